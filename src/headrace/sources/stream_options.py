@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from headrace.options import OTHER_NAMES, Names, Option, folder, items
+from headrace.options import OTHER_NAMES, Names, folder, items
+from headrace.settings import Settings, option
 from headrace.sources.snapshots.select_overrides import selects
 from headrace.sources.tables.columns import patterns
 from headrace.sources.tables.keys import message_keys
@@ -52,150 +53,139 @@ WHOLE_TABLES: Mapping[str, Any] = {"snapshot_mode": "initial_only", "snapshot_ch
 """How a source is read to be compared with its mirrors: each table in one piece, so that the key ranges by which it was
 captured have no say in what it should hold."""
 
-HEARTBEAT: tuple[Option, ...] = (
-    Option(
-        "heartbeat_interval_ms",
-        int,
+
+class HeartbeatSettings(Settings):
+    """How far the source was read, now and then."""
+
+    heartbeat_interval_ms: int = option(
         "How often a heartbeat says how far the source was read, in milliseconds; 0 for never.",
         default=0,
         minimum=0,
         aliases=("heartbeat.interval.ms",),
-    ),
-)
-"""How far the source was read, now and then."""
-SIGNALS: tuple[Option, ...] = (
-    Option(
-        "signal_data_collection",
-        str,
+    )
+
+
+class SignalSettings(Settings):
+    """How a running stream receives requests."""
+
+    signal_data_collection: str = option(
         "The signal table: schema.table or database.schema.table with three columns id, type, data. It must be "
         "captured; rows inserted into it ask for ad-hoc snapshots. Filters in it go to the server as SQL, so mind who "
         "may write to it.",
         default="",
         aliases=("signal.data.collection",),
         names=Names("tables", "selects"),
-    ),
-    Option(
-        "signal_path",
-        folder,
+    )
+    signal_path: str = option(
         "A folder that the driver can read, whose files are signals, for those who write nothing to the source. In a "
         "pipeline whose checkpoint is a local folder it is beside that, with -signals after its name.",
         default="",
+        kind=folder,
         beside_checkpoint="-signals",
-    ),
-    Option(
-        "incremental_snapshot_chunk_size",
-        int,
+    )
+    incremental_snapshot_chunk_size: int = option(
         "Rows per chunk of an ad-hoc snapshot; a task holds one chunk in memory. A batch has up to "
         "'snapshot_chunks_per_batch' of them.",
         default=1024,
         minimum=1,
         aliases=("incremental.snapshot.chunk.size",),
-    ),
-)
-"""How a running stream receives requests."""
-COLUMNS: tuple[Option, ...] = (
-    Option(
-        "column_include_list",
-        patterns,
+    )
+
+
+class ColumnSettings(Settings):
+    """What is captured of a table, and how it leaves."""
+
+    column_include_list: tuple[str, ...] = option(
         "The columns whose values are captured, as regular expressions of schema.table.column that match as a whole, "
         "with commas between. Key columns are captured whatever this says.",
         default=(),
+        kind=patterns,
         aliases=("column.include.list",),
         names=Names("columns", "chooses"),
-    ),
-    Option(
-        "column_exclude_list",
-        patterns,
+    )
+    column_exclude_list: tuple[str, ...] = option(
         "The columns whose values are not captured, in the same form; they are not read from the server. Key columns "
         "are captured all the same.",
         default=(),
+        kind=patterns,
         aliases=("column.exclude.list",),
         names=Names("columns", "protects"),
-    ),
-    Option(
-        "message_key_columns",
-        message_keys,
+    )
+    message_key_columns: tuple[str, ...] = option(
         "The key of tables that should have another one than their primary key: schema.table:column,column with "
         "semicolons between, tables and columns as regular expressions. Chunks of snapshots follow the primary key or "
         "a unique index all the same.",
         default=(),
+        kind=message_keys,
         aliases=("message.key.columns",),
         names=Names("captured columns", "chooses"),
-    ),
-    Option(
-        "column.mask.with.*",
-        patterns,
+    )
+    column_mask_with: Mapping[str, tuple[str, ...]] | None = option(
         "`column.mask.with.<n>.chars`: character columns, in the form of 'column_include_list', whose values become n "
         "asterisks. Null stays null.",
         default=None,
+        name="column.mask.with.*",
+        kind=patterns,
         names=Names("columns", "protects"),
-    ),
-    Option(
-        "column.mask.hash.*",
-        patterns,
+    )
+    column_mask_hash: Mapping[str, tuple[str, ...]] | None = option(
         "`column.mask.hash.v2.<algorithm>.with.salt.<salt>`: character columns whose values become a salted hash in "
         "hex, cut to the column's length. Without `v2.` the hash is that of the value as Java serialises it. "
         "`.with.salt.<salt>` may be left out where 'column_mask_salt' is set.",
         default=None,
+        name="column.mask.hash.*",
+        kind=patterns,
         names=Names("columns", "protects"),
-    ),
-    Option(
-        "column.truncate.to.*",
-        patterns,
+    )
+    column_truncate_to: Mapping[str, tuple[str, ...]] | None = option(
         "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
         default=None,
+        name="column.truncate.to.*",
+        kind=patterns,
         names=Names("columns", "protects"),
-    ),
-    Option(
-        "unmatched_patterns",
-        str,
+    )
+    unmatched_patterns: str = option(
         "What a name or pattern does that stands for no captured table or column, in any of the lists above, in a "
         "transform, a route or a sink: `fail` stops the run before the first row, `warn` logs it. One with `optional:` "
         "in front may stand for nothing.",
         default="fail",
         choices=("fail", "warn"),
-    ),
-    Option(
-        "column_mask_salt",
-        str,
+    )
+    column_mask_salt: str = option(
         "The salt of hashes. Needed where Spark passes the options on and the salt has letters: it makes names of "
         "options, but not their values, lower-case.",
         default="",
         in_other_names=True,
-    ),
-    Option(
-        "skipped_operations",
-        operations,
+    )
+    skipped_operations: tuple[str, ...] = option(
         "Changes that are not read: c, u, d, with commas between; none for all changes.",
         default=(),
+        kind=operations,
         aliases=("skipped.operations",),
         names=OTHER_NAMES,
-    ),
-    Option(
-        "skip_messages_without_change",
-        bool,
+    )
+    skip_messages_without_change: bool = option(
         "Whether an update gives no row when the columns that are captured have the same values before and after it.",
         default=False,
         aliases=("skip.messages.without.change",),
-    ),
-)
-"""What is captured of a table, and how it leaves."""
-STATEMENTS: tuple[Option, ...] = (
-    Option(
-        "snapshot_select_statement_overrides",
-        selects,
+    )
+
+
+class SelectSettings(Settings):
+    """What is read in place of a table in its snapshot."""
+
+    snapshot_select_statement_overrides: Mapping[str, str | None] | None = option(
         "Tables whose snapshot is read by a SELECT of yours, in one chunk: a mapping from schema.table to the "
         "statement (as JSON where options are text), or the tables, with the statements in options of their own.",
         default=None,
+        kind=selects,
         aliases=("snapshot.select.statement.overrides",),
         names=Names("tables", "chooses"),
-    ),
-    Option(
-        "snapshot.select.statement.overrides.*",
-        str,
+    )
+    snapshot_select_statement_override: Mapping[str, str] | None = option(
         "`snapshot.select.statement.overrides.<schema>.<table>`: the statement for one table.",
         default=None,
+        name="snapshot.select.statement.overrides.*",
+        kind=str,
         names=Names("tables", "chooses"),
-    ),
-)
-"""What is read in place of a table in its snapshot."""
+    )

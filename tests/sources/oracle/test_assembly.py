@@ -7,14 +7,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import DataLossError
-from headrace.options import parse_options
 from headrace.sources.oracle.assembly import Assembly
 from headrace.sources.oracle.ledger import Transaction
-from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.range_index import RangeIndex
+from headrace.sources.oracle.source import OracleSource
 from headrace.sources.oracle.staging import ROWS
 
-SETTINGS = parse_options(OPTIONS, {"database": "x", "lob_enabled": "true"}, owner="source 'oracle'")
+SETTINGS = OracleSource.parse({"database": "x", "lob_enabled": "true"})
 UPDATE = (3, """update "S"."T" set "NAME" = 'b' where "ID" = '{id}' and "NAME" = 'a';""")
 LOCATOR = (
     9,

@@ -166,7 +166,7 @@ def test_recovery_takes_no_rows_and_at_a_restart_the_structures_from_the_catalog
 @pytest.mark.parametrize(("given", "mode"), [("schema_only", "no_data"), ("schema_only_recovery", "recovery")])
 def test_modes_have_the_names_that_they_had_before(database, given, mode):
     options = {**database.settings, "user": "u", "staging_location": "s", "snapshot.mode": given}
-    assert source_named("oracle", options).settings["snapshot_mode"] == mode
+    assert source_named("oracle", options).settings.snapshot_mode == mode
 
 
 LOGS = [LogFile(1, 4, 10, 20, "a"), LogFile(1, 5, 20, 30, "b"), LogFile(1, 6, 30, 99, "c")]

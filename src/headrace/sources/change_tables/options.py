@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.options import Names, Option
-from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
-from headrace.sources.tables.lost import ON_TABLE_LOST
+from headrace.sources.stream_options import ColumnSettings, HeartbeatSettings, SelectSettings, SignalSettings
+from headrace.sources.tables.lost import LostTableSettings
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 
@@ -26,9 +26,9 @@ LOGIN: tuple[Option, ...] = (
 )
 """Who connects."""
 SHARED: tuple[Option, ...] = (
-    *HEARTBEAT,
-    *SIGNALS,
-    *COLUMNS,
+    *HeartbeatSettings.declared,
+    *SignalSettings.declared,
+    *ColumnSettings.declared,
     Option(
         "errors_max_retries",
         int,
@@ -80,7 +80,7 @@ SHARED: tuple[Option, ...] = (
         default="",
         names=Names("tables", "selects"),
     ),
-    ON_TABLE_LOST,
+    *LostTableSettings.declared,
     Option(
         "snapshot_mode",
         snapshot_mode,
@@ -154,7 +154,7 @@ SHARED: tuple[Option, ...] = (
         default=10_000,
         minimum=1,
     ),
-    *STATEMENTS,
+    *SelectSettings.declared,
     Option(
         "capture_timeout_seconds",
         int,

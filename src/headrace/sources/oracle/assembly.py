@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from headrace.changes import Operation
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoShape, RedoSyntaxError, parse
 from headrace.sources.oracle.redo_codes import (
     CHANGES,
@@ -168,7 +168,7 @@ class Assembly:
         settings: the source's options.
     """
 
-    def __init__(self, transaction: Transaction, read: Read, tables: frozenset[str], settings: Options) -> None:
+    def __init__(self, transaction: Transaction, read: Read, tables: frozenset[str], settings: OracleSettings) -> None:
         self._transaction = transaction
         self._read = read
         self._tables = tables
@@ -282,7 +282,7 @@ class Assembly:
             self._refuse(mined, "it has no statement")
             return None
         try:
-            row = parse(sql, relaxed_quotes=self._settings["relaxed_quotes"])
+            row = parse(sql, relaxed_quotes=self._settings.relaxed_quotes)
         except RedoSyntaxError as error:
             self._refuse(mined, str(error))
             return None
@@ -304,7 +304,7 @@ class Assembly:
         return Event(op, path, row, mined.scn, mined.rs_id, mined.ssn, mined.thread, mined.row_id, mined.user, sql)
 
     def _refuse(self, mined: MinedRow, why: str) -> None:
-        mode = self._settings["unreadable_changes"]
+        mode = self._settings.unreadable_changes
         if mode == "skip":
             return
         message = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from headrace.errors import CaptureError, DataLossError
-from headrace.options import Options
 from headrace.sources.oracle import dictionary, statements
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.mining import archived, attempts
+from headrace.sources.oracle.options import OracleSettings
 
 _LOG = logging.getLogger("headrace.sources")
 
@@ -45,7 +45,7 @@ def require_set_up(root: Connection) -> str:
     return DatabaseState.of(root).resetlogs
 
 
-def place(root: Connection, settings: Options) -> tuple[int, int]:
+def place(root: Connection, settings: OracleSettings) -> tuple[int, int]:
     """The SCN after which the log is mined, and that of the snapshot.
 
     Raises:
@@ -58,7 +58,7 @@ def place(root: Connection, settings: Options) -> tuple[int, int]:
         oldest = root.value(statements.OLDEST_TRANSACTION)
         at = int(root.value(statements.CURRENT_SCN))
         begin = min(before, int(oldest) if oldest is not None else before) - 1
-        if settings["log_mining_strategy"] != dictionary.IN_REDO:
+        if settings.log_mining_strategy != dictionary.IN_REDO:
             return begin, at
         try:
             dictionary.mined_from(archived(root, settings), begin)
@@ -71,13 +71,13 @@ def place(root: Connection, settings: Options) -> tuple[int, int]:
     )
 
 
-def keep_dictionary_new(root: Connection, settings: Options) -> None:
+def keep_dictionary_new(root: Connection, settings: OracleSettings) -> None:
     """Have the dictionary written again where many logs were filled since, so that these may go."""
-    if dictionary.is_old(archived(root, settings), settings["dictionary_logs"]):
+    if dictionary.is_old(archived(root, settings), settings.dictionary_logs):
         dictionary.write(root)
 
 
-def behind_new_dictionary(root: Connection, settings: Options) -> int:
+def behind_new_dictionary(root: Connection, settings: OracleSettings) -> int:
     """The SCN from which the log can be mined, no matter what was lost: the end of a dictionary that is written now."""
     dictionary.write(root)
     return dictionary.dictionaries(archived(root, settings))[-1][1].next - 1

@@ -11,12 +11,12 @@ from typing import Any
 from headrace.changes import Column, TableId
 from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError, OptionError
-from headrace.options import Options
 from headrace.registry import did_you_mean
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.tables.keys import UniqueKey
@@ -30,11 +30,11 @@ _LOG = logging.getLogger("headrace.sources")
 class Selection:
     """Which tables the options mean."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        include = (settings["table"],) if settings["table"] else tuple(settings["tables"])
+    def __init__(self, settings: OracleSettings) -> None:
+        include = (settings.table,) if settings.table else tuple(settings.tables)
         try:
             self._include = tuple(map(_pattern, include))
-            self._exclude = tuple(map(_pattern, settings["tables_excluded"]))
+            self._exclude = tuple(map(_pattern, settings.tables_excluded))
         except ValueError as error:
             raise OptionError(f"{error}.", remedy="Correct 'tables'.") from error
 
@@ -101,7 +101,7 @@ class Chosen:
         return tuple(path.split(".", 1)) in self.logged
 
 
-def choose(connection: Connection, settings: Mapping[str, Any]) -> Chosen:
+def choose(connection: Connection, settings: OracleSettings) -> Chosen:
     """The tables that the options mean, by their names alone."""
     selection = Selection(settings)
     found = tuple((str(owner), str(name)) for owner, name in connection.rows(statements.TABLES))
@@ -115,7 +115,7 @@ def choose(connection: Connection, settings: Mapping[str, Any]) -> Chosen:
 
 
 def captured_tables(
-    connection: Connection, database: str, settings: Options, *, strict: bool, known: Collection[str] = ()
+    connection: Connection, database: str, settings: OracleSettings, *, strict: bool, known: Collection[str] = ()
 ) -> dict[str, OracleTable]:
     """The tables that the options mean, by path, in the order of the include list.
 
@@ -147,7 +147,7 @@ def captured_tables(
     chosen.sort(key=lambda table: selection.order(*table))
     tables = {}
     for owner, name in chosen:
-        table = _table(connection, TableId(database, owner, name), rules, lobs=settings["lob_enabled"])
+        table = _table(connection, TableId(database, owner, name), rules, lobs=settings.lob_enabled)
         tables[table.id.path] = table
         if strict and (owner, name) not in names.logged:
             _LOG.warning(

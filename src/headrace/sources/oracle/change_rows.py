@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import Operation, Position
-from headrace.options import Options
 from headrace.sources.batch_sizes import BATCH_BYTES
 from headrace.sources.offset import Key
 from headrace.sources.oracle import scn
@@ -20,6 +19,7 @@ from headrace.sources.oracle.assembly import Event
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.key_shifts import in_free_order
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.row_images import ImageReader, RowImage, RowImages
 from headrace.sources.rows import change_batch, instants
 from headrace.sources.stream_options import events_of_key_change
@@ -86,15 +86,17 @@ class ChangeRows:
         capture_time: when the batch was planned.
     """
 
-    def __init__(self, tables: Mapping[str, OracleTable], settings: Options, capture_time: dt.datetime | None) -> None:
+    def __init__(
+        self, tables: Mapping[str, OracleTable], settings: OracleSettings, capture_time: dt.datetime | None
+    ) -> None:
         masks = Masks.of(settings)
         self._tables = {path: ImageReader(table, masks) for path, table in tables.items()}
         self._settings = settings
         self._capture_time = capture_time
-        self._numbered = settings["provide_transaction_metadata"]
-        self._skipped = frozenset(settings["skipped_operations"])
+        self._numbered = settings.provide_transaction_metadata
+        self._skipped = frozenset(settings.skipped_operations)
         self._key_change_events = events_of_key_change(self._skipped)
-        self._skips_unchanged = settings["skip_messages_without_change"]
+        self._skips_unchanged = settings.skip_messages_without_change
 
     def rows(self, transactions: Iterable[tuple[Transaction, Iterator[Event]]]) -> Iterator[pa.RecordBatch]:
         """The change rows of some transactions, in the order given."""
@@ -195,7 +197,7 @@ class ChangeRows:
             found.append(("user_name", user))
         if event.row_id is not None:
             found.append(("row_id", event.row_id))
-        if self._settings["include_redo_sql"]:
+        if self._settings.include_redo_sql:
             found.append(("redo_sql", event.sql))
         return found
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.options import Options
 from headrace.sources.oracle.assembly import Assembly, Event, own_rows
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import ChangeRows
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.mining import mine
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
 
@@ -27,7 +27,7 @@ def committed_rows(
     transactions: Sequence[Transaction],
     tables: Mapping[str, OracleTable],
     mark: Sequence[str],
-    settings: Options,
+    settings: OracleSettings,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
     """The changes of some transactions, in the order given.
@@ -42,7 +42,7 @@ def committed_rows(
         settings: the source's options.
         capture_time: when the batch was planned.
     """
-    staging = Staging(settings["staging_location"], mark)
+    staging = Staging(settings.staging_location, mark)
     for scns in sorted({scns for transaction in transactions for scns in transaction.ranges}):
         if staging.index(scns) is None:
             mine(lambda: connect(""), scns, owners_and_names(tables), settings, staging)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.options import Options
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
@@ -16,6 +15,7 @@ from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition, TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.ledger import Ledger
 from headrace.sources.oracle.mined_ranges import Mined
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.tables.lost import uncaptured_tables
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
@@ -48,7 +48,7 @@ class DeliveryPlanner:
         database: that database's name.
     """
 
-    def __init__(self, connect: Callable[[], Connection], settings: Options, database: str) -> None:
+    def __init__(self, connect: Callable[[], Connection], settings: OracleSettings, database: str) -> None:
         self._connect = connect
         self._settings = settings
         self._database = database
@@ -73,7 +73,7 @@ class DeliveryPlanner:
         after = scn.number(start.commit)
         commits = ledger.delivered_by(after, reached)
         definitions = definitions_of(ledger, indexes, Selection(self._settings), after, reached)
-        bound = limit.commits or self._settings["max_commits_per_trigger"]
+        bound = limit.commits or self._settings.max_commits_per_trigger
         end = reached
         if bound and len(commits) > bound:
             end = commits[bound - 1].commit or reached
@@ -118,7 +118,7 @@ class DeliveryPlanner:
 
 
 def require_matched_tables(
-    settings: Options, schemas: Mapping[str, Any], found: Mapping[str, OracleTable], fresh: Iterable[str]
+    settings: OracleSettings, schemas: Mapping[str, Any], found: Mapping[str, OracleTable], fresh: Iterable[str]
 ) -> None:
     """See that names and patterns of the options still match something in tables that may have changed.
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.errors import DataLossError, HeadraceError
-from headrace.options import Options
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
@@ -24,6 +23,7 @@ from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.mining import logs_of
 from headrace.sources.oracle.mining_state import MiningState
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
@@ -41,7 +41,7 @@ class HealthProbe:
     def __init__(
         self,
         connect: Callable[[str], Connection],
-        settings: Options,
+        settings: OracleSettings,
         staging: Callable[[Mapping[str, Any], str], Staging],
     ) -> None:
         self._connect = connect
@@ -53,7 +53,7 @@ class HealthProbe:
         try:
             with self._connect("") as connection:
                 health = self._judged(connection)
-                if offset is None or offset.is_nothing or self._settings["snapshot_mode"] == "initial_only":
+                if offset is None or offset.is_nothing or self._settings.snapshot_mode == "initial_only":
                     return health
                 return self._with_log(connection, health, offset)
         except HeadraceError as error:
@@ -86,7 +86,7 @@ class HealthProbe:
                 missing.append(scns)
             else:
                 known[scns] = index
-        users = ("SYS", "SYSTEM", *self._settings["users_excluded"])
+        users = ("SYS", "SYSTEM", *self._settings.users_excluded)
         ledger = of_ranges(state.open, known.items(), users)
         reached = max([state.mined, *(scns.high for scns in mined)])
         waiting = ledger.delivered_by(scn.number(offset.commit), reached)
@@ -139,7 +139,7 @@ class HealthProbe:
             return False
         try:
             # Logs that are not archived yet are there all the same.
-            logs_of(connection, scns, self._settings.replaced(archive_log_only=False))
+            logs_of(connection, scns, replace(self._settings, archive_log_only=False))
         except DataLossError:
             return True
         return False

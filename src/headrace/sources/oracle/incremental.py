@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.offset import Key, Offset
 from headrace.sources.oracle import scn, statements
@@ -26,6 +25,7 @@ from headrace.sources.oracle.assembly import Assembly, own_rows
 from headrace.sources.oracle.captured_table import OracleTable, tables_of
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.row_images import ImageReader
 from headrace.sources.oracle.snapshot_read import (
     CHANGED,
@@ -66,14 +66,14 @@ class AdHocPlanner:
         database: that database's name.
     """
 
-    def __init__(self, connect: Callable[[], Connection], settings: Options, database: str) -> None:
+    def __init__(self, connect: Callable[[], Connection], settings: OracleSettings, database: str) -> None:
         self._connect = connect
         self._settings = settings
         self._database = database
 
     def table(self, offset: Offset) -> OracleTable | None:
         """The signal table as the offset knows it, when its rows are streamed; null where there is none."""
-        name = self._settings["signal_data_collection"]
+        name = self._settings.signal_data_collection
         if not name:
             return None
         path = signal_table(name, self._database, offset.schemas)
@@ -90,7 +90,7 @@ class AdHocPlanner:
             end: the batch's end.
             signals: rows of the signal table in the batch.
         """
-        files, from_files = take_files(self._settings["signal_path"], state.files, say)
+        files, from_files = take_files(self._settings.signal_path, state.files, say)
         state = replace(state, files=files)
         found = [*signals, *from_files]
         if not found:
@@ -130,7 +130,7 @@ class AdHocPlanner:
             return state.with_requests(further_requests(state.requests, budget, further))
 
     def _further(self, connection: Connection, request: Request, table: OracleTable, at: int, budget: int) -> Request:
-        rows, condition = self._settings["incremental_snapshot_chunk_size"], request.filter
+        rows, condition = self._settings.incremental_snapshot_chunk_size, request.filter
 
         def bounds(last: Key) -> list[Key]:
             sql, parameters = statements.chunk_bounds(
@@ -177,7 +177,7 @@ def require_signal_table(name: str, database: str, tables: Mapping[str, OracleTa
 
 
 def signals_of(
-    transactions: Sequence[Transaction], table: OracleTable, staging: Staging, settings: Options
+    transactions: Sequence[Transaction], table: OracleTable, staging: Staging, settings: OracleSettings
 ) -> list[Signal]:
     """The rows that transactions inserted into the signal table, in order.
 
@@ -220,7 +220,7 @@ def read_incremental(
     table: OracleTable,
     chunk: IncrementalChunk,
     commit: str,
-    settings: Options,
+    settings: OracleSettings,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a chunk at the SCN where its batch ends, with the table's schema before the first ones.

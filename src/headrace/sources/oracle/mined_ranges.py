@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.options import Options
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
@@ -41,7 +41,7 @@ class MinedRanges:
 
     def __init__(
         self,
-        settings: Options,
+        settings: OracleSettings,
         *,
         mine: Callable[[ScnRange, Mapping[str, Any]], RangeIndex],
         staging: Callable[[Mapping[str, Any]], Staging],
@@ -96,7 +96,7 @@ class MinedRanges:
             rows = sum(mined[xid].rows for xid in xids if xid in mined)
             span = (group[0].high if group else scns.high) - scns.low
             much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
-            if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):
+            if group and (much or span > _MOST_RANGES * self._settings.mining_range_scns):
                 break
             group.append(scns)
             total += rows
@@ -128,9 +128,9 @@ class MinedRanges:
         """The ranges to be mined next."""
         if limit.upto:
             upper = min(upper, max(scn.number(limit.upto), after))
-        size = self._settings["mining_range_scns"]
+        size = self._settings.mining_range_scns
         found: list[ScnRange] = []
-        while reached < upper and len(found) < self._settings["mining_sessions"]:
+        while reached < upper and len(found) < self._settings.mining_sessions:
             high = min(upper, reached + size)
             found.append(ScnRange(reached, high))
             reached = high

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.errors import CaptureError, DataLossError
-from headrace.options import Options
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.dictionary import IN_REDO, mined_from
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole, whole_after
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import ROWS, Staging
@@ -41,7 +41,7 @@ def mine(
     connect: Callable[[], Connection],
     scns: ScnRange,
     tables: Sequence[tuple[str, str]],
-    settings: Options,
+    settings: OracleSettings,
     staging: Staging,
 ) -> RangeIndex:
     """Mine a range, keep it, and give its index.
@@ -78,23 +78,23 @@ def attempts() -> Iterator[int]:
         yield attempt
 
 
-def logs_of(connection: Connection, scns: ScnRange, settings: Options) -> list[LogFile]:
+def logs_of(connection: Connection, scns: ScnRange, settings: OracleSettings) -> list[LogFile]:
     """The logs of a range, with those since the dictionary where that is in the logs too.
 
     Raises:
         DataLossError: some are gone.
     """
     low = scns.low
-    if settings["log_mining_strategy"] == IN_REDO:
+    if settings.log_mining_strategy == IN_REDO:
         low = mined_from(archived(connection, settings), low)
     logs, threads, begun = _logs(connection, ScnRange(low, scns.high), settings)
     require_whole(logs, threads, low, scns.high, begun)
     return logs
 
 
-def archived(connection: Connection, settings: Options, low: int = 0) -> list[LogFile]:
+def archived(connection: Connection, settings: OracleSettings, low: int = 0) -> list[LogFile]:
     """The archived logs that are there, of the destination that is read, with SCNs after another one."""
-    wanted = destination(settings["archive_destination_name"], connection.rows(statements.DESTINATIONS))
+    wanted = destination(settings.archive_destination_name, connection.rows(statements.DESTINATIONS))
     return [log for log, dest in _archived(connection, low) if wanted is None or dest == wanted]
 
 
@@ -112,7 +112,7 @@ def _archived(connection: Connection, low: int) -> Iterator[tuple[LogFile, int]]
         yield log, int(dest)
 
 
-def require_logs(connect: Callable[[], Connection], scns: ScnRange, settings: Options) -> None:
+def require_logs(connect: Callable[[], Connection], scns: ScnRange, settings: OracleSettings) -> None:
     """See before a range is mined that its logs are there, with the patience that mining has.
 
     Raises:
@@ -128,13 +128,15 @@ def require_logs(connect: Callable[[], Connection], scns: ScnRange, settings: Op
                 raise
 
 
-def whole_since(connection: Connection, high: int, settings: Options) -> int:
+def whole_since(connection: Connection, high: int, settings: OracleSettings) -> int:
     """The SCN after which no log is gone up to another SCN."""
     logs, threads, begun = _logs(connection, ScnRange(0, high), settings)
     return whole_after(logs, threads, high, begun)
 
 
-def _logs(connection: Connection, scns: ScnRange, settings: Options) -> tuple[list[LogFile], list[int], dict[int, int]]:
+def _logs(
+    connection: Connection, scns: ScnRange, settings: OracleSettings
+) -> tuple[list[LogFile], list[int], dict[int, int]]:
     """The logs of a range that are there, the open threads, and the SCN with which each thread's first log began."""
     online = []
     begun: dict[int, int] = {}
@@ -142,9 +144,9 @@ def _logs(connection: Connection, scns: ScnRange, settings: Options) -> tuple[li
         log = LogFile(int(thread), int(sequence), int(first), int(next), str(name), status == "CURRENT")
         if log.sequence == 1:
             begun[log.thread] = log.first
-        if not settings["archive_log_only"] and (log.current or archived != "YES"):
+        if not settings.archive_log_only and (log.current or archived != "YES"):
             online.append(log)
-    wanted = destination(settings["archive_destination_name"], connection.rows(statements.DESTINATIONS))
+    wanted = destination(settings.archive_destination_name, connection.rows(statements.DESTINATIONS))
     archives = []
     for log, dest in _archived(connection, scns.low):
         if log.sequence == 1:
@@ -156,10 +158,10 @@ def _logs(connection: Connection, scns: ScnRange, settings: Options) -> tuple[li
 
 
 @contextmanager
-def _session(connection: Connection, scns: ScnRange, settings: Options) -> Iterator[None]:
+def _session(connection: Connection, scns: ScnRange, settings: OracleSettings) -> Iterator[None]:
     for log in logs_of(connection, scns, settings):
         connection.run(statements.ADD_LOG, name=log.name)
-    connection.run(statements.START[settings["log_mining_strategy"]], low=scns.low + 1, high=scns.high)
+    connection.run(statements.START[settings.log_mining_strategy], low=scns.low + 1, high=scns.high)
     try:
         yield
     finally:
@@ -171,12 +173,12 @@ def _session(connection: Connection, scns: ScnRange, settings: Options) -> Itera
 
 
 def _rows(
-    connection: Connection, scns: ScnRange, tables: Sequence[tuple[str, str]], settings: Options
+    connection: Connection, scns: ScnRange, tables: Sequence[tuple[str, str]], settings: OracleSettings
 ) -> Iterator[pa.RecordBatch]:
-    sql = statements.contents(tables, settings["pdb"], pieces=settings["lob_enabled"])
+    sql = statements.contents(tables, settings.pdb, pieces=settings.lob_enabled)
     parameters: dict[str, Any] = {"low": scns.low, "high": scns.high}
-    if settings["pdb"]:
-        parameters["pdb"] = settings["pdb"].upper()
+    if settings.pdb:
+        parameters["pdb"] = settings.pdb.upper()
     yield from _whole(connection.batches(sql, rows=_BATCH, **parameters))
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.errors import DataLossError, PositionMismatch
-from headrace.options import Options
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import dictionary, scn, statements
@@ -35,6 +34,7 @@ from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mined_ranges import Mined, MinedRanges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
 from headrace.sources.oracle.mining_state import MiningState
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
@@ -87,7 +87,7 @@ class OraclePlanner:
     def __init__(
         self,
         connect: Callable[[str], Connection],
-        settings: Options,
+        settings: OracleSettings,
         identity: str,
         *,
         mine: Callable[[ScnRange, Mapping[str, Any]], RangeIndex],
@@ -106,10 +106,10 @@ class OraclePlanner:
         self._ranges = MinedRanges(settings, mine=mine, staging=staging, ahead=ahead, restarted=restarted)
         self._restarted = restarted
         self._again = again
-        self._in_redo = settings["log_mining_strategy"] == dictionary.IN_REDO
+        self._in_redo = settings.log_mining_strategy == dictionary.IN_REDO
         self._rules = OracleTableRules(settings)
-        self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
-        self._deliveries = DeliveryPlanner(lambda: connect(settings["pdb"]), settings, self.database)
+        self._ad_hoc = AdHocPlanner(lambda: connect(settings.pdb), settings, self.database)
+        self._deliveries = DeliveryPlanner(lambda: connect(settings.pdb), settings, self.database)
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """The end of the batch that begins at `start`; `start` itself when nothing is new."""
@@ -124,7 +124,7 @@ class OraclePlanner:
             unfinished = any(not progress.done for progress in start.tables.values())
             if unfinished or (start.initial and start.tables):
                 end = self._snapshot(start, limit)
-            elif self._settings["snapshot_mode"] == "initial_only":
+            elif self._settings.snapshot_mode == "initial_only":
                 return known
             else:
                 try:
@@ -140,7 +140,7 @@ class OraclePlanner:
         return replace(end, capture_time=now, heartbeat=now if self._beats(start, now) else end.heartbeat)
 
     def _beats(self, start: Offset, now: dt.datetime) -> bool:
-        every = self._settings["heartbeat_interval_ms"]
+        every = self._settings.heartbeat_interval_ms
         if not every:
             return False
         return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
@@ -166,7 +166,7 @@ class OraclePlanner:
 
     def _first(self, limit: Limit) -> Offset:
         end, tables = self._beginning()
-        if self._settings["snapshot_mode"] in _NO_ROWS:
+        if self._settings.snapshot_mode in _NO_ROWS:
             return end
         begun = {path: TableProgress(commit=end.commit) for path in tables}
         try:
@@ -179,10 +179,10 @@ class OraclePlanner:
         """Where the log is now, from which a snapshot or a stream begins, and the tables there."""
         with self._connect("") as root:
             resetlogs = require_set_up(root)
-            with self._connect(self._settings["pdb"]) as connection:
+            with self._connect(self._settings.pdb) as connection:
                 tables = captured_tables(connection, self.database, self._settings, strict=True)
-                if self._settings["signal_data_collection"]:
-                    require_signal_table(self._settings["signal_data_collection"], self.database, tables)
+                if self._settings.signal_data_collection:
+                    require_signal_table(self._settings.signal_data_collection, self.database, tables)
             if self._in_redo:
                 dictionary.write(root)
             begin, at = place(root, self._settings)
@@ -200,7 +200,7 @@ class OraclePlanner:
     @property
     def database(self) -> str:
         """The name of the database that the tables are in."""
-        return str(self._settings["pdb"] or self._settings["database"]).upper()
+        return str(self._settings.pdb or self._settings.database).upper()
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
@@ -209,7 +209,7 @@ class OraclePlanner:
             advanced = self._chunks(behind, tables, limit)
         except MomentGone as gone:
             unfinished = [path for path, progress in behind.items() if not progress.done]
-            if not gone.is_mended_in(self._settings["snapshot_mode"]) or not all(
+            if not gone.is_mended_in(self._settings.snapshot_mode) or not all(
                 tables[path].chunk_key for path in unfinished
             ):
                 # Of a table without a key the changes meanwhile would come twice.
@@ -229,9 +229,9 @@ class OraclePlanner:
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
     ) -> dict[str, TableProgress]:
-        budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
+        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         advanced = {}
-        with self._connect(self._settings["pdb"]) as connection:
+        with self._connect(self._settings.pdb) as connection:
             for path, progress in lagging.items():
                 if not progress.done:
                     progress = more_chunks(connection, tables[path], progress, self._settings, budget)
@@ -241,7 +241,7 @@ class OraclePlanner:
 
     def _with_fresh(self, start: Offset) -> Offset:
         """With the tables that the options mean since the last run; their snapshot is as of where the stream is."""
-        with self._connect(self._settings["pdb"]) as connection:
+        with self._connect(self._settings.pdb) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
             selection = Selection(self._settings)
             gone = [path for path in start.known if not selection.means(*path.split(".", 1))]
@@ -265,15 +265,15 @@ class OraclePlanner:
             schemas |= {
                 path: self._rules.reshaped(known[path], found[path]).to_json() for path in schemas if path in found
             }
-        elif self._settings["snapshot_mode"] == "recovery":
+        elif self._settings.snapshot_mode == "recovery":
             schemas |= {path: found[path].to_json() for path in schemas if path in found}
         elif not fresh and not gone and uncaptured == start.uncaptured:
             return start
         begun = {path: TableProgress(commit=start.commit, read=start.next_read(path)) for path in fresh}
-        wanted = self._settings["snapshot_mode"] not in _NO_ROWS
+        wanted = self._settings.snapshot_mode not in _NO_ROWS
         if fresh:
             # An open transaction may have changed a table that was not captured.
-            state = state.mined_again(self._settings["mining_range_scns"])
+            state = state.mined_again(self._settings.mining_range_scns)
         return replace(
             start,
             known=(*kept, *fresh),
@@ -288,7 +288,7 @@ class OraclePlanner:
 
     def _all_readable(self, end: Offset) -> bool:
         """Whether no table was altered after the batch's end; else the stream goes there first."""
-        with self._connect(self._settings["pdb"]) as connection:
+        with self._connect(self._settings.pdb) as connection:
             return all(readable(connection, table, end.commit, waits=True) for table in tables_of(end.schemas).values())
 
     # What was lost.
@@ -299,9 +299,9 @@ class OraclePlanner:
         Raises:
             DataLossError: the options do not say to go on, or going on would not help.
         """
-        if self._settings["snapshot_mode"] == "when_needed":
+        if self._settings.snapshot_mode == "when_needed":
             return self._begun_again(start, error)
-        if self._settings["fail_on_data_loss"]:
+        if self._settings.fail_on_data_loss:
             raise error
         with self._connect("") as root:
             whole = whole_since(root, self._upper(), self._settings)
@@ -313,7 +313,7 @@ class OraclePlanner:
         if low == after and not state.unfinished:
             raise error
         _LOG.warning("%s", error)
-        with self._connect(self._settings["pdb"]) as connection:
+        with self._connect(self._settings.pdb) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
         # Transactions that began before lack what they did there.
         since = start.commit if low > after else scn.to_text(min(after, state.needed_after))
@@ -415,7 +415,7 @@ class OraclePlanner:
     ) -> tuple[Offset, AdHoc]:
         """The end of a batch with the snapshots that begin there, and the state of ad-hoc snapshots."""
         end = delivery.end
-        takes_rows = self._settings["snapshot_mode"] not in _NO_ROWS
+        takes_rows = self._settings.snapshot_mode not in _NO_ROWS
         reads = self._ad_hoc.requested(settled, end, signals)
         if takes_rows:
             # Nothing is known of the rows that they had before, or those are of another table.
@@ -430,7 +430,7 @@ class OraclePlanner:
         blocking = list(end.known) if again else blocking
         begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
         end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, delivery))
-        return end, self._ad_hoc.more(reads, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
+        return end, self._ad_hoc.more(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch)
 
     def _state_at(
         self,
@@ -477,7 +477,7 @@ class OraclePlanner:
             if path not in start.uncaptured:
                 continue
             after = start.uncaptured[path]
-            read_again = self._settings["snapshot_mode"] not in _NO_ROWS
+            read_again = self._settings.snapshot_mode not in _NO_ROWS
             say_returned(path, f"SCN {scn.number(after)}", self._settings, read_again=read_again)
             gaps[path] = (after, delivery.end.commit)
         return gaps
@@ -517,6 +517,6 @@ class OraclePlanner:
             )
 
 
-def left_out(settings: Options) -> tuple[str, ...]:
+def left_out(settings: OracleSettings) -> tuple[str, ...]:
     """The users whose transactions are not delivered."""
-    return ("SYS", "SYSTEM", *settings["users_excluded"])
+    return ("SYS", "SYSTEM", *settings.users_excluded)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from headrace.changes import Position
 from headrace.errors import DataLossError
-from headrace.options import Options
 from headrace.sources.base import Slice
 from headrace.sources.notices import notice_batch
 from headrace.sources.offset import time_of, time_text
@@ -29,6 +28,7 @@ from headrace.sources.oracle.incremental import read_incremental
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.notices import definition_notice, gap, heartbeat
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Staging
@@ -62,7 +62,7 @@ class OracleSlice(ABC):
         """Read `to_json`'s form back."""
 
     @abstractmethod
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order.
 
         Args:
@@ -75,7 +75,7 @@ class OracleSlice(ABC):
         return Slice(self.kind, self.to_json(), tables=self.tables)
 
 
-def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa.RecordBatch]:
+def read_slice(connect: Connect, slice: Slice, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
     """The change rows of a slice, in position order."""
     yield from _KINDS[slice.kind].from_json(slice.details).rows(connect, settings)
 
@@ -109,9 +109,9 @@ class MiningSlice(OracleSlice):
         """Read `to_json`'s form back."""
         return cls(ScnRange.from_json(data["range"]), tuple(data["tables"]), tuple(data["mark"]))
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """None."""
-        staging = Staging(settings["staging_location"], self.mark)
+        staging = Staging(settings.staging_location, self.mark)
         if staging.index(self.scns) is None:
             try:
                 mine(lambda: connect(""), self.scns, owners_and_names(self.table_paths), settings, staging)
@@ -154,9 +154,9 @@ class SnapshotSlice(OracleSlice):
         """Read `to_json`'s form back."""
         return cls(OracleTable.from_json(data), Chunk.from_json(data["chunk"]), time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
-        with connect(settings["pdb"]) as connection:
+        with connect(settings.pdb) as connection:
             yield from read_chunk(connection, self.table, self.chunk, settings, self.capture_time)
 
 
@@ -190,7 +190,7 @@ class EmptyTableSlice(OracleSlice):
             OracleTable.from_json(data["table"]), Position.parse(data["position"]), time_of(data["capture_time"])
         )
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The schema row that ends the snapshot."""
         yield schema_batch(self.table.schema, self.position, self.capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
 
@@ -232,9 +232,9 @@ class IncrementalSlice(OracleSlice):
         table, chunk = OracleTable.from_json(data["table"]), IncrementalChunk.from_json(data["asked"])
         return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
-        with connect(settings["pdb"]) as connection:
+        with connect(settings.pdb) as connection:
             yield from read_incremental(connection, self.table, self.chunk, self.commit, settings, self.capture_time)
 
 
@@ -264,7 +264,7 @@ class GapsSlice(OracleSlice):
         gaps = {path: (after, upto) for path, (after, upto) in data["gaps"].items()}
         return cls(data["database"], gaps, time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """One row for each table."""
         for path, (after, upto) in sorted(self.gaps.items()):
             yield notice_batch([gap(self.database, path, after, upto)], self.capture_time)
@@ -298,7 +298,7 @@ class HeartbeatSlice(OracleSlice):
         """Read `to_json`'s form back."""
         return cls(data["commit"], time_of(data["time"]), time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The heartbeat."""
         yield notice_batch([heartbeat(self.commit, self.commit_time)], self.capture_time)
 
@@ -367,7 +367,7 @@ class SchemasSlice(OracleSlice):
             time_of(data["capture_time"]),
         )
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """One schema row for each table, then one for each definition."""
         for table in self.changed:
             yield schema_batch(table.schema, Position(self.after, _SCHEMA_ORDER), self.capture_time, CONNECTOR)
@@ -412,7 +412,7 @@ class TransactionsSlice(OracleSlice):
             time_of(data["capture_time"]),
         )
 
-    def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The changes in commit order."""
         yield from committed_rows(connect, self.transactions, self.changed, self.mark, settings, self.capture_time)
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.errors import CaptureError, DataLossError, HeadraceError
-from headrace.options import Options
 from headrace.sources.images import constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.signals import say
 from headrace.sources.snapshots.chunks import Chunk, with_bounds
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
@@ -90,7 +90,7 @@ def as_of(connection: Connection, at: int) -> Iterator[None]:
 
 
 def more_chunks(
-    connection: Connection, table: OracleTable, progress: TableProgress, settings: Options, budget: int
+    connection: Connection, table: OracleTable, progress: TableProgress, settings: OracleSettings, budget: int
 ) -> TableProgress:
     """A table's snapshot with up to `budget` further chunks; one that the user's own SELECT reads has one.
 
@@ -102,7 +102,7 @@ def more_chunks(
     try:
         if select is not None:
             return _whole(connection, table, progress, select, budget)
-        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget)
+        return _more(connection, table, progress, settings.snapshot_chunk_rows, budget)
     except OracleError as error:
         raise _refusal(error, table, progress.commit) from error
 
@@ -153,7 +153,7 @@ def keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[
 
 
 def read_chunk(
-    connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
+    connection: Connection, table: OracleTable, chunk: Chunk, settings: OracleSettings, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one chunk, with the table's schema first.
 
@@ -171,7 +171,7 @@ def read_chunk(
             begun = True
             yield batch
     except MomentGone as gone:
-        mended = gone.is_mended_in(settings["snapshot_mode"]) and table.chunk_key and is_there(connection, table)
+        mended = gone.is_mended_in(settings.snapshot_mode) and table.chunk_key and is_there(connection, table)
         if begun or not mended:
             raise gone.error from gone
         say(f"{gone.error.message} A chunk of it is read as it is now.")
@@ -179,7 +179,7 @@ def read_chunk(
     faultpoints.reach("source.snapshot.chunk")
 
 
-def snapshot_rows(table: OracleTable, settings: Options, capture_time: dt.datetime | None) -> SnapshotRows:
+def snapshot_rows(table: OracleTable, settings: OracleSettings, capture_time: dt.datetime | None) -> SnapshotRows:
     """What makes change rows of a table's rows."""
     masks = Masks.of(settings).of_table(table.schema, table.natives)
 
@@ -190,7 +190,7 @@ def snapshot_rows(table: OracleTable, settings: Options, capture_time: dt.dateti
 
 
 def _texts(
-    connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, *, now: bool = False
+    connection: Connection, table: OracleTable, chunk: Chunk, settings: OracleSettings, *, now: bool = False
 ) -> Iterator[list[pa.Array]]:
     try:
         for batch in _rows(connection, table, chunk, settings, now=now):
@@ -200,7 +200,7 @@ def _texts(
 
 
 def _rows(
-    connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, *, now: bool
+    connection: Connection, table: OracleTable, chunk: Chunk, settings: OracleSettings, *, now: bool
 ) -> Iterator[pa.RecordBatch]:
     at = scn.number(chunk.commit)
     select = SelectOverrides.of(settings).select(table.id)

@@ -19,7 +19,6 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
-from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
@@ -34,7 +33,7 @@ from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
 from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.mining_state import MiningState
-from headrace.sources.oracle.options import OPTIONS
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
 from headrace.sources.oracle.planner import OraclePlanner, left_out
 from headrace.sources.oracle.range_index import RangeIndex
@@ -73,6 +72,7 @@ class OracleSource(Source):
     """Changes of an Oracle database from its redo logs, by LogMiner."""
 
     name = "oracle"
+    settings: OracleSettings
     examples: ClassVar[Mapping[str, str]] = {
         "hostname": "db.example.com",
         "database": "ORCL",
@@ -80,17 +80,16 @@ class OracleSource(Source):
         "staging_location": "./staging",
     }
     offered = ("port", "pdb", "snapshot_mode", "lob_enabled")
-    options = OPTIONS
     whole_tables = WHOLE_TABLES
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: OracleSettings) -> None:
         super().__init__(options)
         # Only to find errors at once.
         Selection(options)
         OracleTableRules(options)
         SelectOverrides.of(options)
         self._planned = False
-        self._again = options["snapshot_mode"] == "always"
+        self._again = options.snapshot_mode == "always"
         self._ahead: list[ScnRange] = []
         self._indexes: dict[tuple[ScnRange, str], RangeIndex] = {}
 
@@ -107,7 +106,7 @@ class OracleSource(Source):
         known = forgiven(known, self.settings)
         with self._connect("") as root:
             require_set_up(root)
-        with self._connect(self.settings["pdb"]) as connection:
+        with self._connect(self.settings.pdb) as connection:
             found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
 
@@ -119,7 +118,7 @@ class OracleSource(Source):
         """Names that match no table that is captured now or was captured before."""
         if not has_names(self.settings):
             return ()
-        with self._connect(self.settings["pdb"]) as connection:
+        with self._connect(self.settings.pdb) as connection:
             found = captured_tables(connection, self._database, self.settings, strict=False)
             rows = connection.rows(statements.TABLES)
         gone = [gone_table(path, self._database) for path in offset.tables_seen if path not in found]
@@ -128,25 +127,25 @@ class OracleSource(Source):
 
     def head(self) -> str:
         """The SCN up to which the log is complete. It moves on even where nothing is changed."""
-        if self.settings["snapshot_mode"] == "initial_only":
+        if self.settings.snapshot_mode == "initial_only":
             return scn.ZERO
         return scn.to_text(self._upper())
 
     def connect(self) -> None:
         """Log in and out again, and into the pluggable database too where there is one."""
         self._connect("").close()
-        self._connect(self.settings["pdb"]).close()
+        self._connect(self.settings.pdb).close()
 
     def missing_permissions(self) -> Sequence[MissingPermission]:
         """What the user may not read; LogMiner itself is not tried."""
-        user = self.settings["user"] or "?"
+        user = self.settings.user or "?"
         with self._connect("") as root:
             missing = list(missing_on_views(root, user))
             if missing:
                 return missing
             require_set_up(root)
             at = scn.to_text(int(root.value(statements.CURRENT_SCN)))
-        with self._connect(self.settings["pdb"]) as connection:
+        with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             selects = SelectOverrides.of(self.settings)
             missing = list(missing_on_tables(connection, tables.values(), at, user))
@@ -159,7 +158,7 @@ class OracleSource(Source):
         with self._connect("") as root:
             if str(root.value(statements.FORCE_LOGGING)) == "YES":
                 return ()
-        with self._connect(self.settings["pdb"]) as connection:
+        with self._connect(self.settings.pdb) as connection:
             captured = choose(connection, self.settings).tables
             places = [(str(owner), str(name)) for owner, name in connection.rows(statements.NO_LOGGING)]
         return [
@@ -245,7 +244,7 @@ class OracleSource(Source):
             slices.append(SchemasSlice(tuple(changed), start.commit, tuple(definitions), end.capture_time))
         touched_tables = {path: table for path, table in tables.items() if path in touched}
         mark = self._mark(end.schemas, state.resetlogs)
-        for group in _grouped(transactions, self.settings["rows_per_slice"]):
+        for group in _grouped(transactions, self.settings.rows_per_slice):
             slices.append(TransactionsSlice(tuple(group), touched_tables, mark, end.capture_time))
         return slices
 
@@ -261,7 +260,7 @@ class OracleSource(Source):
     def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
         """The known tables that are not captured now; those that a run has found where the server can't be reached."""
         try:
-            with self._connect(self.settings["pdb"]) as connection:
+            with self._connect(self.settings.pdb) as connection:
                 chosen = choose(connection, self.settings)
         except HeadraceError:
             return tuple(offset.uncaptured)
@@ -270,14 +269,14 @@ class OracleSource(Source):
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
-        if self.settings["snapshot_mode"] == "initial_only":
+        if self.settings.snapshot_mode == "initial_only":
             raise OptionError(
                 "A pipeline with snapshot.mode=initial_only ends with its snapshot and follows no signal.",
                 remedy="Use another snapshot.mode.",
             )
         with self._connect("") as root:
             at = int(root.value(statements.CURRENT_SCN))
-        with self._connect(self.settings["pdb"]) as connection:
+        with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             found = {table.id: table for table in tables.values()}
             for id, filter in requested_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
@@ -288,18 +287,18 @@ class OracleSource(Source):
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Insert a row into the signal table; write a file where there is none."""
-        if self.settings["signal_data_collection"]:
+        if self.settings.signal_data_collection:
             return [self._insert(signal)]
-        return [f"file {signal_file(self.settings['signal_path'], signal)}"]
+        return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).files)
+        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
 
     def _insert(self, signal: Signal) -> str:
-        with self._connect(self.settings["pdb"]) as connection:
+        with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
-            table = require_signal_table(self.settings["signal_data_collection"], self._database, tables)
+            table = require_signal_table(self.settings.signal_data_collection, self._database, tables)
             names = [column.name for column in table.schema.columns[:COLUMNS]]
             values = {"v0": signal.id, "v1": signal.type, "v2": signal.data}
             try:
@@ -322,19 +321,19 @@ class OracleSource(Source):
 
     @property
     def _database(self) -> str:
-        return str(self.settings["pdb"] or self.settings["database"]).upper()
+        return str(self.settings.pdb or self.settings.database).upper()
 
     # Mining.
 
     def _mark(self, schemas: Mapping[str, Any], resetlogs: str) -> tuple[str, ...]:
         """What is mined: ranges of another database, another incarnation of it or of other tables are other ranges."""
-        strategy = self.settings["log_mining_strategy"]
+        strategy = self.settings.log_mining_strategy
         # What one strategy can't print another may.
         names = [] if strategy == "online_catalog" else [strategy]
-        return (self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(schemas))
+        return (self._database, resetlogs, str(self.settings.lob_enabled), *names, *sorted(schemas))
 
     def _staging(self, schemas: Mapping[str, Any], resetlogs: str) -> Staging:
-        return Staging(self.settings["staging_location"], self._mark(schemas, resetlogs))
+        return Staging(self.settings.staging_location, self._mark(schemas, resetlogs))
 
     def _index(self, scns: ScnRange, schemas: Mapping[str, Any], resetlogs: str) -> RangeIndex:
         """What a range holds; it is mined where staging lacks it."""
@@ -342,7 +341,7 @@ class OracleSource(Source):
         key = (scns, "\n".join(mark))
         found = self._indexes.get(key)
         if found is None:
-            staging = Staging(self.settings["staging_location"], mark)
+            staging = Staging(self.settings.staging_location, mark)
             found = staging.index(scns)
             if found is None:
                 tables = owners_and_names(sorted(schemas))
@@ -355,12 +354,12 @@ class OracleSource(Source):
     def _upper(self) -> int:
         """The SCN up to which every open redo thread has written its log."""
         with self._connect("") as connection:
-            if self.settings["archive_log_only"]:
+            if self.settings.archive_log_only:
                 return self._archived(connection)
             current = int(connection.value(statements.CURRENT_SCN))
-            if self.settings["flush_table"]:
+            if self.settings.flush_table:
                 self._flush(connection, current)
-                for node in self.settings["rac_nodes"]:
+                for node in self.settings.rac_nodes:
                     with self._connect("", node=node) as other:
                         self._flush(other, current)
             last = connection.value(statements.LAST_REDO)
@@ -378,7 +377,7 @@ class OracleSource(Source):
         return max(min(newest.values(), default=1) - 1, 0)
 
     def _flush(self, connection: Connection, at: int) -> None:
-        table = self.settings["flush_table"]
+        table = self.settings.flush_table
         try:
             connection.run(statements.flush(table), scn=at)
         except OracleError as error:
@@ -390,10 +389,10 @@ class OracleSource(Source):
 
     def _connect(self, container: str, node: str = "") -> Connection:
         names = ("hostname", "port", "dsn", "database", "user", "password", "connect_timeout_ms", "query_timeout_ms")
-        settings = {name: self.settings[name] for name in names}
+        settings = {name: self.settings.get(name) for name in names}
         if node:
             settings["dsn"] = node
-        connection = Connection(self.settings["driver"], settings)
+        connection = Connection(self.settings.driver, settings)
         try:
             if container:
                 connection.run(statements.container(container))

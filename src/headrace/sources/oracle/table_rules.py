@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.options import Options, shown_name
+from headrace.options import shown_name
 from headrace.sources.oracle.captured_table import OracleTable
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.masks import FAMILIES
@@ -32,13 +33,13 @@ class OracleTableRules:
         OptionError: options contradict each other, or one of them is malformed.
     """
 
-    def __init__(self, settings: Options) -> None:
+    def __init__(self, settings: OracleSettings) -> None:
         self._rules = TableRules.of(settings)
-        given = {name: settings[name] for name in _SHAPING if settings[name]}
+        given = {name: value for name in _SHAPING if (value := settings.get(name))}
         # Names of hashes have their salt in them.
         given |= {name: {shown_name(n): p for n, p in given[name].items()} for name in FAMILIES if name in given}
         kept_back = [name for name in given if name not in ("message_key_columns", "signal_data_collection")]
-        if kept_back and settings["include_redo_sql"]:
+        if kept_back and settings.include_redo_sql:
             raise OptionError(
                 f"Options 'include_redo_sql' and '{kept_back[0]}' are both given, but a redo statement holds all "
                 "values of its row.",

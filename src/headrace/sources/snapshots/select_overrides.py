@@ -14,6 +14,7 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError
 from headrace.options import Options, bare, items
+from headrace.settings import Settings
 
 _NAME = "snapshot_select_statement_overrides"
 PREFIX = "snapshot.select.statement.overrides."
@@ -55,14 +56,14 @@ class SelectOverrides:
         self._statements = {bare(table).lower(): derived(select, table) for table, select in statements.items()}
 
     @classmethod
-    def of(cls, settings: Options) -> SelectOverrides:
+    def of(cls, settings: Options | Settings) -> SelectOverrides:
         """The statements that the options say.
 
         Raises:
             OptionError: a listed table has no statement, two spellings name one table, or a statement can't be used.
         """
-        listed: Mapping[str, str | None] = settings[_NAME] or {}
-        apart = {name[len(PREFIX) :]: text for name, text in (settings[PREFIX + "*"] or {}).items()}
+        listed: Mapping[str, str | None] = settings.get(_NAME) or {}
+        apart = {name[len(PREFIX) :]: text for name, text in (settings.get(PREFIX + "*") or {}).items()}
         statements = {table: select for table, select in listed.items() if select is not None}
         for table, select in apart.items():
             if table.lower() in {bare(name).lower() for name in statements}:

@@ -16,6 +16,7 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.options import Options, bare, items
+from headrace.settings import Settings
 
 _COMMA = re.compile(r"(?<!\\),")
 _LOG = logging.getLogger("headrace.sources")
@@ -62,13 +63,13 @@ class ColumnFilter:
     exclude: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, settings: Options) -> ColumnFilter:
+    def of(cls, settings: Options | Settings) -> ColumnFilter:
         """The filter that the options say.
 
         Raises:
             OptionError: both lists are given.
         """
-        include, exclude = settings["column_include_list"], settings["column_exclude_list"]
+        include, exclude = (settings.get(name, ()) for name in ("column_include_list", "column_exclude_list"))
         if include and exclude:
             raise OptionError(
                 "Options 'column_include_list' and 'column_exclude_list' are both given.", remedy="Keep one of them."

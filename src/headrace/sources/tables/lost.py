@@ -13,19 +13,25 @@ from collections.abc import Callable, Collection
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError, DataLossError
-from headrace.options import Option, Options
+from headrace.options import Options
+from headrace.settings import Settings, option
 from headrace.sources.offset import Offset
 
 CONTINUE, FAIL = "continue", "fail"
-ON_TABLE_LOST = Option(
-    "on_table_lost",
-    str,
-    "What happens when a table is no longer captured, because its capture was switched off or it was dropped. With "
-    "continue the other tables go on, and the log, `headrace status`, the metrics and the page name the table until "
-    "the options leave it out. With fail the run stops, and does not start again before that.",
-    default=CONTINUE,
-    choices=(CONTINUE, FAIL),
-)
+
+
+class LostTableSettings(Settings):
+    """What happens when a captured table is not captured any more."""
+
+    on_table_lost: str = option(
+        "What happens when a table is no longer captured, because its capture was switched off or it was dropped. With "
+        "continue the other tables go on, and the log, `headrace status`, the metrics and the page name the table "
+        "until the options leave it out. With fail the run stops, and does not start again before that.",
+        default=CONTINUE,
+        choices=(CONTINUE, FAIL),
+    )
+
+
 WITHOUT_ROWS = ("no_data", "recovery")
 """The snapshot modes in which no table is read, not even one that is captured again."""
 _LOG = logging.getLogger("headrace.sources")
@@ -56,7 +62,7 @@ _MISSING = "Its changes are missing from now on"
 
 
 def say_uncaptured(
-    tables: Collection[str], before: Collection[str], settings: Options, remedy: str, effect: str = _MISSING
+    tables: Collection[str], before: Collection[str], settings: Options | Settings, remedy: str, effect: str = _MISSING
 ) -> None:
     """Log each table that is not captured any more, or stop for it.
 
@@ -72,7 +78,7 @@ def say_uncaptured(
     """
     for path in tables:
         sentence = f"Table '{path}' is not captured any more."
-        if settings["on_table_lost"] == FAIL:
+        if settings.get("on_table_lost") == FAIL:
             raise CaptureError(
                 sentence, remedy=f"{remedy}, take it off 'tables', or set 'on_table_lost' to {CONTINUE}."
             )
@@ -80,7 +86,7 @@ def say_uncaptured(
             _LOG.warning("%s %s; the other tables go on. %s.", sentence, effect, remedy)
 
 
-def say_returned(path: str, after: str, settings: Options, *, read_again: bool) -> None:
+def say_returned(path: str, after: str, settings: Options | Settings, *, read_again: bool) -> None:
     """Log that a table is captured again, and that changes of it are lost.
 
     Args:
@@ -103,7 +109,7 @@ def say_returned(path: str, after: str, settings: Options, *, read_again: bool) 
     )
 
 
-def say_changes_gone(path: str, span: str, why: str, settings: Options, *, read_again: bool) -> None:
+def say_changes_gone(path: str, span: str, why: str, settings: Options | Settings, *, read_again: bool) -> None:
     """Log that changes of a table that a batch was planned with can't be read any more.
 
     Args:
@@ -139,15 +145,15 @@ def say_made_again(path: str, *, read_again: bool) -> None:
     _LOG.warning("Table '%s' was dropped and made again. %s", path, mended)
 
 
-def _say_lost(sentence: str, mended: str | None, settings: Options, remedy: str) -> None:
-    if mended is None and settings["fail_on_data_loss"]:
+def _say_lost(sentence: str, mended: str | None, settings: Options | Settings, remedy: str) -> None:
+    if mended is None and settings.get("fail_on_data_loss"):
         raise DataLossError(sentence, remedy=remedy)
     _LOG.warning("%s", sentence if mended is None else f"{sentence} {mended}")
 
 
-def forgiven(known: Collection[str], settings: Options) -> Collection[str]:
+def forgiven(known: Collection[str], settings: Options | Settings) -> Collection[str]:
     """The known tables that need not be captured when a run starts."""
-    return known if settings["on_table_lost"] == CONTINUE else ()
+    return known if settings.get("on_table_lost") == CONTINUE else ()
 
 
 def is_named(path: str, include: Collection[str], exclude: Collection[str], database: str) -> bool:

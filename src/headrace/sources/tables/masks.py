@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
+from headrace.settings import Settings
 from headrace.sources.tables.columns import matching
 
 FAMILIES = ("column.mask.with.*", "column.mask.hash.*", "column.truncate.to.*")
@@ -103,16 +104,16 @@ class Masks:
         self._rules = rules
 
     @classmethod
-    def of(cls, settings: Options) -> Masks:
+    def of(cls, settings: Options | Settings) -> Masks:
         """The rules that the options say.
 
         Raises:
             OptionError: a name is not of the form that its family has, an algorithm is unknown, or a salt came without
             its capital letters.
         """
-        salt: str = settings["column_mask_salt"]
+        salt: str = settings.get("column_mask_salt", "")
         given: Mapping[str, tuple[str, ...]] = {
-            name: columns for family in FAMILIES for name, columns in (settings[family] or {}).items()
+            name: columns for family in FAMILIES for name, columns in (settings.get(family) or {}).items()
         }
         return cls(tuple(Rule(shown_name(name), columns, mask_of(name, salt)) for name, columns in given.items()))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
+from headrace.settings import Settings
 from headrace.sources.tables.columns import ColumnFilter
 from headrace.sources.tables.keys import UniqueKey, choose_keys
 from headrace.sources.tables.masks import Masks
@@ -33,14 +34,14 @@ class TableRules:
         self._whole = whole.strip().casefold()
 
     @classmethod
-    def of(cls, settings: Options) -> TableRules:
+    def of(cls, settings: Options | Settings) -> TableRules:
         """The rules that the options say.
 
         Raises:
             OptionError: options contradict each other, or one of them is malformed.
         """
-        whole = settings["signal_data_collection"]
-        return cls(ColumnFilter.of(settings), settings["message_key_columns"], Masks.of(settings), whole)
+        whole = settings.get("signal_data_collection", "")
+        return cls(ColumnFilter.of(settings), settings.get("message_key_columns", ()), Masks.of(settings), whole)
 
     def keeps(self, id: TableId, column: str) -> bool:
         """Whether the values of a column that is not in the key are wanted."""
