@@ -12,6 +12,7 @@ from headrace.sources.tables.columns import patterns
 from headrace.sources.tables.keys import message_keys
 
 _HIGHEST_PORT = 65535
+_OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 _OPERATIONS = ("c", "u", "d", "t")
 
 
@@ -35,6 +36,12 @@ def events_of_key_change(skipped: Collection[str]) -> int:
         skipped: the operations that are not read.
     """
     return 2 - ("c" in skipped) - ("d" in skipped)
+
+
+def snapshot_mode(text: str) -> str:
+    """A snapshot mode under its present name; used as an option's kind."""
+    mode = text.strip().lower()
+    return _OLD_MODES.get(mode, mode)
 
 
 def port(given: object) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from headrace.options import Names, Option
-from headrace.sources.stream_options import ColumnSettings, HeartbeatSettings, SelectSettings, SignalSettings
+from headrace.sources.stream_options import (
+    ColumnSettings,
+    HeartbeatSettings,
+    SelectSettings,
+    SignalSettings,
+    snapshot_mode,
+)
 from headrace.sources.tables.lost import LostTableSettings
-
-_OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
-
-
-def snapshot_mode(text: str) -> str:
-    """A snapshot mode under its present name; used as an option's kind."""
-    return _OLD_MODES.get(text.strip().lower(), text.strip().lower())
-
 
 LOGIN: tuple[Option, ...] = (
     Option("user", str, "The login.", default="", aliases=("database.user", "username")),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from headrace.options import OTHER_NAMES, Names, folder
 from headrace.settings import option
 from headrace.sources.oracle.dictionary import strategy
-from headrace.sources.stream_options import ColumnSettings, HeartbeatSettings, SelectSettings, SignalSettings, port
+from headrace.sources.stream_options import (
+    ColumnSettings,
+    HeartbeatSettings,
+    SelectSettings,
+    SignalSettings,
+    port,
+    snapshot_mode,
+)
 from headrace.sources.tables.lost import LostTableSettings
-
-
-def snapshot_mode(text: str) -> str:
-    """A snapshot mode under its present name; used as an option's kind."""
-    mode = text.strip().lower()
-    return {"schema_only": "no_data", "schema_only_recovery": "recovery"}.get(mode, mode)
 
 
 class OracleSettings(HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings):
