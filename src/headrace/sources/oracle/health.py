@@ -20,7 +20,7 @@ from headrace.sources.oracle.beginning import no_capture
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
-from headrace.sources.oracle.ledger import of_ranges
+from headrace.sources.oracle.ledger import excluded_users, of_ranges
 from headrace.sources.oracle.mining import logs_of
 from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.options import OracleSettings
@@ -86,8 +86,7 @@ class HealthProbe:
                 missing.append(scns)
             else:
                 known[scns] = index
-        users = ("SYS", "SYSTEM", *self._settings.users_excluded)
-        ledger = of_ranges(state.open, known.items(), users)
+        ledger = of_ranges(state.open, known.items(), excluded_users(self._settings))
         reached = max([state.mined, *(scns.high for scns in mined)])
         waiting = ledger.delivered_by(scn.number(offset.commit), reached)
         first = instant(waiting[0].time, waiting[0].zone) if waiting else None

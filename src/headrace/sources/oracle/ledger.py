@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.sources.oracle import scn
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import MinedTransaction, RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 
@@ -95,11 +96,11 @@ class Ledger:
 
     Args:
         known: the open transactions whose beginning is in none of the ranges, by id.
-        left_out: users whose transactions are not delivered.
+        excluded: users whose transactions are not delivered.
     """
 
-    def __init__(self, known: Mapping[str, OpenTransaction], left_out: Iterable[str] = ()) -> None:
-        self._left_out = frozenset(left_out)
+    def __init__(self, known: Mapping[str, OpenTransaction], excluded: Iterable[str] = ()) -> None:
+        self._excluded = frozenset(excluded)
         self._open = {xid: Transaction(xid, *transaction) for xid, transaction in known.items()}
         self.committed: list[Transaction] = []
         self.ended: dict[str, int] = {}
@@ -143,7 +144,7 @@ class Ledger:
     def delivered_by(self, after: int, upto: int) -> list[Transaction]:
         """The transactions with rows whose commits are in (after, upto], in the order of their commits."""
         found = [t for t in self.committed if t.commit is not None and after < t.commit <= upto]
-        wanted = (t for t in found if t.rows and not t.dropped and t.user not in self._left_out)
+        wanted = (t for t in found if t.rows and not t.dropped and t.user not in self._excluded)
         return sorted(wanted, key=lambda t: t.order)
 
     def pending(self, upto: int) -> list[Transaction]:
@@ -175,11 +176,16 @@ class Ledger:
         return {**before, **newest_of_threads}
 
 
+def excluded_users(settings: OracleSettings) -> tuple[str, ...]:
+    """The users whose transactions are not delivered."""
+    return ("SYS", "SYSTEM", *settings.users_excluded)
+
+
 def of_ranges(
-    known: Mapping[str, OpenTransaction], ranges: Iterable[tuple[ScnRange, RangeIndex]], left_out: Iterable[str] = ()
+    known: Mapping[str, OpenTransaction], ranges: Iterable[tuple[ScnRange, RangeIndex]], excluded: Iterable[str] = ()
 ) -> Ledger:
     """The transactions of some ranges together."""
-    ledger = Ledger(known, left_out)
+    ledger = Ledger(known, excluded)
     for scns, index in ranges:
         ledger.take(scns, index)
     return ledger

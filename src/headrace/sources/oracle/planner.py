@@ -30,7 +30,7 @@ from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.delivery import Delivery, DeliveryPlanner, require_matched_tables
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
-from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
+from headrace.sources.oracle.ledger import Ledger, Transaction, excluded_users, of_ranges
 from headrace.sources.oracle.mined_ranges import Mined, MinedRanges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
 from headrace.sources.oracle.mining_state import MiningState
@@ -402,7 +402,7 @@ class OraclePlanner:
     def _mined(self, log: _LogReach, state: MiningState, schemas: Mapping[str, Any]) -> tuple[Mined, Ledger]:
         """What the ranges hold of these tables."""
         indexes = {scns: self._mine(scns, schemas) for scns in log.ranges}
-        return indexes, of_ranges(state.open, indexes.items(), left_out(self._settings))
+        return indexes, of_ranges(state.open, indexes.items(), excluded_users(self._settings))
 
     def _with_reads(
         self,
@@ -515,8 +515,3 @@ class OraclePlanner:
                 f"{scn.number(start.commit)}, up to which changes were delivered: it was restored.",
                 remedy="Take a new snapshot with a new checkpoint.",
             )
-
-
-def left_out(settings: OracleSettings) -> tuple[str, ...]:
-    """The users whose transactions are not delivered."""
-    return ("SYS", "SYSTEM", *settings.users_excluded)

@@ -30,12 +30,12 @@ from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.health import HealthProbe
 from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
-from headrace.sources.oracle.ledger import Transaction, of_ranges
+from headrace.sources.oracle.ledger import Transaction, excluded_users, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
-from headrace.sources.oracle.planner import OraclePlanner, left_out
+from headrace.sources.oracle.planner import OraclePlanner
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.slices import (
@@ -230,7 +230,7 @@ class OracleSource(Source):
         if not (state.window or state.definitions):
             return []
         indexes = {scns: self._index(scns, end.schemas, state.resetlogs) for scns in state.window}
-        ledger = of_ranges(MiningState.of(start).open, indexes.items(), left_out(self.settings))
+        ledger = of_ranges(MiningState.of(start).open, indexes.items(), excluded_users(self.settings))
         transactions = ledger.delivered_by(scn.number(start.commit), scn.number(end.commit))
         touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index.tables}
         slices: list[OracleSlice] = []
