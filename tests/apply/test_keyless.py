@@ -58,5 +58,5 @@ def test_changes_are_netted_per_row(spark: Any, changes: Any, expected: Any) -> 
 
 @pytest.mark.parametrize("before", [None, {"id": "1"}])
 def test_an_image_that_is_not_whole_is_refused(spark: Any, before: Any) -> None:
-    with pytest.raises(SchemaError, match="only the change log can be offered"):
+    with pytest.raises(SchemaError, match="Until then, use a change log"):
         folded(spark, [("u", 1, A, before)])

@@ -33,7 +33,7 @@ def test_a_batch_without_data_says_only_the_structure(spark: Any) -> None:
 
 
 def test_rows_without_any_structure_are_refused(spark: Any) -> None:
-    with pytest.raises(SchemaError, match=r"structure of table db\.dbo\.t is not known"):
+    with pytest.raises(SchemaError, match=r"schema of table db\.dbo\.t is unknown"):
         profile(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
 
 
@@ -68,7 +68,7 @@ def test_a_structure_that_only_a_truncate_follows_does_not_take_the_key_away(spa
 
 def test_rows_with_struct_images_are_refused(spark: Any) -> None:
     rows = Batch(T).rows(spark).selectExpr("op", "struct(1 as id) as after")
-    with pytest.raises(SchemaError, match="these are structs of one table"):
+    with pytest.raises(SchemaError, match="these images are structs"):
         profile(rows)
 
 
@@ -85,7 +85,7 @@ def test_a_structure_that_the_user_gave_is_that_of_the_rows_that_have_it(spark: 
 
 def test_rows_of_a_structure_that_is_not_there_are_refused(spark: Any) -> None:
     newer = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
-    with pytest.raises(SchemaError, match="which no schema row of the batch carries"):
+    with pytest.raises(SchemaError, match="which no schema row of the batch describes"):
         profile(Batch(T).add("c", newer, 1, {"id": "1", "a": "x", "b": "y", "c": "z"}).rows(spark))
 
 

@@ -108,7 +108,7 @@ def test_a_change_that_has_no_place_in_a_given_order_stops(spark: Any, value: st
         positions(spark, batch, by)
 
 
-@pytest.mark.parametrize(("sequence_by", "said"), [("nothing", "can't be computed"), ("source", "is no order")])
+@pytest.mark.parametrize(("sequence_by", "said"), [("nothing", "can't be computed"), ("source", "has no order")])
 def test_an_order_that_is_none_is_refused(spark: Any, sequence_by: str, said: str) -> None:
     with pytest.raises(OptionError, match=rf"Option 'sequence_by' .*{said}"):
         sequenced(Batch(T).rows(spark), sequence_by)

@@ -112,7 +112,7 @@ def test_a_stream_of_change_rows_goes_into_a_target_for_each_table_once(spark: A
         ({"keys": ["idd"]}, "keys names 'idd', which is not a column. Did you mean 'id'"),
         ({"column_list": ["name"]}, "The key column 'id' is not among the columns"),
         ({"column_list": ["id"], "except_column_list": ["op"]}, "exclude each other"),
-        ({"track_history_column_list": ["name"]}, "is for histories only"),
+        ({"track_history_column_list": ["name"]}, "needs a history"),
         ({"sequence_by": None}, "needs keys and sequence_by"),
         ({"target": "/x/{tabel}"}, "Placeholders are"),
         ({"stored_as_scd_type": 3}, "can't be '3'"),

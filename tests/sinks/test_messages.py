@@ -141,7 +141,7 @@ def test_a_files_folder_takes_no_other_batch_under_a_number_that_it_has(spark: A
     sink, rows = files_sink(tmp_path), frame(spark, [message(1, "k")])
     for _ in range(2):
         sink.write(rows, BatchId("p", "c", 0, "0a" * 8))
-    with pytest.raises(SinkError, match="Batch 0 of pipeline 'p' is not the one"):
+    with pytest.raises(SinkError, match="Batch 0 of pipeline 'p' differs from the one"):
         sink.write(rows, BatchId("p", "c", 0, "0b" * 8))
     # What an earlier release wrote does not say which batch it is.
     sink.write(rows, BatchId("p", "c", 1))
