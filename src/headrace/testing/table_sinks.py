@@ -137,7 +137,7 @@ class TableSinkContract(Contract):
         assert write(second, 3, "3a" * 8) == [a]
         assert write(first, 5, "5a" * 8) == write(first, 5, "5a" * 8) == write(second, 5, "") == [a]
         for number, offsets in ((5, "5b" * 8), (4, "4a" * 8)):
-            with pytest.raises(SinkError, match=f"Batch {number} of pipeline 'p' is not the one .* set back"):
+            with pytest.raises(SinkError, match=f"Batch {number} of pipeline 'p' differs from the one .* set back"):
                 write(second, number, offsets)
         assert target.content(T) == [a]
         assert write(second, 6, "6a" * 8, "one") == [a, b]
@@ -303,7 +303,7 @@ class TableSinkContract(Contract):
         options: dict[str, Any] = {"schema_change_behavior": "evolve", "renamed_columns": ["t.a=title", "other.b=c"]}
         batch = Batch(T, named).add("u", T, 2, {"id": "1", "a": "w"}).add("u", named, 3, {"id": "1", "b": None})
         batch.lines[1]["position"] = "2"
-        with pytest.raises(SchemaError, match="nobody can know whether that is another name"):
+        with pytest.raises(SchemaError, match="can't know whether that is a new name"):
             target.write(batch, 1, schema_change_behavior="evolve")
         preview = target.sink(**options).preview(named, BatchId("p", "checkpoint", 1), target.spark)
         assert preview is not None
@@ -410,7 +410,7 @@ class TableSinkContract(Contract):
             from_message(fed().add("t", T, f"{9:020}/1/"), "a", 0),
         ]
         for batch in stopping:
-            with pytest.raises(SchemaError, match=r"of one row of table db\.dbo\.t come from more than one Kafka part"):
+            with pytest.raises(SchemaError, match=r"of one row of table db\.dbo\.t come from several Kafka part"):
                 target.write(batch, 2)
             assert target.content(T) == content
         by = {"sequence_by": "cast(source['n'] as bigint)"}
