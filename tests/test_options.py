@@ -3,27 +3,52 @@
 import pytest
 
 from headrace.errors import OptionError
-from headrace.options import REDACTED, Option, is_secret, parse_options
+from headrace.options import REDACTED, is_secret
+from headrace.settings import Settings, option
 
-DECLARED = (
-    Option("topic_prefix", str, "The prefix.", aliases=("topic.prefix", "database.server.name")),
-    Option("chunk_rows", int, "Rows.", default=1024, minimum=1, aliases=("incremental.snapshot.chunk.size",)),
-    Option("tombstones_on_delete", bool, "Tombstones.", default=True, aliases=("tombstones.on.delete",)),
-    Option("tables", list, "Tables.", default=()),
-    Option("mode", str, "Mode.", default="a", choices=("a", "bee")),
-    Option("password", str, "Secret.", default=""),
-)
+
+class Declared(Settings):
+    """Options of a source."""
+
+    topic_prefix: str = option(
+        "The prefix.",
+        aliases=("topic.prefix", "database.server.name"),
+    )
+    chunk_rows: int = option(
+        "Rows.",
+        default=1024,
+        minimum=1,
+        aliases=("incremental.snapshot.chunk.size",),
+    )
+    tombstones_on_delete: bool = option(
+        "Tombstones.",
+        default=True,
+        aliases=("tombstones.on.delete",),
+    )
+    tables: tuple[str, ...] = option(
+        "Tables.",
+        default=(),
+    )
+    mode: str = option(
+        "Mode.",
+        default="a",
+        choices=("a", "bee"),
+    )
+    password: str = option(
+        "Secret.",
+        default="",
+    )
 
 
 def parse(given):
-    return parse_options(DECLARED, given, owner="source 'x'")
+    return Declared.parse(given, owner="source 'x'")
 
 
 @pytest.mark.parametrize(
     "name", ["topic_prefix", "topicPrefix", "topicprefix", "topic.prefix", "database.server.name", "TOPIC.PREFIX"]
 )
 def test_every_spelling_of_an_option_is_accepted(name):
-    assert parse({name: "p"})["topic_prefix"] == "p"
+    assert parse({name: "p"}).topic_prefix == "p"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +56,7 @@ def test_every_spelling_of_an_option_is_accepted(name):
     [("true", True), ("No", False), (False, False), ("1", True)],
 )
 def test_booleans_are_read_as_people_write_them(given, value):
-    assert parse({"topic_prefix": "p", "tombstonesOnDelete": given})["tombstones_on_delete"] is value
+    assert parse({"topic_prefix": "p", "tombstonesOnDelete": given}).tombstones_on_delete is value
 
 
 @pytest.mark.parametrize(
@@ -55,8 +80,8 @@ def test_a_wrong_option_gets_one_sentence_with_a_remedy(given, sentence):
 
 
 def test_a_list_is_comma_separated_text_or_a_list():
-    assert parse({"topic_prefix": "p", "tables": "dbo.a, dbo.b"})["tables"] == ("dbo.a", "dbo.b")
-    assert parse({"topic_prefix": "p", "tables": ["dbo.a"]})["tables"] == ("dbo.a",)
+    assert parse({"topic_prefix": "p", "tables": "dbo.a, dbo.b"}).tables == ("dbo.a", "dbo.b")
+    assert parse({"topic_prefix": "p", "tables": ["dbo.a"]}).tables == ("dbo.a",)
 
 
 def test_secrets_are_never_shown():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -167,38 +167,9 @@ class Option:
         return isinstance(given, (list, tuple, Mapping, frozenset)) and not given
 
 
-class Options(Mapping[str, Any]):
-    """The parsed options of one source, format or sink; a mapping from declared name to value."""
-
-    def __init__(self, values: Mapping[str, Any], declared: tuple[Option, ...]) -> None:
-        self._values = dict(values)
-        self._declared = declared
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __iter__(self) -> Any:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return f"Options({redact(self._values)})"
-
-    @property
-    def declared(self) -> tuple[Option, ...]:
-        """The options that there are."""
-        return self._declared
-
-    def replaced(self, **values: Any) -> Options:
-        """The same options with other values for some of them."""
-        return Options({**self._values, **values}, self._declared)
-
-
-def parse_options(
-    declared: Iterable[Option], given: Mapping[str, Any], *, owner: str, ignore: Callable[[str], bool] = lambda _: False
-) -> Options:
+def parsed_values(
+    declared: tuple[Option, ...], given: Mapping[str, Any], *, owner: str, ignore: Callable[[str], bool]
+) -> dict[str, Any]:
     """Check and convert what a user gave against what is declared.
 
     Args:
@@ -207,18 +178,13 @@ def parse_options(
         owner: what the options belong to, for messages (`source 'sqlserver'`).
         ignore: names to leave alone where no option has them (Spark's own `path`, `kafka.*` pass-through).
 
+    Returns:
+        The values by the options' names.
+
     Raises:
         OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or a
         bad value.
     """
-    declared = tuple(declared)
-    return Options(parsed_values(declared, given, owner=owner, ignore=ignore), declared)
-
-
-def parsed_values(
-    declared: tuple[Option, ...], given: Mapping[str, Any], *, owner: str, ignore: Callable[[str], bool]
-) -> dict[str, Any]:
-    """As `parse_options`; only the values, by the options' names."""
     by_spelling: dict[str, Option] = {}
     for option in declared:
         for spelling in (option.name, *option.aliases):

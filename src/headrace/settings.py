@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, overload
 
-from headrace.options import Names, Option, parse_options, parsed_values, redact
+from headrace.options import Names, Option, parsed_values, redact
 
 Value = TypeVar("Value")
 Other = TypeVar("Other", bound="Settings")
@@ -222,6 +222,4 @@ class Component:
     ) -> Any:
         """The options alone, as `of` takes them; messages name `owner`, by default role and name."""
         owner = owner or f"{cls.role} '{cls.name}'"
-        if cls.options is not cls._settings.declared:
-            return parse_options(cls.options, given, owner=owner, ignore=ignore)
         return cls._settings.parse(given, owner=owner, ignore=ignore)

@@ -102,9 +102,9 @@ def test_no_secret_is_written_out(file: Path, to_file: bool, tmp_path: Path) -> 
 def test_options_mean_what_the_properties_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = model(convert(GOLDEN / "server_json.properties"), tmp_path, monkeypatch)
     source, format, sink = found.source.settings, found.targets[0].format, found.targets[0].sink.settings  # type: ignore[union-attr]
-    assert (source["database"], source["port"], source["password"]) == ("sales,stock", "1433", "set-database_password")
-    assert source["tables"] == ("dbo.orders", "dbo.customers", r"re:dbo\.(stock|price)_.*")
-    assert (source["trust_server_certificate"], source["heartbeat_interval_ms"]) == ("true", 10_000)
+    assert (source.database, source.port, source.password) == ("sales,stock", "1433", "set-database_password")
+    assert source.tables == ("dbo.orders", "dbo.customers", r"re:dbo\.(stock|price)_.*")
+    assert (source.trust_server_certificate, source.heartbeat_interval_ms) == ("true", 10_000)
     assert format is not None
     assert (format.settings.topic_prefix, format.settings.schemas_enable) == ("acme", False)
     assert (format.settings.decimal_handling_mode, format.settings.tombstones_on_delete) == ("string", False)
@@ -115,8 +115,8 @@ def test_options_mean_what_the_properties_meant(tmp_path: Path, monkeypatch: pyt
 def test_a_salt_in_a_name_is_hidden_and_still_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = model(convert(GOLDEN / "connect_routed.json"), tmp_path, monkeypatch)
     settings = found.source.settings
-    assert settings["column.mask.hash.*"] == {"column.mask.hash.SHA-256": ("dbo.customers.email",)}
-    assert settings["column_mask_salt"] == "set-column_mask_salt"
+    assert settings.column_mask_hash == {"column.mask.hash.SHA-256": ("dbo.customers.email",)}
+    assert settings.column_mask_salt == "set-column_mask_salt"
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

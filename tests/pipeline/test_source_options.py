@@ -44,9 +44,9 @@ def test_mappings_and_lists_reach_the_source_through_sparks_texts(tmp_path: Path
     )
     through_spark = {name: as_text(value) for name, value in read.source_options.items()}
     reached = SqlServerSource.parse(through_spark)
-    assert dict(reached) == dict(read.source.settings)
-    assert reached["tables"] == (r"re:dbo\.ab{1,2}", "dbo.a,b", "dbo.[xy]")
-    assert reached["message_key_columns"] == (r"dbo.t\.b", r"dbo.t\.a")
+    assert reached == read.source.settings
+    assert reached.tables == (r"re:dbo\.ab{1,2}", "dbo.a,b", "dbo.[xy]")
+    assert reached.message_key_columns == (r"dbo.t\.b", r"dbo.t\.a")
 
 
 @pytest.mark.parametrize("salt", [SALT, SALT.lower(), SALT.upper()])
@@ -55,7 +55,7 @@ def test_a_salt_in_a_name_keeps_its_letters_on_the_way_through_spark(tmp_path: P
     # Spark makes names lower-case.
     through_spark = {name.lower(): as_text(value) for name, value in read.source_options.items()}
     [source, reached] = [SqlServerSource.of(options) for options in (read.source_options, through_spark)]
-    assert source.settings["column_mask_salt"] == reached.settings["column_mask_salt"] == salt
+    assert source.settings.column_mask_salt == reached.settings.column_mask_salt == salt
 
 
 def test_two_salts_are_refused_with_the_file(tmp_path: Path) -> None:

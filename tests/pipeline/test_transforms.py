@@ -17,12 +17,11 @@ from headrace.apply import fold, profile
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.errors import OptionError, SchemaError
-from headrace.options import parse_options
 from headrace.pipeline.batch import shape
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
-from headrace.sources.sqlserver.options import OPTIONS
+from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.tables.masks import Masks
 from headrace.spark.local_rows import local_rows
@@ -304,7 +303,7 @@ def test_a_hash_is_the_same_that_the_source_makes(spark: Any) -> None:
     texts = ["ann@x.org", "é€😀", "", None]
     name = "column.mask.hash.v2.SHA-512"
     given = {"hostname": "x", "database": "d", name: "dbo.orders.email", "column_mask_salt": "Salz"}
-    masks = Masks.of(parse_options(OPTIONS, given, owner="source 'sqlserver'"))
+    masks = Masks.of(SqlServerSettings.parse(given, owner="source 'sqlserver'"))
     column = TableSchema(T.id, (T.column("email"),))
     by_source = masks.of_table(column, [NativeType("nvarchar", 40, 0, 0)]).apply([pa.array(texts)])[0].to_pylist()
     batch = Batch(T)

@@ -396,7 +396,7 @@ def test_runs_are_made_of_options_alone(database):
 def test_platforms_have_the_names_that_debezium_gives_them_too(database, given, platform):
     database.create("t", "id int not null primary key", [(1,)])
     run = database.run(**{"db2.platform": given})
-    assert run.source.settings["platform"] == platform
+    assert run.source.settings.platform == platform
     assert [row["id"] for _, _, row in data(run.all())] == ["1"]
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.options import REDACTED, parse_options
-from headrace.sources.sqlserver.options import OPTIONS
+from headrace.options import REDACTED
+from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.tables.masks import Masks, serialized
 
@@ -17,7 +17,7 @@ VARCHAR = NativeType("varchar", 100, 0, 0)
 
 
 def settings(**options):
-    return parse_options(OPTIONS, {"hostname": "x", "database": "d", **options}, owner="source 'sqlserver'")
+    return SqlServerSettings.parse({"hostname": "x", "database": "d", **options}, owner="source 'sqlserver'")
 
 
 def masked(values, native=VARCHAR, **options):

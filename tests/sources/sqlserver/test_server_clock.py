@@ -13,14 +13,13 @@ from tests.sources.sqlserver.test_source import Run, create
 
 from headrace.errors import OptionError
 from headrace.observe.completeness import of_tables
-from headrace.options import parse_options
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import clock, lsn
 from headrace.sources.change_tables.connection import PassingRefusal, StatementError
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.dialect import SqlServer
-from headrace.sources.sqlserver.options import OPTIONS
+from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace_emulators.sqlserver import EmulatedServer
 
 VIENNA, NEW_YORK, LORD_HOWE = "Europe/Vienna", "America/New_York", "Australia/Lord_Howe"
@@ -328,7 +327,7 @@ class Server:
 
 
 def zone_of(**options):
-    return ServerZone(parse_options(OPTIONS, {"hostname": "h", "database": "d"} | options, owner="the source"))
+    return ServerZone(SqlServerSettings.parse({"hostname": "h", "database": "d"} | options, owner="the source"))
 
 
 @pytest.mark.parametrize(

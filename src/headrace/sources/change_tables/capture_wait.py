@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.change_tables import clock, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.clock import MINUTE
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 
 ROUNDING = dt.timedelta(milliseconds=10)
@@ -107,10 +107,10 @@ class CaptureWait:
         settings: the source's options.
     """
 
-    def __init__(self, connection: Connection, settings: Options) -> None:
+    def __init__(self, connection: Connection, settings: ChangeTableSettings) -> None:
         self._connection = connection
         self._statements = connection.statements
-        self._timeout: int = settings["capture_timeout_seconds"]
+        self._timeout: int = settings.capture_timeout_seconds
         self._zone = ServerZone(settings)
         self._sees_scans = bool(connection.statements.NEWEST_EMPTY_SCAN)
 

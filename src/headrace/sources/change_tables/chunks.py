@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.options import Options
 from headrace.sources.change_tables.captured_table import CapturedTable, named_texts
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.snapshots.chunks import with_bounds
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
@@ -16,26 +16,26 @@ IN_ONE_SESSION = ("exclusive", "snapshot")
 """Isolation modes that hold one session's view: all tables are read by one task, in one batch."""
 
 
-def in_one_session(settings: Options) -> bool:
+def in_one_session(settings: ChangeTableSettings) -> bool:
     """Whether the snapshot is read in one piece, because only one session sees its state."""
     return isolation(settings) in IN_ONE_SESSION
 
 
-def isolation(settings: Options) -> str:
+def isolation(settings: ChangeTableSettings) -> str:
     """The isolation mode of snapshots; a readable secondary only offers `snapshot`."""
     if str(settings.get("application_intent", "")).lower() == "readonly":
         return "snapshot"
-    mode: str = settings["snapshot_isolation_mode"]
+    mode: str = settings.snapshot_isolation_mode
     return mode
 
 
 def more(
-    connection: Connection, table: CapturedTable, progress: TableProgress, settings: Options, budget: int
+    connection: Connection, table: CapturedTable, progress: TableProgress, settings: ChangeTableSettings, budget: int
 ) -> TableProgress:
     """A table's snapshot with up to `budget` further chunks."""
     select = SelectOverrides.of(settings).select(table.id)
     try:
-        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget, select)
+        return _more(connection, table, progress, settings.snapshot_chunk_rows, budget, select)
     except (StatementError, MissingObject) as error:
         there = columns_there(connection, table)
         if select is not None and there:

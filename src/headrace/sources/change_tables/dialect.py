@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.native import NativeTypes
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.tables.unlogged import Unlogged
@@ -106,7 +106,7 @@ class Dialect(NativeTypes, Protocol):
         """The time zone that the server reports; null when it can't, or when its clock is not in it."""
 
     def changes(
-        self, server: Queries, window: Window, settings: Options | None, *, rows: int
+        self, server: Queries, window: Window, settings: ChangeTableSettings | None, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """The raw rows of a window of a change table, in the server's order; without options all of them."""
 
@@ -115,7 +115,7 @@ class Dialect(NativeTypes, Protocol):
         table: CapturedTable,
         times: CommitTimes,
         capture_time: dt.datetime | None,
-        settings: Options | None,
+        settings: ChangeTableSettings | None,
         *,
         weighted: bool = False,
     ) -> ChangeReader:

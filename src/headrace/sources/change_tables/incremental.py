@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
-from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.capture_wait import CaptureWait
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts, named_texts
 from headrace.sources.change_tables.chunks import columns_there, keys
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import SchemaHistory
 from headrace.sources.change_tables.signal_table import read_signals
@@ -60,7 +60,7 @@ class AdHocPlanner:
         health: asks how the capture job is; called only when a chunk could be read.
     """
 
-    def __init__(self, connection: Connection, settings: Options, health: Callable[[], Health]) -> None:
+    def __init__(self, connection: Connection, settings: ChangeTableSettings, health: Callable[[], Health]) -> None:
         self._connection = connection
         self._settings = settings
         self._health = health
@@ -75,17 +75,17 @@ class AdHocPlanner:
         """
         state = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._rows(start, commit, histories)
-        files, from_files = take_files(self._settings["signal_path"], state.files, say)
+        files, from_files = take_files(self._settings.signal_path, state.files, say)
         signals += from_files
         state = replace(state, files=files)
         tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
         return state.take(signals, tables, say, at=commit)
 
     def _rows(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> list[Signal]:
-        name = self._settings["signal_data_collection"]
-        path = signal_table(name, self._settings["database"], histories) if name else None
+        name = self._settings.signal_data_collection
+        path = signal_table(name, self._settings.database, histories) if name else None
         if name and path is None:
-            database = self._settings["database"]
+            database = self._settings.database
             say_once(f"The signal table '{name}' is not among the captured tables of database '{database}'.")
         if path is None or path not in start.known:
             return []
@@ -138,7 +138,7 @@ class AdHocPlanner:
         if history is None:
             raise RequestEnds("it is not captured any more")
         table, condition, statements = history.newest, request.filter, self._connection.statements
-        key, rows = table.chunk_key, self._settings["incremental_snapshot_chunk_size"]
+        key, rows = table.chunk_key, self._settings.incremental_snapshot_chunk_size
 
         def bounds(last: Key) -> list[Key]:
             statement = statements.chunk_bounds(table, key, request.lower, last, rows, budget, condition=condition)
@@ -174,7 +174,7 @@ class AdHocPlanner:
         """Why a reader would wait in vain for the capture job now; empty when nothing is known against it."""
         health = self._health()
         behind = health.behind_seconds or 0.0
-        late = health.state is CaptureState.LAGGING and behind > self._settings["capture_timeout_seconds"] / 2
+        late = health.state is CaptureState.LAGGING and behind > self._settings.capture_timeout_seconds / 2
         return health.sentence if late or health.state is CaptureState.NOT_CAPTURING else ""
 
 
@@ -183,7 +183,7 @@ def read_incremental(
     table: CapturedTable,
     chunk: IncrementalChunk,
     commit: str,
-    settings: Options,
+    settings: ChangeTableSettings,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a chunk that nobody changed since a commit, with the table's schema before the first ones.
@@ -241,7 +241,7 @@ def _keys(table: CapturedTable, key: Sequence[str], texts: Sequence[pa.Array]) -
 
 
 def _unchanged(
-    connection: Connection, table: CapturedTable, chunk: Sequence[pa.Array], commit: str, settings: Options
+    connection: Connection, table: CapturedTable, chunk: Sequence[pa.Array], commit: str, settings: ChangeTableSettings
 ) -> list[np.ndarray]:
     """Which rows, by their key texts, were not changed after a commit and before they were read.
 
@@ -256,10 +256,10 @@ def _unchanged(
     newest = connection.value(connection.statements.MAX_LSN)
     kept = [np.ones(len(texts), dtype=bool) for texts in chunk]
     upto = commit if newest is None else lsn.read(newest)
-    skipped = settings["skipped_operations"]
+    skipped = settings.skipped_operations
     if upto > commit and "c" not in skipped:
         # A change that gives no row of its own must not take the row that was read with it.
-        hidden = "u" in skipped or settings["skip_messages_without_change"]
+        hidden = "u" in skipped or settings.skip_messages_without_change
         updates = not hidden and not any(native.large for native in table.natives)
         sql = connection.statements.changed_keys(table, table.chunk_key, updates=updates)
         for batch in connection.batches(sql, (lsn.to_bytes(commit), lsn.to_bytes(upto))):
@@ -270,6 +270,6 @@ def _unchanged(
             require_still_retained(connection, table, commit)
         except DataLossError:
             # Where the user goes on without what was lost, rows that were read are the best there is.
-            if settings["fail_on_data_loss"]:
+            if settings.fail_on_data_loss:
                 raise
     return kept

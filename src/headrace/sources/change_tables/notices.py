@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from headrace.changes import Operation, Position
 from headrace.errors import DataLossError
-from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.notices import Notice, notice_batch
@@ -22,7 +22,7 @@ SWITCHED_OFF = "its change data capture was switched off"
 
 
 def lost(
-    connection: Connection, window: Window, settings: Options, capture_time: dt.datetime | None
+    connection: Connection, window: Window, settings: ChangeTableSettings, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
     """The row that says that changes were cleaned while a window was read; none where all are still there.
 
@@ -33,12 +33,14 @@ def lost(
     try:
         require_still_retained(connection, window.table, window.after)
     except DataLossError:
-        if settings["fail_on_data_loss"] or settings["snapshot_mode"] == "when_needed":
+        if settings.fail_on_data_loss or settings.snapshot_mode == "when_needed":
             raise
         yield _gap(connection.dialect.connector, window, capture_time, "they were cleaned on the server")
 
 
-def switched_off(connector: str, window: Window, settings: Options, capture_time: dt.datetime | None) -> pa.RecordBatch:
+def switched_off(
+    connector: str, window: Window, settings: ChangeTableSettings, capture_time: dt.datetime | None
+) -> pa.RecordBatch:
     """The row that says that a change table went away before all of a window was read.
 
     Raises:
@@ -48,7 +50,7 @@ def switched_off(connector: str, window: Window, settings: Options, capture_time
     return _gap(connector, window, capture_time, SWITCHED_OFF)
 
 
-def say_switched_off(window: Window, settings: Options) -> None:
+def say_switched_off(window: Window, settings: ChangeTableSettings) -> None:
     """Log that changes of a table that were to be read went with their change table.
 
     Raises:
@@ -59,7 +61,7 @@ def say_switched_off(window: Window, settings: Options) -> None:
         f"from LSN {lsn.after(window.after)} to {window.upto}",
         SWITCHED_OFF,
         settings,
-        read_again=window.newest and settings["snapshot_mode"] not in WITHOUT_ROWS,
+        read_again=window.newest and settings.snapshot_mode not in WITHOUT_ROWS,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.options import Names, Option
+from headrace.options import Names
+from headrace.settings import Settings, option
 from headrace.sources.stream_options import (
     ColumnSettings,
     HeartbeatSettings,
@@ -12,154 +13,131 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.lost import LostTableSettings
 
-LOGIN: tuple[Option, ...] = (
-    Option("user", str, "The login.", default="", aliases=("database.user", "username")),
-    Option(
-        "password",
-        str,
+
+class LoginSettings(Settings):
+    """Who connects."""
+
+    user: str = option(
+        "The login.",
+        default="",
+        aliases=("database.user", "username"),
+    )
+    password: str = option(
         "The login's password; appears in no log, plan or error.",
         default="",
         aliases=("database.password",),
-    ),
-)
-"""Who connects."""
-SHARED: tuple[Option, ...] = (
-    *HeartbeatSettings.declared,
-    *SignalSettings.declared,
-    *ColumnSettings.declared,
-    Option(
-        "errors_max_retries",
-        int,
+    )
+
+
+class ChangeTableSettings(HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings):
+    """What is read, how a snapshot is taken, and how batches are cut.
+
+    The first fields are options of each source, which says them in its own words.
+    """
+
+    database: str
+    user: str
+    driver: str
+    snapshot_isolation_mode: str
+    server_timezone: str
+    errors_max_retries: int = option(
         "How often in a row planning a batch, or reading a part of it, is tried again when the server can't be "
         "reached, breaks the connection or refuses for a reason that passes (deadlock, failover, too many requests); "
         "-1 for no bound. The first contact of a run is not repeated.",
         default=10,
         minimum=-1,
         aliases=("errors.max.retries",),
-    ),
-    Option(
-        "errors_retry_delay_initial_ms",
-        int,
+    )
+    errors_retry_delay_initial_ms: int = option(
         "The pause before the first of these attempts, in milliseconds; each later pause is twice as long.",
         default=300,
         minimum=0,
         aliases=("errors.retry.delay.initial.ms",),
-    ),
-    Option(
-        "errors_retry_delay_max_ms",
-        int,
+    )
+    errors_retry_delay_max_ms: int = option(
         "The longest of these pauses, in milliseconds.",
         default=10_000,
         minimum=0,
         aliases=("errors.retry.delay.max.ms",),
-    ),
-    Option(
-        "tables",
-        list,
-        "The tables to capture: schema.table, with * and ? as wildcards, or a regular expression (after re:, or where "
-        "it means no table as it stands). Without it all that have change data capture.",
+    )
+    tables: tuple[str, ...] = option(
+        "The tables to capture: schema.table, with * and ? as wildcards, or a regular expression (after re:, or "
+        "where it means no table as it stands). Without it all that have change data capture.",
         default=(),
         aliases=("table.include.list",),
         names=Names("tables", "selects"),
-    ),
-    Option(
-        "tables_excluded",
-        list,
+    )
+    tables_excluded: tuple[str, ...] = option(
         "Tables that are left out of all that have change data capture; written as in 'tables', which can't be given "
         "beside it.",
         default=(),
         aliases=("table.exclude.list",),
         names=Names("tables", "protects"),
-    ),
-    Option(
-        "table",
-        str,
+    )
+    table: str = option(
         "One table to capture, in place of 'tables'.",
         default="",
         names=Names("tables", "selects"),
-    ),
-    *LostTableSettings.declared,
-    Option(
-        "snapshot_mode",
-        snapshot_mode,
+    )
+    snapshot_mode: str = option(
         "initial reads all tables once, then streams; initial_only ends there; no_data (schema_only) only streams; "
         "always reads again at every start; when_needed reads a table again whose changes were lost, and all of a "
-        "database that was restored; recovery takes "
-        "the schemas from the server again and continues from the checkpoint.",
+        "database that was restored; recovery takes the schemas from the server again and continues from the "
+        "checkpoint.",
+        kind=snapshot_mode,
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
         aliases=("snapshot.mode",),
-    ),
-    Option(
-        "snapshot_locking_mode",
-        str,
+    )
+    snapshot_locking_mode: str = option(
         "exclusive locks tables while repeatable_read looks at their schemas, and while exclusive reads them; none "
         "never locks them.",
         default="exclusive",
         choices=("exclusive", "none"),
         aliases=("snapshot.locking.mode",),
-    ),
-    Option(
-        "snapshot_lock_timeout_ms",
-        int,
-        "How long a snapshot waits for the locks of the modes exclusive and repeatable_read, in milliseconds; -1 waits "
-        "for ever. How long any read may take is `query_timeout_ms`.",
+    )
+    snapshot_lock_timeout_ms: int = option(
+        "How long a snapshot waits for the locks of the modes exclusive and repeatable_read, in milliseconds; -1 "
+        "waits for ever. How long any read may take is `query_timeout_ms`.",
         default=10_000,
         minimum=-1,
         aliases=("snapshot.lock.timeout.ms",),
-    ),
-    Option(
-        "fail_on_data_loss",
-        bool,
+    )
+    fail_on_data_loss: bool = option(
         "Whether the run stops when changes that it needs were cleaned on the server. Otherwise it goes on with what "
         "is left, and a `gap` row says what is missing.",
         default=True,
-    ),
-    Option(
-        "provide_transaction_metadata",
-        bool,
+    )
+    provide_transaction_metadata: bool = option(
         "Whether changes carry their place in their transaction, with BEGIN and END of each. Tables are then read "
         "together in commit order, by as many tasks as there are ranges of commits.",
         default=False,
         aliases=("provide.transaction.metadata",),
-    ),
-    Option(
-        "snapshot_chunk_rows",
-        int,
+    )
+    snapshot_chunk_rows: int = option(
         "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without key ranges.",
         default=100_000,
         minimum=0,
-    ),
-    Option(
-        "snapshot_chunks_per_batch",
-        int,
+    )
+    snapshot_chunks_per_batch: int = option(
         "Snapshot chunks per batch. A batch is what is lost when a run is killed.",
         default=4,
         minimum=1,
-    ),
-    Option(
-        "max_commits_per_trigger",
-        int,
+    )
+    max_commits_per_trigger: int = option(
         "Commits per batch when streaming; 0 for no bound. A commit is never split.",
         default=50_000,
         minimum=0,
         aliases=("max.iteration.transactions",),
-    ),
-    Option(
-        "commits_per_slice",
-        int,
+    )
+    commits_per_slice: int = option(
         "Commits of one table that one task reads; a larger window is read by several tasks at once.",
         default=10_000,
         minimum=1,
-    ),
-    *SelectSettings.declared,
-    Option(
-        "capture_timeout_seconds",
-        int,
-        "How long a chunk of an ad-hoc snapshot, or the snapshot of a table without a key, waits until the capture job "
-        "has passed it.",
+    )
+    capture_timeout_seconds: int = option(
+        "How long a chunk of an ad-hoc snapshot, or the snapshot of a table without a key, waits until the capture "
+        "job has passed it.",
         default=120,
         minimum=1,
-    ),
-)
-"""What is read, how a snapshot is taken, and how batches are cut."""
+    )

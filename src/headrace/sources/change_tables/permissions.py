@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 
 
 def missing_on_tables(
-    connection: Connection, tables: Iterable[CatalogTable], settings: Options, user: str
+    connection: Connection, tables: Iterable[CatalogTable], settings: ChangeTableSettings, user: str
 ) -> Iterator[MissingPermission]:
     """The permissions that are missing to read these tables and their changes; each read asks for one row at most."""
     statements, dialect = connection.statements, connection.dialect

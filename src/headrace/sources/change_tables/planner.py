@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
-from headrace.options import Options
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
@@ -21,6 +20,7 @@ from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.incremental import AdHocPlanner
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
 from headrace.sources.change_tables.schema_history import SchemaHistory, schema_histories
@@ -60,7 +60,7 @@ class Planner:
     def __init__(
         self,
         connection: Connection,
-        settings: Options,
+        settings: ChangeTableSettings,
         identity: str,
         catalog: Catalog,
         *,
@@ -81,9 +81,9 @@ class Planner:
         self._zone = zone
         self._means = means
         self._restarted = restarted
-        self._history = SameHistory(connection, settings["database"])
+        self._history = SameHistory(connection, settings.database)
         self._ad_hoc = AdHocPlanner(connection, settings, health)
-        self._mode = settings["snapshot_mode"]
+        self._mode = settings.snapshot_mode
         self._estimates: dict[tuple[str, str], int] | None = None
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
@@ -188,7 +188,7 @@ class Planner:
             gaps=gaps,
             uncaptured=uncaptured,
         )
-        budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
+        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         requests = self._ad_hoc.more(requests, end, histories, budget)
         if end == replace(start, tables=lagging) and not catching_up and requests == settled:
             return start
@@ -218,7 +218,7 @@ class Planner:
     def _next_commit(self, start: Offset, limit: Limit) -> str:
         """The end of the next window of commits; the start itself when nothing new is worth a batch."""
         value = self._connection.value
-        bound = limit.commits or self._settings["max_commits_per_trigger"]
+        bound = limit.commits or self._settings.max_commits_per_trigger
         after = lsn.to_bytes(start.commit)
         newest = value(self._statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(self._statements.MAX_LSN)
         commit = start.commit if newest is None else lsn.read(newest)
@@ -351,7 +351,7 @@ class Planner:
         self, lagging: dict[str, TableProgress], histories: Mapping[str, SchemaHistory], limit: Limit
     ) -> dict[str, TableProgress]:
         """The snapshots moved on by the chunks that one batch may hold, tables one after another."""
-        budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
+        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         whole = chunks.in_one_session(self._settings)
         advanced: dict[str, TableProgress] = {}
         for path, progress in lagging.items():
@@ -398,7 +398,7 @@ class Planner:
             except DataLossError as error:
                 if self._mode == "when_needed":
                     lagging[path] = self._begin(path, self.snapshot_commit(), start.reads + 1)
-                elif self._settings["fail_on_data_loss"]:
+                elif self._settings.fail_on_data_loss:
                     raise
                 _LOG.warning("%s", error)
                 gaps[path] = (after, oldest)
@@ -428,7 +428,7 @@ class Planner:
     # Times.
 
     def _with_heartbeat(self, start: Offset, end: Offset, now: dt.datetime) -> Offset:
-        every = self._settings["heartbeat_interval_ms"]
+        every = self._settings.heartbeat_interval_ms
         if not every:
             return end
         if start.heartbeat is not None and now - start.heartbeat < dt.timedelta(milliseconds=every):

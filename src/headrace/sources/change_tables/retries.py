@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from headrace.changes import Operation
 from headrace.errors import HeadraceError
-from headrace.options import Options
 from headrace.sources.change_tables.connection import PassingRefusal
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.connection import LostConnection
 
 _PASSING = (LostConnection, PassingRefusal)
@@ -41,12 +41,12 @@ class Retries:
         self._longest = longest
 
     @classmethod
-    def of(cls, settings: Options) -> Retries:
+    def of(cls, settings: ChangeTableSettings) -> Retries:
         """As the options say."""
         return cls(
-            settings["errors_max_retries"],
-            settings["errors_retry_delay_initial_ms"] / 1000,
-            settings["errors_retry_delay_max_ms"] / 1000,
+            settings.errors_max_retries,
+            settings.errors_retry_delay_initial_ms / 1000,
+            settings.errors_retry_delay_max_ms / 1000,
         )
 
     def call(self, ask: Callable[[], _Answer]) -> _Answer:

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables.capture_wait import ROUNDING, CaptureWait, Moment
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import change_images
 
@@ -28,7 +28,7 @@ def settled_rows(
     connection: Connection,
     table: CapturedTable,
     commit: str,
-    settings: Options,
+    settings: ChangeTableSettings,
     *,
     present: Collection[str],
 ) -> Iterator[list[pa.Array]]:

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from headrace.options import Options
 from headrace.sources.change_tables import clock, lsn
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.options import ChangeTableSettings
 
 _LOG = logging.getLogger("headrace.sources")
 _LOCAL = pa.timestamp("us")
@@ -34,9 +34,9 @@ class ServerZone:
         settings: the source's options.
     """
 
-    def __init__(self, settings: Options) -> None:
-        self._database = settings["database"]
-        self._known: str | None = settings["server_timezone"] or None
+    def __init__(self, settings: ChangeTableSettings) -> None:
+        self._database = settings.database
+        self._known: str | None = settings.server_timezone or None
         self._queried = False
 
     def now(self, connection: Connection) -> tuple[str, dt.datetime]:

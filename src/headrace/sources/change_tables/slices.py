@@ -16,7 +16,6 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Position, TableSchema
 from headrace.changes.position import SNAPSHOT_ORDER
-from headrace.options import Options
 from headrace.sources.base import Slice
 from headrace.sources.change_tables.captured_table import ARROW_ROWS, CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
@@ -24,6 +23,7 @@ from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
 from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.change_tables.notices import lost, switched_off
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.transactions import read_transactions
@@ -75,7 +75,7 @@ class ChangeTableSlice(ABC):
         """Read `to_json`'s form back."""
 
     @abstractmethod
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order.
 
         Args:
@@ -133,7 +133,7 @@ class NoticesSlice(ChangeTableSlice):
         """Read `to_json`'s form back."""
         return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The announcements."""
         yield notice_batch(self.notices, self.capture_time)
 
@@ -178,7 +178,7 @@ class SnapshotSlice(ChangeTableSlice):
         """Read `to_json`'s form back."""
         return cls(*_table_and_chunk(data, types), time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         with connect() as connection:
             yield from read_chunk(connection, self.table, self.chunk, settings, self.capture_time)
@@ -224,7 +224,7 @@ class SessionSlice(ChangeTableSlice):
         pieces = tuple(_table_and_chunk(piece, types) for piece in data["tables"])
         return cls(pieces, time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The rows of all tables."""
         yield from read_session(connect, self.pieces, settings, self.capture_time)
 
@@ -276,7 +276,7 @@ class IncrementalSlice(ChangeTableSlice):
         table, chunk = CapturedTable.from_json(data, types), IncrementalChunk.from_json(data["chunk"])
         return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
 
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The chunk's rows that nobody changed meanwhile."""
         with connect() as connection:
             yield from read_incremental(connection, self.table, self.chunk, self.commit, settings, self.capture_time)
@@ -333,7 +333,7 @@ class StreamSlice(ChangeTableSlice):
         window, capture_time = Window.from_json(data, types), time_of(data["capture_time"])
         return cls(window, capture_time, data["zone"], data["first"])
 
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The window's changes."""
         window = self.window
         with connect() as connection:
@@ -392,7 +392,7 @@ class TransactionsSlice(ChangeTableSlice):
         windows = tuple(Window.from_json(window, types) for window in data["windows"])
         return cls(windows, time_of(data["capture_time"]), data["zone"])
 
-    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The changes, and before them the tables' schemas."""
         for window in self.windows:
             yield _schema_row(window, self.capture_time, dialect)

@@ -13,13 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 from headrace.changes import Operation, Position, TableId, TableSchema
-from headrace.options import Options
 from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.notices import SWITCHED_OFF, say_switched_off
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.schema_history import Window, schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock
@@ -52,7 +52,7 @@ class Slicing:
         end: the end of this one.
     """
 
-    def __init__(self, connection: Connection, settings: Options, start: Offset, end: Offset) -> None:
+    def __init__(self, connection: Connection, settings: ChangeTableSettings, start: Offset, end: Offset) -> None:
         self._connection = connection
         self._statements = connection.statements
         self._settings = settings
@@ -114,7 +114,7 @@ class Slicing:
         if self._start.initial:
             return []
         changed = self._read_from(self._windows())
-        if not self._settings["provide_transaction_metadata"]:
+        if not self._settings.provide_transaction_metadata:
             return [piece for window in changed for piece in self._apart(window, 1 / len(changed))]
         # What a table catches up with belongs to transactions that were announced before.
         begin = self._start.commit
@@ -182,7 +182,7 @@ class Slicing:
             if oldest is None or self._retention.holds(window.after, oldest):
                 found.append(window)
                 continue
-            if self._settings["fail_on_data_loss"] and self._settings["snapshot_mode"] != "when_needed":
+            if self._settings.fail_on_data_loss and self._settings.snapshot_mode != "when_needed":
                 require_retained(self._connection, window.table.id, window.after, oldest)
             upto = min(window.upto, lsn.before(oldest))
             self._note_gap(window.table.id, window.after, upto, "they were cleaned on the server")
@@ -196,7 +196,7 @@ class Slicing:
         if not window.newest and self._retention.holds(window.after, lsn.after(window.upto)):
             # The newest change table is there, and the server lists no transaction in the window.
             return
-        if window.newest or self._settings["snapshot_mode"] != "when_needed":
+        if window.newest or self._settings.snapshot_mode != "when_needed":
             say_switched_off(window, self._settings)
         self._note_gap(window.table.id, window.after, window.upto, SWITCHED_OFF)
         self.lost.add(window.table.id.path)
@@ -240,7 +240,7 @@ class Slicing:
     def _cuts(self, after: str, upto: str) -> list[str]:
         # All tables that are level share one window.
         if (after, upto) not in self._known_cuts:
-            edges = (lsn.to_bytes(after), lsn.to_bytes(upto), self._settings["commits_per_slice"])
+            edges = (lsn.to_bytes(after), lsn.to_bytes(upto), self._settings.commits_per_slice)
             rows = self._connection.rows(self._statements.EVERY_NTH_COMMIT, edges)
             texts = (lsn.read(commit) for (commit,) in rows)
             self._known_cuts[after, upto] = [text for text in texts if text < upto]

@@ -16,11 +16,11 @@ from functools import partial
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.options import Options
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts
 from headrace.sources.change_tables.chunks import columns_there, isolation
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.change_tables.events import snapshot_sources
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.rewind import settled_rows
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
@@ -31,7 +31,11 @@ _LOG = logging.getLogger("headrace.sources")
 
 
 def read_chunk(
-    connection: Connection, table: CapturedTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
+    connection: Connection,
+    table: CapturedTable,
+    chunk: Chunk,
+    settings: ChangeTableSettings,
+    capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one chunk, with the table's schema first. A table that went away has none, which is logged."""
     if _by_itself(table, settings):
@@ -44,7 +48,7 @@ def read_chunk(
 def read_session(
     connect: Callable[[], Connection],
     pieces: Sequence[tuple[CapturedTable, Chunk]],
-    settings: Options,
+    settings: ChangeTableSettings,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all tables, in one transaction that sees one state of them.
@@ -62,18 +66,20 @@ def read_session(
                 yield from _rows(session, table, chunk, settings, capture_time, patient=True)
 
 
-def _by_itself(table: CapturedTable, settings: Options) -> bool:
+def _by_itself(table: CapturedTable, settings: ChangeTableSettings) -> bool:
     """Whether a table is read under a lock of its own, whatever the isolation mode."""
     return not table.chunk_key and SelectOverrides.of(settings).select(table.id) is None
 
 
 @contextmanager
-def schema_lock(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[bool]:
+def schema_lock(
+    connection: Connection, settings: ChangeTableSettings, tables: Sequence[CapturedTable]
+) -> Iterator[bool]:
     """Keep tables from being altered while their schema and the snapshot's commit are read; only where asked.
 
     Gives whether they are locked.
     """
-    if isolation(settings) != "repeatable_read" or settings["snapshot_locking_mode"] == "none":
+    if isolation(settings) != "repeatable_read" or settings.snapshot_locking_mode == "none":
         yield False
         return
     with _locked(connection, settings, tables):
@@ -81,14 +87,16 @@ def schema_lock(connection: Connection, settings: Options, tables: Sequence[Capt
 
 
 @contextmanager
-def _transaction(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
+def _transaction(
+    connection: Connection, settings: ChangeTableSettings, tables: Sequence[CapturedTable]
+) -> Iterator[None]:
     mode = isolation(settings)
     if mode == "read_committed":
         # The server's own way: every statement sees what is committed, nothing has to be held.
         yield
         return
     connection.run(connection.statements.ISOLATION[mode])
-    locked = mode == "exclusive" and settings["snapshot_locking_mode"] != "none"
+    locked = mode == "exclusive" and settings.snapshot_locking_mode != "none"
     try:
         with _locked(connection, settings, tables) if locked else _begun(connection):
             yield
@@ -107,8 +115,8 @@ def _begun(connection: Connection) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
-    connection.run(connection.statements.lock_timeout(settings["snapshot_lock_timeout_ms"]))
+def _locked(connection: Connection, settings: ChangeTableSettings, tables: Sequence[CapturedTable]) -> Iterator[None]:
+    connection.run(connection.statements.lock_timeout(settings.snapshot_lock_timeout_ms))
     try:
         with _begun(connection):
             for table in tables:
@@ -122,7 +130,7 @@ def _rows(
     connection: Connection,
     table: CapturedTable,
     chunk: Chunk,
-    settings: Options,
+    settings: ChangeTableSettings,
     capture_time: dt.datetime | None,
     *,
     patient: bool = False,
@@ -140,7 +148,7 @@ def _rows(
 
 
 def snapshot_rows(
-    connector: str, table: CapturedTable, settings: Options, capture_time: dt.datetime | None
+    connector: str, table: CapturedTable, settings: ChangeTableSettings, capture_time: dt.datetime | None
 ) -> SnapshotRows:
     """What makes change rows of a table's rows.
 
@@ -155,12 +163,12 @@ def snapshot_rows(
 
 
 def _texts(
-    connection: Connection, table: CapturedTable, chunk: Chunk, settings: Options, *, patient: bool
+    connection: Connection, table: CapturedTable, chunk: Chunk, settings: ChangeTableSettings, *, patient: bool
 ) -> Iterator[list[pa.Array]]:
     there = columns_there(connection, table)
     select = SelectOverrides.of(settings).select(table.id)
     # What is not cut into pieces takes as long as the table is large.
-    patient = patient or not settings["snapshot_chunk_rows"]
+    patient = patient or not settings.snapshot_chunk_rows
     if select is not None and there:
         yield from _overridden(connection, table, select)
     elif table.chunk_key:

@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
-from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, TableSelection, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.retries import Retries
@@ -62,20 +62,21 @@ _CATALOG_SECONDS = 30.0
 class ChangeTableSource(Source):
     """Changes of a server's databases from change tables. Subclasses name the server, its options and its own part."""
 
+    settings: ChangeTableSettings
     dialect: Dialect
     knows_schemas = True
     whole_tables = WHOLE_TABLES
 
-    def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
-        super().__init__(options)
-        if options["tables_excluded"] and (options["tables"] or options["table"]):
+    def __init__(self, settings: ChangeTableSettings, *, databases: Sequence[str] = ()) -> None:
+        super().__init__(settings)
+        if settings.tables_excluded and (settings.tables or settings.table):
             raise OptionError(
                 "Options 'tables' and 'tables_excluded' can't be given together.", remedy="Keep one of them."
             )
         # Here only to say at once what can't be.
-        TableRules.of(options)
-        SelectOverrides.of(options)
-        self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
+        TableRules.of(settings)
+        SelectOverrides.of(settings)
+        self._names = tuple(databases) or tuple(n for n in map(str.strip, settings.database.split(",")) if n)
         if not self._names:
             raise OptionError("Option 'database' names no database.", remedy="Write a name between the commas.")
         self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
@@ -83,7 +84,7 @@ class ChangeTableSource(Source):
         self._planned = False
         self._lost: set[str] = set()
         self._probe: HealthProbe | None = None
-        self._zone = ServerZone(options)
+        self._zone = ServerZone(settings)
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read slices, which carry what they need; the catalog stays with the planner.
@@ -109,10 +110,10 @@ class ChangeTableSource(Source):
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """What stands for none of the tables that the catalog showed last, nor for one that was captured before."""
         known = [columns_of(table) for table in self._seen.values()]
-        database = self.settings["database"]
+        database = self.settings.database
         known += [gone_table(path, database) for path in offset.tables_seen if path not in self._seen]
         tables = [table.id for table in known]
-        if self.settings["tables_excluded"] or len(self._names) > 1:
+        if self.settings.tables_excluded or len(self._names) > 1:
             with self._connect() as connection:
                 rows = connection.rows(connection.statements.TABLES)
             tables = [TableId(database, str(schema).rstrip(), str(name)) for schema, name, *_ in rows]
@@ -120,7 +121,7 @@ class ChangeTableSource(Source):
 
     def head(self) -> str:
         """The newest captured transaction; what an idle server writes does not count."""
-        if self.settings["snapshot_mode"] == "initial_only":
+        if self.settings.snapshot_mode == "initial_only":
             return self.dialect.zero
         with self._asking() as connection:
             return self._newest_transaction(connection) or connection.dialect.zero
@@ -132,7 +133,7 @@ class ChangeTableSource(Source):
     def missing_permissions(self) -> Sequence[MissingPermission]:
         """What the login may not read, or see of the server's jobs."""
         with self._asking() as connection:
-            reason = connection.dialect.no_capture(connection, self.settings["database"])
+            reason = connection.dialect.no_capture(connection, self.settings.database)
             if reason is not None:
                 raise reason
             missing = list(self._missing_in_database(connection))
@@ -140,7 +141,7 @@ class ChangeTableSource(Source):
                 # Without them the catalog can't be read, so which tables are meant is not known.
                 return missing
             tables = self._captured(connection, strict=False)
-            return [*missing, *missing_on_tables(connection, tables, self.settings, self.settings["user"] or "?")]
+            return [*missing, *missing_on_tables(connection, tables, self.settings, self.settings.user or "?")]
 
     def unlogged(self) -> Sequence[Unlogged]:
         """Tables of which the catalog shows that rows may change without a change in the log."""
@@ -277,25 +278,25 @@ class ChangeTableSource(Source):
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask by a row in each database's signal table; by a file where there is none."""
-        if self.settings["signal_data_collection"]:
+        if self.settings.signal_data_collection:
             sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
             return [place for source in sources for place in source._insert(signal)]
-        return [f"file {signal_file(self.settings['signal_path'], signal)}"]
+        return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).files)
+        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
 
     def _insert(self, signal: Signal) -> list[str]:
         with self._asking() as connection:
             catalog = self._read_catalog(connection, strict=False)
             self._require_signal_table(connection, catalog)
-            path = signal_table(self.settings["signal_data_collection"], self.settings["database"], catalog)
+            path = signal_table(self.settings.signal_data_collection, self.settings.database, catalog)
             if path is None:
                 # It is in another database of the same pipeline.
                 return []
             insert_signal(connection, catalog[path].newest, signal)
-            return [f"table {path} of database {self.settings['database']}"]
+            return [f"table {path} of database {self.settings.database}"]
 
     @contextmanager
     def _asking(self) -> Iterator[Connection]:
@@ -308,14 +309,14 @@ class ChangeTableSource(Source):
             try:
                 yield connection
             except MissingObject as error:
-                reason = connection.dialect.no_capture(connection, self.settings["database"])
+                reason = connection.dialect.no_capture(connection, self.settings.database)
                 if reason is None:
                     raise
                 raise reason from error
 
     @property
     def _identity(self) -> str:
-        return f"{self.name}:{self.settings['database']}"
+        return f"{self.name}:{self.settings.database}"
 
     def _known_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
         """The catalog, read again only when something in it may have changed: an idle source asks every second."""
@@ -336,17 +337,17 @@ class ChangeTableSource(Source):
         return catalog
 
     def _require_signal_table(self, connection: Connection, catalog: Mapping[str, CatalogTable]) -> None:
-        name, database = self.settings["signal_data_collection"], self.settings["database"]
+        name, database = self.settings.signal_data_collection, self.settings.database
         require_signal_table(name, database, self._names, catalog, connection.dialect.advice)
 
     def _means(self, path: str) -> bool:
         """Whether the options mean a table, be it there or not."""
-        return is_named(path, self._include, self.settings["tables_excluded"], self.settings["database"])
+        return is_named(path, self._include, self.settings.tables_excluded, self.settings.database)
 
     @property
     def _include(self) -> tuple[str, ...]:
         """The tables that the options name."""
-        return (self.settings["table"],) if self.settings["table"] else tuple(self.settings["tables"])
+        return (self.settings.table,) if self.settings.table else tuple(self.settings.tables)
 
     def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
         """The tables that the options select, as the catalog shows them now.
@@ -359,7 +360,7 @@ class ChangeTableSource(Source):
         Raises:
             CaptureError: where it is strict, a named table is missing or not captured.
         """
-        database, excluded = self.settings["database"], self.settings["tables_excluded"]
+        database, excluded = self.settings.database, self.settings.tables_excluded
         return self._selected(connection, TableSelection(database, self._include, excluded, self._names, strict, known))
 
     @abstractmethod

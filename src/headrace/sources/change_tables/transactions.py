@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.changes import Operation, Position
-from headrace.options import Options
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.notices import lost, switched_off
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.images import Images
@@ -37,7 +37,7 @@ _LEAST_ROWS = 1024
 def read_transactions(
     connect: Callable[[], Connection],
     windows: Sequence[Window],
-    settings: Options,
+    settings: ChangeTableSettings,
     zone: str,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:

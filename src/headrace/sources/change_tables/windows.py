@@ -6,18 +6,20 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.server_clock import CommitClock
 
 Image = dict[str, str | None]
 
 
-def commit_times(connection: Connection, after: str, upto: str, zone: str, settings: Options) -> CommitTimes:
+def commit_times(
+    connection: Connection, after: str, upto: str, zone: str, settings: ChangeTableSettings
+) -> CommitTimes:
     """When the commits of a window were made: read once, not joined to every row on the server.
 
     Args:

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import MissingObject
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries
 from headrace.sources.db2.advice import ADVICE
@@ -111,7 +111,7 @@ class Db2:
         return None
 
     def changes(
-        self, server: Queries, window: Window, settings: Options | None, *, rows: int
+        self, server: Queries, window: Window, settings: ChangeTableSettings | None, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """The raw rows of a window of a change table."""
         table = window.table
@@ -126,7 +126,7 @@ class Db2:
         table: CapturedTable,
         times: CommitTimes,
         capture_time: dt.datetime | None,
-        settings: Options | None,
+        settings: ChangeTableSettings | None,
         *,
         weighted: bool = False,
     ) -> ChangeReader:
@@ -142,8 +142,8 @@ class Db2:
             before_columns=[name for name, _ in _before_images(table)],
             weighted=weighted,
             masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
-            skipped=() if settings is None else settings["skipped_operations"],
-            skip_unchanged=settings is not None and settings["skip_messages_without_change"],
+            skipped=() if settings is None else settings.skipped_operations,
+            skip_unchanged=settings is not None and settings.skip_messages_without_change,
         )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.errors import CaptureError, HeadraceError
-from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import is_retained
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
@@ -37,7 +37,9 @@ class HealthProbe:
         settings: the source's options.
     """
 
-    def __init__(self, connect: Callable[[], Connection], statements: Statements, settings: Options) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], statements: Statements, settings: ChangeTableSettings
+    ) -> None:
         self._connect = connect
         self._statements = statements
         self._settings = settings
@@ -50,7 +52,7 @@ class HealthProbe:
                 try:
                     return self._health(connection, offset)
                 except MissingObject as error:
-                    reason = connection.dialect.no_capture(connection, self._settings["database"]) or error
+                    reason = connection.dialect.no_capture(connection, self._settings.database) or error
                     return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy)
         except HeadraceError as error:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
@@ -68,7 +70,7 @@ class HealthProbe:
             health = replace(health, not_seen=("the retention (needs SELECT on IBMSNAP_CAPPARMS)",))
         # Kept in minutes.
         health = replace(health, retention_seconds=None if kept is None else 60.0 * float(kept))
-        if offset is None or offset.is_nothing or self._settings["snapshot_mode"] == "initial_only":
+        if offset is None or offset.is_nothing or self._settings.snapshot_mode == "initial_only":
             return health
         return self._with_headroom(connection, clock, health, offset)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from headrace.errors import OptionError
-from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable, TableSelection
@@ -19,7 +18,7 @@ from headrace.sources.db2.catalog import captured_tables
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2
 from headrace.sources.db2.health import HealthProbe
-from headrace.sources.db2.options import OPTIONS
+from headrace.sources.db2.options import Db2Settings
 from headrace.sources.db2.permissions import missing_in_database
 from headrace.sources.db2.statements import ZOS, Statements
 from headrace.sources.tables.table_rules import TableRules
@@ -31,25 +30,25 @@ class Db2Source(ChangeTableSource):
     name = "db2"
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "SALES", "user": "cdc"}
     offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "capture_schema", "signal_data_collection")
-    options = OPTIONS
+    settings: Db2Settings
 
-    def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
-        super().__init__(options, databases=databases)
-        mode = options["snapshot_isolation_mode"]
-        if options["platform"] == ZOS and mode != "read_committed":
+    def __init__(self, settings: Db2Settings, *, databases: Sequence[str] = ()) -> None:
+        super().__init__(settings, databases=databases)
+        mode = settings.snapshot_isolation_mode
+        if settings.platform == ZOS and mode != "read_committed":
             raise OptionError(
                 f"Option 'snapshot_isolation_mode' can't be '{mode}' on z/OS, where a session can't set its isolation.",
                 remedy="Leave it out: read_committed reads chunks in parallel, and the stream brings them up to date.",
             )
-        self._statements = Statements(options["platform"], options["capture_schema"])
+        self._statements = Statements(settings.platform, settings.capture_schema)
         self.dialect: Db2 = Db2(self._statements)
 
     def _selected(self, connection: Connection, selection: TableSelection) -> Sequence[CatalogTable]:
         return captured_tables(connection, self._statements, selection, TableRules.of(self.settings))
 
     def _missing_in_database(self, connection: Connection) -> Iterable[MissingPermission]:
-        user = self.settings["user"] or "?"
-        return missing_in_database(connection, self._statements, self.settings["capture_schema"], user)
+        user = self.settings.user or "?"
+        return missing_in_database(connection, self._statements, self.settings.capture_schema, user)
 
     def _state(self, connection: Connection) -> object:
         return [connection.rows(self._statements.INSTANCES), connection.rows(self._statements.CATALOG_STATE)]
@@ -74,4 +73,4 @@ class Db2Source(ChangeTableSource):
             "connect_timeout_ms",
             "query_timeout_ms",
         )
-        return Db2Connection(self.settings["driver"], {name: self.settings[name] for name in names}, self.dialect)
+        return Db2Connection(self.settings.driver, {name: self.settings.get(name) for name in names}, self.dialect)

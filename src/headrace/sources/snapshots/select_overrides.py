@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError
-from headrace.options import Options, bare, items
+from headrace.options import bare, items
 from headrace.settings import Settings
 
 _NAME = "snapshot_select_statement_overrides"
@@ -56,7 +56,7 @@ class SelectOverrides:
         self._statements = {bare(table).lower(): derived(select, table) for table, select in statements.items()}
 
     @classmethod
-    def of(cls, settings: Options | Settings) -> SelectOverrides:
+    def of(cls, settings: Settings) -> SelectOverrides:
         """The statements that the options say.
 
         Raises:

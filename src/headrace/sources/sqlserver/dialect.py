@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
-from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
+from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.sqlserver import statements
@@ -99,10 +99,10 @@ class SqlServer:
         return reported_zone(server, local, minutes)
 
     def changes(
-        self, server: Queries, window: Window, settings: Options | None, *, rows: int
+        self, server: Queries, window: Window, settings: ChangeTableSettings | None, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """The raw rows of a window of a change table, without operations that the options skip."""
-        skipped = () if settings is None else settings["skipped_operations"]
+        skipped = () if settings is None else settings.skipped_operations
         table, instance = window.table, window.table.instance
         columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
         sql = statements.changes(
@@ -120,7 +120,7 @@ class SqlServer:
         table: CapturedTable,
         times: CommitTimes,
         capture_time: dt.datetime | None,
-        settings: Options | None,
+        settings: ChangeTableSettings | None,
         *,
         weighted: bool = False,
     ) -> ChangeReader:
@@ -136,11 +136,11 @@ class SqlServer:
             by_command=_by_command(table, settings),
             weighted=weighted,
             masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
-            skip_unchanged=settings is not None and settings["skip_messages_without_change"],
-            key_change_events=events_of_key_change(() if settings is None else settings["skipped_operations"]),
+            skip_unchanged=settings is not None and settings.skip_messages_without_change,
+            key_change_events=events_of_key_change(() if settings is None else settings.skipped_operations),
         )
 
 
-def _by_command(table: CapturedTable, settings: Options | None) -> bool:
+def _by_command(table: CapturedTable, settings: ChangeTableSettings | None) -> bool:
     """Whether the rows of a commit are in the order of commands, or of sequence values and operations."""
-    return table.instance.has_command_id and (settings is None or settings["order_in_commit"] == "command")
+    return table.instance.has_command_id and (settings is None or settings.get("order_in_commit") == "command")

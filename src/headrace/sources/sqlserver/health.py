@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from headrace.errors import CaptureError, HeadraceError
-from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.retention import is_retained
@@ -22,6 +21,7 @@ from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
 from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.options import SqlServerSettings
 
 _AGENT_RUNS = 4
 _LATE_SECONDS = 60.0
@@ -82,7 +82,10 @@ class HealthProbe:
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], settings: Options, ticks: Callable[[], float] = time.monotonic
+        self,
+        connect: Callable[[], Connection],
+        settings: SqlServerSettings,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect = connect
         self._settings = settings
@@ -100,7 +103,7 @@ class HealthProbe:
                 try:
                     return _Questions(self, connection, self._settings).health(offset)
                 except MissingObject as error:
-                    reason = connection.dialect.no_capture(connection, self._settings["database"]) or error
+                    reason = connection.dialect.no_capture(connection, self._settings.database) or error
                     return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy)
         except HeadraceError as error:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
@@ -140,7 +143,7 @@ class HealthProbe:
 class _Questions:
     """One round of questions."""
 
-    def __init__(self, probe: HealthProbe, connection: Connection, settings: Options) -> None:
+    def __init__(self, probe: HealthProbe, connection: Connection, settings: SqlServerSettings) -> None:
         self._probe = probe
         self._connection = connection
         self._settings = settings
@@ -151,7 +154,7 @@ class _Questions:
         self._clock = CommitClock(self._connection, zone)
         marked = self._commit_time(self._connection.row(statements.NEWEST_MARK))
         # What a readable secondary says of jobs and Agent is about itself, and capture runs on the primary.
-        primary = self._settings["application_intent"].lower() != "readonly"
+        primary = self._settings.application_intent.lower() != "readonly"
         agent = self._agent() if primary else None
         scan = self._scan(now) if primary else None
         jobs = self._probe.jobs(self._connection) if primary else None
@@ -168,7 +171,7 @@ class _Questions:
             health = replace(health, log_used_bytes=self._log_used())
         if jobs is not None:
             health = replace(health, retention_seconds=jobs.retention_seconds)
-        if offset is not None and not offset.is_nothing and self._settings["snapshot_mode"] != "initial_only":
+        if offset is not None and not offset.is_nothing and self._settings.snapshot_mode != "initial_only":
             health = self._with_headroom(health, offset)
         return replace(health, not_seen=tuple(self._not_seen))
 
@@ -205,12 +208,12 @@ class _Questions:
             late = max(late, _MARK_SECONDS)
         if behind is None:
             if not known.capture:
-                return CaptureState.NOT_CAPTURING, *_no_job(self._settings["database"])
+                return CaptureState.NOT_CAPTURING, *_no_job(self._settings.database)
             return CaptureState.UNKNOWN, "Nothing was captured yet.", start
         if behind <= late:
             return CaptureState.CAPTURING, f"The log was read {span_text(behind)} ago.", ""
         if not known.capture and not moves:
-            return CaptureState.NOT_CAPTURING, *_no_job(self._settings["database"])
+            return CaptureState.NOT_CAPTURING, *_no_job(self._settings.database)
         if scan is not None or moves:
             return (
                 CaptureState.LAGGING,

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables.chunks import isolation
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.permissions import missing_select, refused
 from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.options import SqlServerSettings
 
 _IN_SNAPSHOTS = "snapshot"
 
 
-def missing_in_database(connection: Connection, settings: Options) -> Iterator[MissingPermission]:
+def missing_in_database(connection: Connection, settings: SqlServerSettings) -> Iterator[MissingPermission]:
     """What is missing beside the captured tables themselves."""
-    database, user = settings["database"], settings["user"] or "?"
+    database, user = settings.database, settings.user or "?"
     for name, read in statements.CAPTURE_READ.items():
         refusal = refused(connection, read)
         if refusal is not None:
@@ -44,8 +44,8 @@ def missing_in_database(connection: Connection, settings: Options) -> Iterator[M
     yield from _watching(connection, settings, user)
 
 
-def _watching(connection: Connection, settings: Options, user: str) -> Iterator[MissingPermission]:
-    signals = settings["signal_data_collection"]
+def _watching(connection: Connection, settings: SqlServerSettings, user: str) -> Iterator[MissingPermission]:
+    signals = settings.signal_data_collection
     quoted = statements.quote(user)
     if signals:
         name = ".".join(statements.quote(part) for part in signals.split(".")[-2:])
@@ -57,7 +57,7 @@ def _watching(connection: Connection, settings: Options, user: str) -> Iterator[
                 f"Run: GRANT INSERT ON OBJECT::{name} TO {quoted}.",
                 required=False,
             )
-    if settings["application_intent"].lower() == "readonly":
+    if settings.application_intent.lower() == "readonly":
         # Jobs, scans and Agent of a readable secondary say nothing about the capture, and are not needed.
         return
     wanted = (

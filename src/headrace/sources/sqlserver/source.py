@@ -18,7 +18,7 @@ from headrace.sources.sqlserver.catalog import captured_tables
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
-from headrace.sources.sqlserver.options import OPTIONS
+from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace.sources.sqlserver.permissions import missing_in_database
 from headrace.sources.tables.table_rules import TableRules
 
@@ -29,7 +29,7 @@ class SqlServerSource(ChangeTableSource):
     name = "sqlserver"
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "sales", "user": "cdc"}
     offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "server_timezone", "signal_data_collection")
-    options = OPTIONS
+    settings: SqlServerSettings
     dialect = SqlServer()
 
     def _selected(self, connection: Connection, selection: TableSelection) -> Sequence[CatalogTable]:
@@ -67,4 +67,4 @@ class SqlServerSource(ChangeTableSource):
             "connect_timeout_ms",
             "query_timeout_ms",
         )
-        return SqlServerConnection(self.settings["driver"], {name: self.settings[name] for name in names})
+        return SqlServerConnection(self.settings.driver, {name: self.settings.get(name) for name in names})

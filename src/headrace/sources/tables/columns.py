@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.options import Options, bare, items
+from headrace.options import bare, items
 from headrace.settings import Settings
 
 _COMMA = re.compile(r"(?<!\\),")
@@ -63,7 +63,7 @@ class ColumnFilter:
     exclude: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, settings: Options | Settings) -> ColumnFilter:
+    def of(cls, settings: Settings) -> ColumnFilter:
         """The filter that the options say.
 
         Raises:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError, DataLossError
-from headrace.options import Options
 from headrace.settings import Settings, option
 from headrace.sources.offset import Offset
 
@@ -62,7 +61,7 @@ _MISSING = "Its changes are missing from now on"
 
 
 def say_uncaptured(
-    tables: Collection[str], before: Collection[str], settings: Options | Settings, remedy: str, effect: str = _MISSING
+    tables: Collection[str], before: Collection[str], settings: Settings, remedy: str, effect: str = _MISSING
 ) -> None:
     """Log each table that is not captured any more, or stop for it.
 
@@ -86,7 +85,7 @@ def say_uncaptured(
             _LOG.warning("%s %s; the other tables go on. %s.", sentence, effect, remedy)
 
 
-def say_returned(path: str, after: str, settings: Options | Settings, *, read_again: bool) -> None:
+def say_returned(path: str, after: str, settings: Settings, *, read_again: bool) -> None:
     """Log that a table is captured again, and that changes of it are lost.
 
     Args:
@@ -109,7 +108,7 @@ def say_returned(path: str, after: str, settings: Options | Settings, *, read_ag
     )
 
 
-def say_changes_gone(path: str, span: str, why: str, settings: Options | Settings, *, read_again: bool) -> None:
+def say_changes_gone(path: str, span: str, why: str, settings: Settings, *, read_again: bool) -> None:
     """Log that changes of a table that a batch was planned with can't be read any more.
 
     Args:
@@ -145,13 +144,13 @@ def say_made_again(path: str, *, read_again: bool) -> None:
     _LOG.warning("Table '%s' was dropped and made again. %s", path, mended)
 
 
-def _say_lost(sentence: str, mended: str | None, settings: Options | Settings, remedy: str) -> None:
+def _say_lost(sentence: str, mended: str | None, settings: Settings, remedy: str) -> None:
     if mended is None and settings.get("fail_on_data_loss"):
         raise DataLossError(sentence, remedy=remedy)
     _LOG.warning("%s", sentence if mended is None else f"{sentence} {mended}")
 
 
-def forgiven(known: Collection[str], settings: Options | Settings) -> Collection[str]:
+def forgiven(known: Collection[str], settings: Settings) -> Collection[str]:
     """The known tables that need not be captured when a run starts."""
     return known if settings.get("on_table_lost") == CONTINUE else ()
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.options import Options, shown_name
+from headrace.options import shown_name
 from headrace.settings import Settings
 from headrace.sources.tables.columns import matching
 
@@ -104,7 +104,7 @@ class Masks:
         self._rules = rules
 
     @classmethod
-    def of(cls, settings: Options | Settings) -> Masks:
+    def of(cls, settings: Settings) -> Masks:
         """The rules that the options say.
 
         Raises:

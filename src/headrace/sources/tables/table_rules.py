@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.options import Options
 from headrace.settings import Settings
 from headrace.sources.tables.columns import ColumnFilter
 from headrace.sources.tables.keys import UniqueKey, choose_keys
@@ -34,7 +33,7 @@ class TableRules:
         self._whole = whole.strip().casefold()
 
     @classmethod
-    def of(cls, settings: Options | Settings) -> TableRules:
+    def of(cls, settings: Settings) -> TableRules:
         """The rules that the options say.
 
         Raises:

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
 from headrace.errors import OptionError
-from headrace.options import Names, Options, bare, is_optional, shown_name
+from headrace.options import Names, bare, is_optional, shown_name
 from headrace.registry import did_you_mean
 from headrace.settings import Settings
 from headrace.sources.tables.columns import matching
@@ -77,13 +77,13 @@ class Unmatched:
         return self.names.does != "informs"
 
 
-def has_names(settings: Options | Settings) -> bool:
+def has_names(settings: Settings) -> bool:
     """Whether an option names tables or columns at all, so that the catalog has to be asked."""
     return any(names.does != "selects" for _, names, _ in _named(settings))
 
 
 def unmatched(
-    settings: Options | Settings, candidates: Sequence[TableColumns], tables: Sequence[TableId], *, selects: bool = True
+    settings: Settings, candidates: Sequence[TableColumns], tables: Sequence[TableId], *, selects: bool = True
 ) -> list[Unmatched]:
     """The names and patterns of a source's options that stand for nothing.
 
@@ -106,7 +106,7 @@ def unmatched(
     return found
 
 
-def require_matched(settings: Options | Settings, found: Iterable[Unmatched]) -> None:
+def require_matched(settings: Settings, found: Iterable[Unmatched]) -> None:
     """Stop where something stands for nothing, or say so where the options ask for no more.
 
     Raises:
@@ -122,7 +122,7 @@ def require_matched(settings: Options | Settings, found: Iterable[Unmatched]) ->
     raise OptionError(message, remedy=(f"{stopping[0].near} {_HOW}" if len(stopping) == 1 else _HOW).strip())
 
 
-def _named(settings: Options | Settings) -> Iterator[tuple[str, Names, str]]:
+def _named(settings: Settings) -> Iterator[tuple[str, Names, str]]:
     """Each name or pattern of each option, with the option that holds it."""
     for option in settings.declared:
         value = settings.get(option.name)
@@ -158,7 +158,7 @@ def _stands_for_column(text: str, candidates: Sequence[TableColumns], *, every: 
     return _near(text, [f"{table.id.path}.{name}" for table in candidates for name in table.columns])
 
 
-def require_matched_by(settings: Options | Settings, table: TableId, candidates: Sequence[TableColumns]) -> None:
+def require_matched_by(settings: Settings, table: TableId, candidates: Sequence[TableColumns]) -> None:
     """Hold the patterns that may be for a table that comes in while others are read already against all tables.
 
     Raises:
@@ -179,7 +179,7 @@ def _near(text: str, known: Sequence[str]) -> str:
 
 
 def require_still_matched(
-    settings: Options | Settings,
+    settings: Settings,
     table: TableColumns,
     before: Sequence[str],
     protected: Sequence[str],
@@ -226,7 +226,7 @@ def require_still_matched(
         )
 
 
-def _protected(settings: Options | Settings, table: TableId, columns: Sequence[str]) -> set[str]:
+def _protected(settings: Settings, table: TableId, columns: Sequence[str]) -> set[str]:
     """The columns whose values a pattern keeps back or changes."""
     texts = [text for _, names, text in _named(settings) if names.does == "protects" and names.what != "tables"]
     return {name for name in columns if matching(texts, table, name)}
