@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.changes.operation import Operation
@@ -47,6 +47,21 @@ _INTERRUPTIONS = (
     "java.nio.channels.ClosedByInterruptException",
 )
 _MOST_LETTERS = 500
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """What a batch holds.
+
+    Args:
+        counts: rows by table and operation.
+        out_of_range: values that the format did not hold, where workers of the source encoded.
+        message_bytes: the bytes of the messages that those workers made.
+    """
+
+    counts: Sequence[BatchCount]
+    out_of_range: OutOfRange = field(default_factory=OutOfRange)
+    message_bytes: int = 0
 
 
 class BatchWriter:
@@ -183,7 +198,8 @@ class BatchWriter:
                 changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
                 cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
-            counts, lost, size = told(changes) if self._fused else (count_rows(changes), OutOfRange(), 0)
+            summary = summary_of_messages(changes) if self._fused else BatchSummary(count_rows(changes))
+            counts = summary.counts
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
@@ -217,13 +233,16 @@ class BatchWriter:
                         given = encoded[target.format_key]
                         given, lacking = fitting(own, given, target.format, target.sink)
                         shortened += len(lacking)
-                    if self._fused and target.sink.orders_batch and _suit_one_task(counts, size):
+                    if self._fused and target.sink.orders_batch and _suit_one_task(summary):
                         given = given.coalesce(1)
                     if self._decode is not None:
                         given = target.sink.sequenced(given, epochs)
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
-                found = [(self._targets[0], lost), *((target, encoded.out_of_range()) for target, encoded in made)]
+                found = [
+                    (self._targets[0], summary.out_of_range),
+                    *((target, encoded.out_of_range()) for target, encoded in made),
+                ]
                 without = replace(without, shortened=shortened, out_of_range=count_out_of_range(found, batch))
             if self._dead_letters is not None and without.unreadable:
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
@@ -352,17 +371,13 @@ def count_rows(changes: DataFrame) -> list[BatchCount]:
     return found
 
 
-def _suit_one_task(counts: Sequence[BatchCount], size: int) -> bool:
+def _suit_one_task(summary: BatchSummary) -> bool:
     rows, most = _ONE_TASK
-    return size <= most and sum(count.rows for count in counts) <= rows
+    return summary.message_bytes <= most and sum(count.rows for count in summary.counts) <= rows
 
 
-def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange, int]:
-    """What the tasks of a source tell of their changes; also computes the persisted batch.
-
-    Returns:
-        Rows by table and operation, the values that the format did not hold, and the bytes of the messages.
-    """
+def summary_of_messages(messages: DataFrame) -> BatchSummary:
+    """What the tasks of a source report of their changes; also computes the persisted batch."""
     seconds = "cast(newest as double) as seconds"
     rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", seconds).collect()
     parts: dict[tuple[str, str], list[Row]] = {}
@@ -374,7 +389,8 @@ def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange, int]:
         at = None if newest is None else dt.datetime.fromtimestamp(newest, dt.UTC)
         counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), at))
     first = min((row["first"] for row in rows if row["first"]), default="")
-    return counts, OutOfRange(sum(row["out_of_range"] for row in rows), first), sum(row["bytes"] for row in rows)
+    out_of_range = OutOfRange(sum(row["out_of_range"] for row in rows), first)
+    return BatchSummary(counts, out_of_range, sum(row["bytes"] for row in rows))
 
 
 def count_reasons(errors: DataFrame) -> dict[str, int]:
