@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_status_command import Shop
+from tests.support.status_shop import Shop
 from typer.testing import CliRunner
 
 from headrace.cli.app import app

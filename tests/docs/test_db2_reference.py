@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.test_sqlserver_reference import ROOT, cells, problems
+from tests.support.clause_pages import ROOT, cells, problems
 
 PAGE = ROOT / "docs" / "reference" / "db2.md"
 CHAPTERS = ["E", "C", "S", "V"]

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.docs.test_sqlserver_reference import ROOT, names_in
+from tests.support.clause_pages import ROOT, names_in
 
 
 def test_every_fault_from_1_to_16_is_shown_by_tests_that_exist():

@@ -4,7 +4,7 @@ no clause without a word on how it is shown."""
 import re
 from pathlib import Path
 
-from tests.docs.test_sqlserver_reference import cells, problems
+from tests.support.clause_pages import cells, problems
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "oracle.md"
 CHAPTERS = [str(number) for number in range(1, 14)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.sources.sqlserver.test_source import NOW, Run, create
+from tests.support.sqlserver_runs import NOW, Run, create
 
 import headrace
 from headrace.formats.convert import encode

@@ -14,28 +14,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
+from tests.support.format_ways import FORMATS, Way, as_messages, features
 
-from headrace import registry
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
-from headrace.formats.base import Format
-from headrace.formats.convert import decode, encode
 from headrace.formats.features import Feature
 from headrace.spark.local_rows import local_rows
 from headrace.testing.every_change import CHANGES, CONTROL, TABLE, TIME, expected, row_meaning
-
-FORMATS = [
-    name for name in registry.built_in_names("format") if registry.find("format", name).encode is not Format.encode
-]
-ENCODING: dict[str, dict[str, Any]] = {
-    "debezium_json": {
-        "topic_prefix": "server",
-        "schemas_enable": True,
-        "skipped_operations": "none",
-        "tombstones_on_delete": False,
-    },
-    "debezium_avro": {"topic_prefix": "server", "skipped_operations": "none", "tombstones_on_delete": False},
-}
-DECODING: dict[str, dict[str, Any]] = {"debezium_avro": {"framing": "confluent"}}
 
 
 def changes_frame(spark: SparkSession) -> DataFrame:
@@ -51,12 +35,6 @@ def changes_frame(spark: SparkSession) -> DataFrame:
     }
     lines = [tuple(row.get(f.name) for f in spark_schema()) for row in [schema_row, *CHANGES]]
     return local_rows(spark, lines, CHANGE_ROW_DDL)
-
-
-def features(*formats: str) -> frozenset[Feature]:
-    """What all of these formats both read and write."""
-    kinds = [registry.find("format", name) for name in formats]
-    return frozenset.intersection(*(kind.reads & kind.writes for kind in kinds))
 
 
 def got(rows: DataFrame, kept: frozenset[Feature]) -> Counter[tuple[Any, ...]]:
@@ -76,20 +54,6 @@ def collected(rows: DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-class Way:
-    """Encodes and decodes with what each format needs."""
-
-    def __init__(self, registry_url: str) -> None:
-        self.registry = {name: {"registry": registry_url} for name in ("debezium_avro", "qlik_avro")}
-
-    def encode(self, rows: DataFrame, format: str) -> DataFrame:
-        return encode(rows, format=format, **ENCODING.get(format, {}), **self.registry.get(format, {}))
-
-    def decode(self, messages: DataFrame, format: str, **options: Any) -> DataFrame:
-        given = {**DECODING.get(format, {}), **self.registry.get(format, {}), **options}
-        return decode(messages, format=format, **given)
-
-
 @pytest.fixture(scope="module")
 def way() -> Iterator[Way]:
     from headrace_emulators.schema_registry.server import SchemaRegistryServer
@@ -97,20 +61,6 @@ def way() -> Iterator[Way]:
     # Each source has other types for the same table.
     with SchemaRegistryServer(level="NONE") as server:
         yield Way(server.url)
-
-
-def as_messages(messages: DataFrame, first: int = 0) -> DataFrame:
-    """Encoded messages as Kafka would give them back, in order, without a broker; offsets begin with `first`."""
-    lines = sorted(messages.collect(), key=lambda line: line.position)
-    data = [
-        (m.topic, 0, n, TIME, m.key, m.value, [(h.key, h.value) for h in m.headers or ()])
-        for n, m in enumerate(lines, first)
-    ]
-    kinds = (
-        "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
-        "headers array<struct<key:string,value:binary>>"
-    )
-    return local_rows(messages.sparkSession, data, kinds)
 
 
 @pytest.fixture(scope="module")

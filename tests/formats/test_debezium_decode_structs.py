@@ -11,9 +11,9 @@ from typing import Any
 
 import debezium_recordings as recordings
 import pytest
-import test_debezium_round_trip as round_trip
 from codec_rows import change_rows
-from test_debezium_decode_values import DECIMAL, TIME, WORD, message, named, unscaled
+from tests.support.debezium_cells import DECIMAL, TIME, WORD, message, named, unscaled
+from tests.support.debezium_round_trips import NAMES, TABLE, as_kafka, comparable, random_change
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import text_image
@@ -177,11 +177,11 @@ def test_keys_are_those_of_the_options_the_structure_or_the_message() -> None:
 @pytest.mark.parametrize("schemas", [False, True])
 def test_encoded_rows_come_back_as_structs(spark: Any, schemas: bool) -> None:
     rng = random.Random(11)
-    data = [round_trip.random_change(rng, n) for n in range(100)]
-    table = TableSchema(TableId("db", "dbo", "every `type`"), round_trip.TABLE.columns, ("id",))
+    data = [random_change(rng, n) for n in range(100)]
+    table = TableSchema(TableId("db", "dbo", "every `type`"), TABLE.columns, ("id",))
     messages = recordings.encoded(data, [table], topic_prefix="server1", schemas_enable=schemas)
     kinds = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
-    sent = local_rows(spark, round_trip.as_kafka(messages), kinds)
+    sent = local_rows(spark, as_kafka(messages), kinds)
     rows = decode(sent, format="debezium_json", schema=table)
     texts = rows.where("op not in ('tombstone')").selectExpr(
         *(
@@ -192,10 +192,10 @@ def test_encoded_rows_come_back_as_structs(spark: Any, schemas: bool) -> None:
     found = recordings.collected(texts)
     assert [row["error"] for row in found if row["op"] == "error"] == []
     for ours, original in zip(found, data, strict=True):
-        got, want = round_trip.comparable(ours), round_trip.comparable(original)
+        got, want = comparable(ours), comparable(original)
         for row in (got, want):
             for part in ("before", "after"):
-                row[part] = row[part] and {k: row[part].get(k, "absent") for k in round_trip.NAMES}
+                row[part] = row[part] and {k: row[part].get(k, "absent") for k in NAMES}
         assert recordings.differences(got, want) == []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from codec_rows import change_rows
+from tests.support.debezium_cells import CONNECT, DATA, DECIMAL, TIME, VARIABLE, WORD, message, named, unscaled
 
 from headrace.changes import TableSchema
 from headrace.formats.convert import decode
@@ -17,13 +18,6 @@ from headrace.spark.local_rows import local_rows
 from headrace.testing.waiting import PATIENCE
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
-TIME, CONNECT, DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
-DECIMAL, VARIABLE = f"{CONNECT}Decimal", f"{DATA}VariableScaleDecimal"
-
-
-def unscaled(number: int, more: int = 0) -> str:
-    size = max(1, (number.bit_length() + 8) // 8) + more
-    return base64.b64encode(number.to_bytes(size, "big", signed=True)).decode()
 
 
 def plain(number: int, scale: int) -> str:
@@ -31,10 +25,6 @@ def plain(number: int, scale: int) -> str:
         return str(number) + "0" * (-scale if number else 0)
     digits = str(abs(number)).rjust(scale + 1, "0")
     return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
-
-
-def named(kind: str, name: str | None = None, **parameters: str) -> dict[str, Any]:
-    return {"type": kind, **({"name": name} if name else {}), **({"parameters": parameters} if parameters else {})}
 
 
 def listed(items: dict[str, Any]) -> dict[str, Any]:
@@ -113,29 +103,9 @@ CASES: list[tuple[dict[str, Any], Any, str | None]] = [
     (named("bytes", DECIMAL, scale="2"), None, None),
     *decimals(),
 ]  # fmt: skip
-WORD = "__debezium_unavailable_value"
 ABSENT = [
     WORD, base64.b64encode(WORD.encode()).decode(), WORD.encode().hex(), [WORD], list(WORD.encode()), {WORD: WORD},
 ]  # fmt: skip
-
-
-def message(field: dict[str, Any], value: Any) -> dict[str, Any]:
-    struct = {
-        "type": "struct", "optional": True, "name": "s.d.t.Value",
-        "fields": [{"type": "int32", "optional": False, "field": "id"}, {**field, "optional": True, "field": "c"}],
-    }  # fmt: skip
-    envelope = {
-        "type": "struct", "optional": False, "name": "s.d.t.Envelope",
-        "fields": [
-            {**struct, "field": "before"}, {**struct, "field": "after"},
-            {"type": "struct", "fields": [], "field": "source"}, {"type": "string", "field": "op"},
-        ],
-    }  # fmt: skip
-    source = {"connector": "mysql", "db": "d", "table": "t", "ts_ms": 1_700_000_000_123, "snapshot": "false"}
-    return {
-        "schema": envelope,
-        "payload": {"before": None, "after": {"id": 1, "c": value}, "source": source, "op": "c", "ts_ms": 1},
-    }
 
 
 def kafka(values: list[Any]) -> list[tuple[Any, ...]]:

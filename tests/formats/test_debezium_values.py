@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_debezium_encode_round_trip import VALUES
+from tests.support.debezium_values import VALUES
 
 from headrace.changes import Column, LogicalType
 from headrace.formats.debezium.floats import java_text, java_texts

@@ -15,7 +15,7 @@ import pytest
 from codec_rows import arrow_format, as_kafka, change_batch, rows_of, sent
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
-from test_qlik_json import (
+from tests.support.qlik_messages import (
     KAFKA,
     POOLS,
     TABLE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from codec_rows import change_batch, sent
-from tests.formats.test_any_to_any import ENCODING, TABLE
+from tests.support.format_ways import ENCODING
 
 from headrace import registry
 from headrace.changes import TableId
@@ -14,6 +14,7 @@ from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.formats.change_messages import topics
 from headrace.formats.encoding import topic_for
+from headrace.testing.every_change import TABLE
 
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("debezium_json", {"topic_prefix": "srv"}, "sqlserver", "srv.shop.dbo.orders"),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from codec_rows import as_kafka, change_batch, events_of, sent
 from pyspark.sql import DataFrame, SparkSession
-from tests.formats.test_any_to_any import ENCODING, FORMATS, TIME, Way, as_messages
+from tests.support.format_ways import ENCODING, FORMATS, TIME, Way, as_messages
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tests.live.server import EXAMPLE, URL, LiveServer, settings_from
-from tests.sources.sqlserver.test_statements import table_called
+from tests.support.sqlserver_statements import table_called
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError, ConnectError

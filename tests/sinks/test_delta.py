@@ -9,55 +9,14 @@ from typing import Any
 
 import deltalake
 import pytest
+from tests.support.delta_target import DeltaTarget
 
-from headrace.changes import TableSchema
 from headrace.errors import SinkError
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.delta.table import escaped
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos, table
-from headrace.testing.table_sinks import A, B, T, TableSinkContract, TableTarget
-
-
-class DeltaTarget(TableTarget):
-    """A sink on a folder, and what its tables hold."""
-
-    def __init__(self, spark: Any, folder: Path) -> None:
-        self.spark = spark
-        self.folder = folder
-
-    def sink(self, **options: Any) -> DeltaSink:
-        given = {"path": str(self.folder), **options}
-        return DeltaSink.of(given)
-
-    def path(self, name: str) -> str:
-        return str(self.folder / "dbo" / name)
-
-    def rows(self, schema: TableSchema) -> list[dict[str, Any]]:
-        """By a reader that shares no code with Spark and needs milliseconds, where it can read the table."""
-        path = self.path(escaped(schema.id.name))
-        if not Path(path).exists():
-            return []
-        found = deltalake.DeltaTable(path)
-        # Columns with other names, and such as became wider, need more.
-        plain = found.protocol().min_reader_version == 1
-        made = found.to_pyarrow_table() if plain else self.spark.read.format("delta").load(path).toArrow()
-        rows: list[dict[str, Any]] = made.to_pylist(maps_as_pydicts="strict")
-        return rows
-
-    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
-        rows = self.rows(schema)
-        return sorted((tuple(v for n, v in row.items() if n != "_headrace_position") for row in rows), key=repr)
-
-    def version_of(self, schema: TableSchema) -> int | None:
-        return self.version(schema.id.name) if Path(self.path(schema.id.name)).exists() else None
-
-    def version(self, name: str = "t") -> int:
-        return int(deltalake.DeltaTable(self.path(name)).version())
-
-    def operations(self, name: str = "t") -> list[str]:
-        history = deltalake.DeltaTable(self.path(name)).history()
-        return [entry["operation"] for entry in reversed(history)]
+from headrace.testing.table_sinks import A, B, T, TableSinkContract
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sinks.test_delta import DeltaTarget
-from tests.sinks.test_iceberg import IcebergTarget
+from tests.support.delta_target import DeltaTarget
 from tests.support.history_model import versions
+from tests.support.iceberg_target import IcebergTarget
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError, SchemaError, SinkError

@@ -11,28 +11,12 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.sinks.databases import Running
+from tests.support.jdbc_target import JdbcTarget
 
-from headrace.changes import TableSchema
 from headrace.errors import ConnectError, SchemaError, SinkError
-from headrace.sinks.jdbc.sink import JdbcSink
 from headrace.testing.change_history import Batch, pos, table
 from headrace.testing.faults import InjectedFault
-from headrace.testing.table_sinks import A, K, T, TableSinkContract, TableTarget
-
-
-class JdbcTarget(TableTarget):
-    """Tables of a database that no other test uses."""
-
-    def __init__(self, spark: Any, running: Running) -> None:
-        self.spark = spark
-        self.running = running
-
-    def sink(self, **options: Any) -> JdbcSink:
-        return self.running.sink(**options)
-
-    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
-        name = schema.id.name
-        return self.running.content(name) if self.running.columns(name) else []
+from headrace.testing.table_sinks import A, K, T, TableSinkContract
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.formats.test_any_to_any import FORMATS, Way, as_messages, features
 from tests.sinks.databases import KINDS, fresh_database, serving
 from tests.sinks.pair_machine import ABSENT_KINDS, KEYS, SmallDatabase, machine_through
-from tests.sinks.test_delta import DeltaTarget
-from tests.sinks.test_iceberg import IcebergTarget
-from tests.sinks.test_jdbc import JdbcTarget
-from tests.sinks.test_memory import MemoryTarget
+from tests.support.delta_target import DeltaTarget
+from tests.support.format_ways import FORMATS, Way, as_messages, features
+from tests.support.iceberg_target import IcebergTarget
+from tests.support.jdbc_target import JdbcTarget
+from tests.support.memory_target import MemoryTarget
 
 from headrace.changes import TableId, TableSchema
 from headrace.formats.convert import format_named, read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.sources.oracle.runs import Run as OracleRun
-from tests.sources.sqlserver.test_source import Run, create
+from tests.support.sqlserver_runs import Run, create
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.sources.oracle.definitions import Definition, TablesAfter

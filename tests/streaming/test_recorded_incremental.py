@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import recorded
-from test_recorded_events import CLOCK, NOW, comparable, differences, encoded, expected
+from tests.support.recorded_events import CLOCK, NOW, comparable, differences, encoded, expected
 
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_avro_reader import RECORDS, SCHEMA, written
+from tests.support.avro_records import RECORDS, SCHEMA, written
 
 from headrace.wire import avro_writer
 from headrace.wire.avro_schema import AvroSchema

@@ -8,8 +8,8 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
-from tests.sources.sqlserver.test_statements import _SQL, texts_of
 from tests.support.captured_shop import Db2Database, closing
+from tests.support.sqlserver_statements import _SQL, texts_of
 
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.oracle.redo_statements import changes, rendered
-from tests.sources.oracle.test_redo_row_changes import golden
+from tests.support.redo_records import golden
 
 from headrace.errors import FormatError
 from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoSyntaxError, parse, parse_many

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.oracle.redo_statements import quoted, texts
-from tests.sources.oracle.test_redo_row_changes import golden
+from tests.support.redo_records import golden
 
 from headrace.sources.oracle.redo import RedoPiece, RedoSyntaxError, parse, unistr_text
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.oracle.redo_statements import Cell, Change, Style, changes, names, quoted, rendered, styles, texts
+from tests.support.redo_records import golden
 
 from headrace.sources.oracle.redo import RedoRow, RedoShape, RedoSyntaxError, parse, parse_many
 from headrace.sources.oracle.redo.parser import forget_shapes, parse_afresh
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "oracle_redo"
-
-
-def golden(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines()]
 
 
 def facts(row: Any) -> tuple[Any, ...]:

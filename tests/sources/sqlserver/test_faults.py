@@ -14,7 +14,8 @@ import shutil
 import pyarrow as pa
 import pytest
 from tests.faults.faulty_driver import DriverError, FaultyDriver
-from tests.sources.sqlserver.test_source import NOW, Run, clean, create, data, replay
+from tests.support.sqlserver_faults import CUT, ROWS, run_before, the_slice
+from tests.support.sqlserver_runs import NOW, Run, clean, create, data, replay
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
@@ -23,9 +24,14 @@ from headrace.sources.change_tables.connection import StatementError
 from headrace.sources.connection import LostConnection
 from headrace_emulators.sqlserver import EmulatedServer
 
-CUT = DriverError("Communication link failure", "TCP Provider: Error code 0x2746")
+
+@pytest.fixture
+def database(tmp_path):
+    with EmulatedServer(tmp_path / "server").create_database("shop") as made:
+        yield made
+
+
 KINDS = ["snapshot", "stream", "transactions"]
-ROWS = 10
 SECOND = (
     "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL, "
     "@capture_instance = N'{1}'"
@@ -34,32 +40,8 @@ DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name =
 
 
 @pytest.fixture
-def database(tmp_path):
-    with EmulatedServer(tmp_path / "server").create_database("shop") as made:
-        yield made
-
-
-@pytest.fixture
 def driver(monkeypatch):
     return FaultyDriver(rows=3).install(monkeypatch)
-
-
-def run_before(database, kind, **options):
-    """A run whose next batch is of one kind: several driver batches of one table."""
-    create(database, "t", "id int not null primary key, v int", [(n, n) for n in range(ROWS)])
-    run = Run(database, provide_transaction_metadata=str(kind == "transactions").lower(), **options)
-    if kind != "snapshot":
-        run.all()
-        database.execute("UPDATE dbo.t SET v = v + 1")
-        database.capture()
-    return run
-
-
-def the_slice(run, kind):
-    """The slice of the next batch that reads the table's rows."""
-    end = run.source.advance(run.offset, Limit(), NOW)
-    [piece] = [piece for piece in run.source.plan(run.offset, end) if piece.kind == kind]
-    return piece
 
 
 def bytes_of(batches):

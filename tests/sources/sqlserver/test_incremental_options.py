@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sources.sqlserver.test_incremental import Gates, Run, ahead, create, execute, read_again, signal_table
+from tests.support.incremental_runs import Gates, Run, ahead, create, execute, read_again, signal_table
 
 from headrace_emulators.sqlserver import EmulatedServer
 

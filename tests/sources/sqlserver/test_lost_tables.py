@@ -5,8 +5,8 @@ it comes back, it is read again.
 from __future__ import annotations
 
 import pytest
-from tests.sources.sqlserver.test_schema_changes import DISABLE, changes
-from tests.sources.sqlserver.test_source import ENABLE, Run, create
+from tests.support.sqlserver_runs import ENABLE, Run, create
+from tests.support.sqlserver_schema_changes import DISABLE, changes
 
 from headrace.errors import CaptureError, DataLossError
 

@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data
+from tests.support.sqlserver_runs import ENABLE, NOW, Run, create, data
 
 from headrace.errors import CaptureError, OptionError, PositionMismatch
 from headrace.sources.base import Limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sources.sqlserver.test_source import NOW, Run, create
+from tests.support.sqlserver_runs import NOW, Run, create
 
 from headrace.errors import CaptureError
 from headrace.sources.sqlserver import statements

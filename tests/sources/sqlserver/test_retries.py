@@ -10,8 +10,8 @@ import types
 
 import pytest
 from tests.faults.faulty_driver import DriverError, FaultyDriver
-from tests.sources.sqlserver.test_faults import CUT, NOW, run_before, the_slice
-from tests.sources.sqlserver.test_source import Run, create, data, rows_of
+from tests.support.sqlserver_faults import CUT, NOW, run_before, the_slice
+from tests.support.sqlserver_runs import Run, create, data, rows_of
 
 from headrace.errors import ConnectError, HeadraceError
 from headrace.sources.base import Limit

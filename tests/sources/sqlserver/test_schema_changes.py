@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data, rows_of
+from tests.support.sqlserver_runs import ENABLE, NOW, Run, create, data, rows_of
+from tests.support.sqlserver_schema_changes import DISABLE, by_position, changes
 
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit
@@ -15,27 +16,6 @@ SECOND = (
     "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL, "
     "@capture_instance = N'{}'"
 )
-DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'{}', @capture_instance = N'{}'"
-
-
-def by_position(rows):
-    return sorted(rows, key=lambda row: row["position"])
-
-
-def changes(rows):
-    """Schema changes and data in order: what changed, and which columns an image has."""
-    found = []
-    for row in by_position(rows):
-        source = dict(row["source"] or [])
-        if row["op"] == "schema":
-            if "change" in source:
-                columns = [c["name"] for c in json.loads(row["table_schema"])["columns"]]
-                found.append((source["change"], row["table"]["name"], columns))
-        elif row["op"] in ("r", "c", "u", "d"):
-            found.append((row["op"], row["table"]["name"], [name for name, _ in row["after"] or row["before"]]))
-        else:
-            found.append((row["op"], row["table"] and row["table"]["name"], None))
-    return found
 
 
 def test_the_first_batch_says_the_schema_of_every_table_once(database):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sources.sqlserver.test_source import Run, create
+from tests.support.sqlserver_runs import Run, create
 
 from headrace.errors import OptionError
 from headrace.observe.completeness import of_tables

@@ -13,18 +13,16 @@ import pytest
 import sqlglot
 from mssql_python.parameter_helper import detect_and_convert_parameters
 from sqlglot import exp
-from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, rows_of
+from tests.support.sqlserver_runs import ENABLE, NOW, Run, create, rows_of
+from tests.support.sqlserver_statements import _SQL, table_called, texts_of
 
-from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
-from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.select_overrides import derived
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
-from headrace.sources.sqlserver.types import NativeType
 from headrace_emulators.engine.storage import utc_now
 from headrace_emulators.sqlserver import EmulatedServer
 
@@ -52,31 +50,6 @@ def constants():
 
 
 # One place.
-
-_SQL = re.compile(
-    r"\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|EXEC|EXECUTE|SET|BEGIN|COMMIT|ROLLBACK|SAVE|IF|DECLARE|CREATE|ALTER|DROP"
-    r"|WITH|USE|GRANT|DENY|TRUNCATE)\s.*|.*\b(FROM|WHERE|JOIN|ORDER BY|GROUP BY|OFFSET|VALUES|WITH \(|UNION)\s.*",
-    re.DOTALL,
-)
-
-
-def texts_of(tree):
-    """The texts of a module but for docstrings, with a word where a value is put in."""
-    docstrings = {
-        id(node.body[i].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        for i in range(len(node.body))
-        if isinstance(node.body[i], ast.Expr)
-    }
-    inside = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            inside |= {id(part) for part in ast.walk(node) if part is not node}
-            yield node.lineno, "".join(p.value if isinstance(p, ast.Constant) else "x" for p in node.values)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | inside:
-            yield node.lineno, node.value
 
 
 @pytest.mark.parametrize("module", sorted(path.name for path in FOLDER.glob("*.py") if path.name != "statements.py"))
@@ -112,18 +85,6 @@ AWKWARD = [
     "t\u00e4ble \u65e5\u672c",
 ]
 VALUE = "v'; DROP TABLE z--"
-
-
-def table_called(name):
-    natives = (NativeType("int", 4, 10, 0), NativeType("nvarchar", 20, 0, 0), NativeType("datetime2", 8, 27, 7))
-    names = (f"{name} 1", f"{name} 2", f"{name} 3")
-    columns = tuple(
-        Column(column, position, native.logical, nullable=position == 2)
-        for position, (column, native) in enumerate(zip(names, natives, strict=True), 1)
-    )
-    schema = TableSchema(TableId("d", f"s {name}", name), columns, names[:2])
-    ordinals = tuple((column, position) for position, column in enumerate(names, 1))
-    return CapturedTable(schema, natives, names[:2], instance=CaptureInstance(f"i {name}", None, ordinals, True, 7))
 
 
 def built(name):

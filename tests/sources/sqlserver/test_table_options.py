@@ -6,7 +6,7 @@ import hashlib
 import re
 
 import pytest
-from tests.sources.sqlserver.test_source import NOW, Run, create, data, rows_of
+from tests.support.sqlserver_runs import NOW, Run, create, data, rows_of
 
 from headrace.errors import CaptureError, OptionError
 from headrace.sources.base import Limit

@@ -4,7 +4,7 @@ change while capture is off."""
 import datetime as dt
 
 import pytest
-from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data
+from tests.support.sqlserver_runs import ENABLE, NOW, Run, create, data
 
 from headrace.sources.base import Limit
 from headrace_emulators.sqlserver import EmulatedServer

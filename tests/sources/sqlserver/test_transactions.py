@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.sources.sqlserver.test_source import Run, create, rows_of
+from tests.support.sqlserver_runs import Run, create, rows_of
 
 from headrace.sources.change_tables import transactions
 from headrace_emulators.sqlserver import EmulatedServer

@@ -1,0 +1,45 @@
+"""Pages that compare a source with its documentation, clause by clause."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from headrace import testing
+
+ROOT = Path(__file__).parents[2]
+
+
+NOT_SHOWN = "not shown by a test"
+
+
+_TEST = re.compile(r"`((?:tests|src/headrace/testing)/[\w/]+\.py)::(\w+)`")
+
+
+def cells(line):
+    """The cells of a table's line; a bar behind a backslash belongs to the text."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))]
+
+
+@cache
+def names_in(file):
+    """The names of the tests of a file, with those of the contracts that it runs; it is parsed and not imported."""
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "headrace.testing"]
+    contracts = {testing.PLACES[alias.name] for node in imports for alias in node.names}
+    return own.union(*(names_in(f"src/{place.replace('.', '/')}.py") for place in contracts))
+
+
+def problems(row):
+    """What is wrong with a clause's row."""
+    clause, says, does, *rest = row
+    if not says.endswith(".") or not does:
+        yield f"{clause}: says nothing"
+    shown = rest[0] if len(rest) == 1 else ""
+    named = _TEST.findall(shown)
+    if shown != NOT_SHOWN and (not named or "<br>".join(f"`{file}::{name}`" for file, name in named) != shown):
+        yield f"{clause}: its last cell is neither tests nor '{NOT_SHOWN}'"
+    for file, name in named:
+        if not (ROOT / file).is_file() or name not in names_in(file):
+            yield f"{clause}: there is no test {file}::{name}"
