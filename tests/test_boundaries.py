@@ -65,3 +65,11 @@ def test_drivers_are_imported_only_where_they_are_used() -> None:
     )  # fmt: skip
     for driver in drivers:
         assert importers(driver, at_module_level=True) <= importers(driver, under="headrace_emulators"), driver
+
+
+def test_pytest_is_needed_by_the_shipped_suites_only() -> None:
+    users = importers("pytest") | importers("hypothesis")
+    assert users
+    assert all(user.startswith("headrace/testing/") for user in users)
+    assert "headrace/testing/__init__.py" not in users
+    assert "headrace/testing/faults.py" not in importers("pytest", at_module_level=True)
