@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL
 from headrace.changes.typed import literal, typed_value
-from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.spark.jars import DELTA
@@ -111,13 +110,7 @@ def names(tables: int) -> list[str]:
 
 def measure(spark: SparkSession, folder: Path, rows: int, size: int, runs: int, spread: str, tables: int) -> None:
     """One size of batch: a warm-up and so many runs, alternately."""
-    sink = DeltaSink(
-        parse_options(
-            DeltaSink.options,
-            {"path": str(folder / "ours"), "deletion_vectors": "true", "takeover": "true"},
-            owner="sink 'delta'",
-        )
-    )
+    sink = DeltaSink.of({"path": str(folder / "ours"), "deletion_vectors": "true", "takeover": "true"})
     subjects: dict[str, Callable[[DataFrame, int], None]] = {
         "headrace": lambda batch, number: sink.write(batch, BatchId("bench", str(size), number)),
         "by hand": lambda batch, number: by_hand(batch, folder / "hand" / "dbo", tables),

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
+from stream import fetched
 
 import headrace
 from headrace.sources.base import Limit
@@ -76,7 +77,7 @@ def measure(folder: Path, rows: int, runs: int) -> None:
     for name, low, high in (("snapshot", start, snapshot), ("stream", snapshot, stream)):
         slices = source.plan(low, high)
         stages: dict[str, Callable[[], int]] = {
-            "driver's Arrow fetch": lambda s=slices: fetched(database, s),
+            "driver's Arrow fetch": lambda s=slices: fetched(source, s),
             "change rows": lambda s=slices: sum(b.num_rows for piece in s for b in source.read(piece)),
             "Spark stream to noop": lambda o=low: streamed(spark, folder, options, o, None),
             "Spark stream, Debezium JSON": lambda o=low: streamed(spark, folder, options, o, "debezium_json"),
@@ -122,27 +123,6 @@ def table(first: int, count: int) -> pa.Table:
             "quantity": [n % 100 for n in numbers],
         }
     )
-
-
-def fetched(database: object, slices: list) -> int:
-    """The rows of the same statements, as the driver gives them."""
-    from headrace.sources.change_tables.slices import STREAM, chunk_of, table_of
-    from headrace.sources.sqlserver.connection import SqlServerConnection
-    from headrace.sources.sqlserver.dialect import SqlServer
-    from headrace.sources.sqlserver.statements import rows_in_range
-    from headrace.sources.sqlserver.windows import changes
-
-    count = 0
-    with SqlServerConnection("emulator", dict(database.settings)) as connection:
-        for piece in slices:
-            subject = table_of(piece.details, SqlServer())
-            if piece.kind == STREAM:
-                batches = changes(connection, subject, piece.details["after"], piece.details["upto"])
-            else:
-                chunk = chunk_of(piece.details["chunk"])
-                batches = connection.batches(*rows_in_range(subject, subject.chunk_key, chunk.lower, chunk.upper))
-            count += sum(batch.num_rows for batch in batches)
-    return count
 
 
 def streamed(spark: SparkSession, folder: Path, options: dict[str, str], start: Offset, encode: str | None) -> int:

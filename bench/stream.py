@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -162,25 +162,32 @@ def apart(folder: Path) -> tuple[float, float, int]:
     start = known_offsets(model.checkpoint, None)
     slices = databases.plan(start, databases.advance(start, Limit(), dt.datetime.now(dt.UTC)))
     times = [time.process_time()]
-    fetched(model.source, slices)
+    fetched(model.source, [piece for _, piece in slices])
     times.append(time.process_time())
     changes = sum(b.num_rows for name, piece in slices for b in databases.read(name, piece))
     times.append(time.process_time())
     return times[1] - times[0], times[2] - times[1], changes
 
 
-def fetched(source: Source, slices: list[tuple[str, Slice]]) -> int:
+def fetched(source: Source, slices: Sequence[Slice]) -> int:
     """The rows of the statements of a batch, as the emulator's driver gives them."""
-    from headrace.sources.change_tables.slices import STREAM, window_of
-    from headrace.sources.sqlserver.dialect import SqlServer
-    from headrace.sources.sqlserver.windows import changes
+    from headrace.sources.change_tables.captured_table import ARROW_ROWS
+    from headrace.sources.change_tables.slices import SnapshotSlice, StreamSlice, slice_of
 
     count = 0
-    for _, piece in slices:
-        if piece.kind == STREAM:
-            with source._connect() as connection:
-                window = window_of(piece.details, SqlServer())
-                count += sum(batch.num_rows for batch in changes(connection, window, source.settings))
+    with source._connect() as connection:
+        dialect = connection.dialect
+        for planned in slices:
+            piece = slice_of(planned, dialect)
+            if isinstance(piece, StreamSlice):
+                batches = dialect.changes(connection, piece.window, source.settings, rows=ARROW_ROWS)
+            elif isinstance(piece, SnapshotSlice):
+                table, chunk = piece.table, piece.chunk
+                sql = connection.statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper)
+                batches = connection.batches(*sql)
+            else:
+                continue
+            count += sum(batch.num_rows for batch in batches)
     return count
 
 

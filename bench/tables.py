@@ -30,7 +30,6 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import spark_schema
 from headrace.changes.typed import literal
 from headrace.formats.convert import decode, encode
-from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.spark.jars import DELTA
@@ -94,7 +93,7 @@ def tables(spark: SparkSession, count: int, rows: int, runs: int) -> None:
     """One number of tables: batches into a Delta folder, after the one that makes the tables."""
     folder = Path(tempfile.mkdtemp(prefix="bench-tables-"))
     try:
-        sink = DeltaSink(parse_options(DeltaSink.options, {"path": str(folder)}, owner="sink 'delta'"))
+        sink = DeltaSink.of({"path": str(folder)})
         batches = [changes(spark, count, 10, rows, number, 1).cache() for number in range(runs + 2)]
         for batch in batches:
             batch.count()

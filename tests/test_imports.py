@@ -6,10 +6,14 @@ format.
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from headrace.changes.constant import constant
 
@@ -34,3 +38,12 @@ def test_a_constant_column_is_what_arrow_makes_of_its_texts() -> None:
     for texts in (["c", None, "é"], [], [None], ["", "x"]):
         assert constant(texts).equals(pa.array(texts, pa.string()))
         constant(texts).validate(full=True)
+
+
+@pytest.mark.parametrize("bench", sorted(Path(__file__).parents[1].glob("bench/*.py")), ids=lambda file: file.stem)
+def test_what_a_bench_imports_of_headrace_is_there(bench: Path) -> None:
+    imported = [node for node in ast.walk(ast.parse(bench.read_text())) if isinstance(node, ast.ImportFrom)]
+    for node in imported:
+        if (node.module or "").split(".")[0] in ("headrace", "headrace_emulators"):
+            module = importlib.import_module(str(node.module))
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
