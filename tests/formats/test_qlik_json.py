@@ -33,7 +33,7 @@ from headrace.changes import TableSchema
 from headrace.errors import FormatError, OptionError
 from headrace.formats.codec import Facts
 from headrace.formats.convert import decode, encode
-from headrace.formats.qlik.masks import Masks, hex_texts, mask_bytes
+from headrace.formats.qlik.masks import ColumnBits, hex_texts, mask_bytes
 from headrace.spark.local_rows import local_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "qlik_json" / "samples.jsonl"
@@ -230,7 +230,7 @@ def test_masks_are_what_a_number_says(rows: list[list[bool]], order: str) -> Non
     counts, flags = np.array([len(row) for row in rows]), np.array([flag for row in rows for flag in row], bool)
     little = order == "little"
     texts = hex_texts(mask_bytes(flags, counts, np.ones(len(rows), bool), little=little))
-    masks = Masks(texts)
+    masks = ColumnBits(texts)
     for number, (row, text) in enumerate(zip(rows, texts.to_pylist(), strict=True)):
         value = sum(1 << place for place, flag in enumerate(row) if flag)
         assert text == value.to_bytes((len(row) + 7) // 8, order).hex().upper()

@@ -14,7 +14,7 @@ import sqlglot
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.address import parse_address
-from headrace.sinks.jdbc.dialect import POSITION, Dialect, Mirror, TableName
+from headrace.sinks.jdbc.dialect import POSITION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
 from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
 from headrace.sinks.jdbc.sink import JdbcSink
@@ -22,7 +22,7 @@ from headrace.sinks.jdbc.widening import holds
 from headrace.testing.change_history import table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jdbc"
-DIALECTS: dict[str, Dialect] = {
+DIALECTS: dict[str, TargetDialect] = {
     "postgresql": PostgresDialect(),
     "mariadb": MariaDbDialect(),
     "mysql": MariaDbDialect("mysql"),
@@ -60,7 +60,7 @@ KINDS = [
 ]
 
 
-def statements(dialect: Dialect) -> list[str]:
+def statements(dialect: TargetDialect) -> list[str]:
     keyed, bag = mirror(KEYED), mirror(BAG)
     said = [*dialect.create_table(keyed), dialect.truncate(keyed, "01//"), dialect.count_missing(keyed, LABELS)]
     said.append(dialect.rename_column(keyed, "note", "it's"))
@@ -81,7 +81,7 @@ def statements(dialect: Dialect) -> list[str]:
     ]
 
 
-def types(dialect: Dialect) -> list[str]:
+def types(dialect: TargetDialect) -> list[str]:
     schema = table("types", key=(), **{kind: kind for kind in KINDS})
     return [f"-- {kind}: {text}" for kind, text in dialect.column_types(schema).items() if kind]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.sources.change_tables import clock
-from headrace.sources.change_tables.capture_wait import Clock, Moment, after
+from headrace.sources.change_tables.capture_wait import CaptureMoment, Clock, after
 
 VIENNA = "Europe/Vienna"
 BACK, FORTH = dt.datetime(2026, 10, 25, 1, tzinfo=dt.UTC), dt.datetime(2026, 3, 29, 1, tzinfo=dt.UTC)
@@ -67,7 +67,7 @@ def test_no_commit_is_taken_for_a_later_one_and_the_newest_is_known_as_such(cour
     marks = found[captured:]
     if not zone and read - commits[captured - 1] >= dt.timedelta(minutes=50):
         return
-    moment = Moment(shown(read), "0", ("0", shown(commits[captured - 1]).local))
+    moment = CaptureMoment(shown(read), "0", ("0", shown(commits[captured - 1]).local))
     later = after(moment, times(marks), shown(marks[-1] + SECOND), known(turn, commits, marks) if zone else None)
     true = [mark > read for mark in marks]
     assert not [mark for mark, is_later, was in zip(marks, later, true, strict=True) if is_later and not was]
@@ -93,7 +93,7 @@ def test_in_the_hour_that_repeats(mark, read, commits, later, zone):
         return dt.datetime.fromisoformat(f"2026-10-25T{text}:00+00:00")
 
     marks = [at(text) for text in commits]
-    moment = Moment(shown(at(read)), "0", ("0", shown(at(mark)).local))
+    moment = CaptureMoment(shown(at(read)), "0", ("0", shown(at(mark)).local))
     readings = known(BACK, [at(mark), *marks], marks) if zone else None
     now = max(at(read), marks[-1]) + SECOND
     assert list(after(moment, times(marks), shown(now), readings)) == later

@@ -10,7 +10,7 @@ import sqlglot
 from hypothesis import example, given
 from sqlglot import exp
 
-from headrace.sources.snapshots.key_range import Limit, after, between
+from headrace.sources.snapshots.key_range import KeyLimit, after, between
 
 NAMES = ("a", "b", "c")
 
@@ -59,7 +59,7 @@ def order(key, nulls_first):
 
 def limits(key, nullable):
     columns = zip(NAMES, key, nullable, strict=False)
-    return [Limit(n, may) if value is None else Limit(n, may, "?", value) for n, value, may in columns]
+    return [KeyLimit(n, may) if value is None else KeyLimit(n, may, "?", value) for n, value, may in columns]
 
 
 @st.composite

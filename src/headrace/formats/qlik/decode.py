@@ -25,7 +25,7 @@ from headrace.formats.given_tables import canonical, image_columns
 from headrace.formats.json_images import ObjectImage, spell
 from headrace.formats.numbered import Numbered, numbers_of
 from headrace.formats.qlik.avro_columns import Description
-from headrace.formats.qlik.masks import Masks, is_little
+from headrace.formats.qlik.masks import ColumnBits, is_little
 from headrace.formats.qlik.message import OPERATIONS, D, Messages, R, U
 from headrace.formats.qlik.metadata import MetadataMessage
 from headrace.formats.qlik.schemas import DecodeSettings, ResolvedTable, table_parts
@@ -145,11 +145,13 @@ class QlikDecoder(Codec):
             found[keyless] = numbers_of(self._known, told)
         return found
 
-    def _check(self, messages: Messages, plain: Array, known: Array) -> tuple[pa.TimestampArray, tuple[Masks, Masks]]:
+    def _check(
+        self, messages: Messages, plain: Array, known: Array
+    ) -> tuple[pa.TimestampArray, tuple[ColumnBits, ColumnBits]]:
         """Notes why messages can't be read; their times and masks."""
         times = pc.utf8_trim(messages.texts("timestamp"), " ")
         committed = instants(Tape.of_texts(times), np.arange(len(times), dtype=np.int32))
-        change, column = (Masks(texts) for texts in messages.masks)
+        change, column = (ColumnBits(texts) for texts in messages.masks)
         messages.note(plain & ~messages.has_headers, messages.no_headers)
         messages.note(plain & ~messages.has_operation, "The headers have no operation.")
         messages.note(
@@ -183,7 +185,7 @@ class QlikDecoder(Codec):
         rows: Array,
         known: Array,
         committed: pa.TimestampArray,
-        masks: tuple[Masks, Masks],
+        masks: tuple[ColumnBits, ColumnBits],
     ) -> pa.RecordBatch:
         tape, count, op, nothing = messages.tape, rows.size, messages.op[rows], np.int32(-1)
         data, before = messages.data[rows], messages.before[rows]
@@ -227,7 +229,7 @@ class QlikDecoder(Codec):
         )
         return change_batch(columns, self.schema, count)
 
-    def _little(self, messages: Messages, masks: tuple[Masks, Masks], rows: Array, known: Array) -> Array:
+    def _little(self, messages: Messages, masks: tuple[ColumnBits, ColumnBits], rows: Array, known: Array) -> Array:
         """Whether the masks of each row have their least significant byte first."""
         order = self._reading.order
         if order != "auto":
@@ -244,7 +246,7 @@ class QlikDecoder(Codec):
         return found
 
     def _changed(
-        self, tape: Tape, base: Array, rows: Array, known: Array, change: Masks, little: Array, is_update: Array
+        self, tape: Tape, base: Array, rows: Array, known: Array, change: ColumnBits, little: Array, is_update: Array
     ) -> pa.ListArray:
         """The columns whose bits are set in changeMask."""
         named = is_update & change.said[rows]
@@ -273,7 +275,7 @@ class QlikDecoder(Codec):
         images: tuple[Array, Array],
         rows: Array,
         known: Array,
-        column: Masks,
+        column: ColumnBits,
         little: Array,
     ) -> Array | None:
         """The tokens of nulls that stand for what was not captured: their bits in columnMask are clear."""

@@ -28,7 +28,7 @@ _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 _DIGITS = np.frombuffer(b"".join(f"{number:02X}".encode() for number in range(256)), np.uint8).reshape(256, 2)
 
 
-class Masks:
+class ColumnBits:
     """The masks of some messages, each distinct text read once.
 
     `said` is whether a message has a mask, `malformed` whether that is not hexadecimal text.
@@ -88,7 +88,7 @@ def _leading_ones(mask: bytes) -> int:
 
 
 def is_little(
-    change: Masks, column: Masks, message: int, names: Sequence[str | None], differing: set[str] | None
+    change: ColumnBits, column: ColumnBits, message: int, names: Sequence[str | None], differing: set[str] | None
 ) -> bool:
     """Whether only the reading with the least significant byte first fits a message.
 

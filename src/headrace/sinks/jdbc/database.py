@@ -16,7 +16,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import HeadraceError, SchemaError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
-from headrace.sinks.jdbc.dialect import Dialect, Mirror, TableName
+from headrace.sinks.jdbc.dialect import Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.text import Spelling, texts
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Database(ABC):
 
     default_table_name: ClassVar[str]
 
-    def __init__(self, address: Address, dialect: Dialect) -> None:
+    def __init__(self, address: Address, dialect: TargetDialect) -> None:
         self.address = address
         self.dialect = dialect
 

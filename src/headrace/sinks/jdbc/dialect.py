@@ -92,7 +92,7 @@ class Mirror:
         return {column.name: f"c{number}" for number, column in enumerate(self.source.columns)}
 
 
-class Dialect(ABC):
+class TargetDialect(ABC):
     """What differs between databases in SQL. Says statements; runs none.
 
     Attributes:

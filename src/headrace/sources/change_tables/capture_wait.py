@@ -49,7 +49,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Moment:
+class CaptureMoment:
     """When a table was read.
 
     Args:
@@ -66,7 +66,7 @@ class Moment:
 
 
 def after(
-    read: Moment, times: Sequence[dt.datetime], now: Clock, readings: tuple[np.ndarray, np.ndarray] | None = None
+    read: CaptureMoment, times: Sequence[dt.datetime], now: Clock, readings: tuple[np.ndarray, np.ndarray] | None = None
 ) -> np.ndarray:
     """Which commits that were captured since a read came after it.
 
@@ -114,13 +114,13 @@ class CaptureWait:
         self._zone = ServerZone(settings)
         self._sees_scans = bool(connection.statements.NEWEST_EMPTY_SCAN)
 
-    def moment(self) -> Moment:
+    def moment(self) -> CaptureMoment:
         """Now. To be asked after a read, or under its lock."""
         head, mark, scan = self._head(), self._mark(), self._scan()
         now = self._now()
-        return Moment(Clock(now.local + ROUNDING, now.minutes), head, mark, scan)
+        return CaptureMoment(Clock(now.local + ROUNDING, now.minutes), head, mark, scan)
 
-    def until_passed(self, table: CapturedTable, read: Moment) -> str:
+    def until_passed(self, table: CapturedTable, read: CaptureMoment) -> str:
         """Wait until everything that was committed before a read is captured; give the last commit before it.
 
         A login that may not see the job's scans learns of it by commits, and by the mark that an idle job makes every
@@ -153,7 +153,7 @@ class CaptureWait:
                 raise self._late(table)
             time.sleep(_POLL_SECONDS)
 
-    def _after(self, read: Moment, marks: Sequence[tuple[str, dt.datetime]]) -> np.ndarray:
+    def _after(self, read: CaptureMoment, marks: Sequence[tuple[str, dt.datetime]]) -> np.ndarray:
         if not marks:
             return np.zeros(0, bool)
         now = self._now()

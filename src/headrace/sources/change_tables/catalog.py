@@ -17,7 +17,7 @@ from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.unmatched import TableColumns
 
 
-class SourceTable(NamedTuple):
+class FoundTable(NamedTuple):
     """A table of the database.
 
     Args:
@@ -94,8 +94,8 @@ class TableSelection:
     known: Collection[str] = ()
 
     def among(
-        self, tables: list[SourceTable], not_captured: Callable[[SourceTable, str], CaptureError], advice: Advice
-    ) -> list[SourceTable]:
+        self, tables: list[FoundTable], not_captured: Callable[[FoundTable, str], CaptureError], advice: Advice
+    ) -> list[FoundTable]:
         """The captured tables, in the include list's order.
 
         Args:
@@ -111,9 +111,9 @@ class TableSelection:
         return [table for table in chosen if table not in excluded]
 
     def _included(
-        self, tables: list[SourceTable], not_captured: Callable[[SourceTable, str], CaptureError], advice: Advice
-    ) -> list[SourceTable]:
-        chosen: list[SourceTable] = []
+        self, tables: list[FoundTable], not_captured: Callable[[FoundTable, str], CaptureError], advice: Advice
+    ) -> list[FoundTable]:
+        chosen: list[FoundTable] = []
         if not self.include:
             chosen = [table for table in tables if table.captured]
             if not chosen and self.strict and not self.known:
@@ -139,7 +139,7 @@ class TableSelection:
             chosen.extend(table for table in captured if table not in chosen)
         return chosen
 
-    def _matching(self, tables: list[SourceTable], pattern: str) -> list[SourceTable]:
+    def _matching(self, tables: list[FoundTable], pattern: str) -> list[FoundTable]:
         try:
             found = TablePattern(pattern, in_source=True)
             return found.among(tables, lambda table: TableId(self.database, table.schema, table.name))

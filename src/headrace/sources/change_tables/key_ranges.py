@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.statements import Bound, Query
-from headrace.sources.snapshots.key_range import Limit, Predicate, between
+from headrace.sources.snapshots.key_range import KeyLimit, Predicate, between
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,12 @@ class KeyRanges:
             condition: a predicate that the user wrote; it goes to the server as it is.
         """
 
-        def limit(name: str, text: str | None) -> Limit:
+        def limit(name: str, text: str | None) -> KeyLimit:
             column, nullable, native = f"t.{self.quote(name)}", table.schema.column(name).nullable, table.native(name)
             return (
-                Limit(column, nullable) if text is None else Limit(column, nullable, native.marker, native.bound(text))
+                KeyLimit(column, nullable)
+                if text is None
+                else KeyLimit(column, nullable, native.marker, native.bound(text))
             )
 
         bounds = (None if bound is None else list(map(limit, key, bound)) for bound in (lower, upper))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.errors import CaptureError
 from headrace.sources.batch_sizes import Spool
-from headrace.sources.change_tables.capture_wait import ROUNDING, CaptureWait, Moment
+from headrace.sources.change_tables.capture_wait import ROUNDING, CaptureMoment, CaptureWait
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.options import ChangeTableSettings
@@ -56,7 +56,7 @@ def settled_rows(
 
 def _read_locked(
     connection: Connection, table: CapturedTable, present: Collection[str], wait: CaptureWait
-) -> tuple[Spool, Moment]:
+) -> tuple[Spool, CaptureMoment]:
     """All rows, and a moment at which no one could write to the table."""
     sql, _ = connection.statements.rows_in_range(table, (), None, None, present=present, locked=True)
     connection.begin()

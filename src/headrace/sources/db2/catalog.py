@@ -14,7 +14,7 @@ from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, TableSelection
+from headrace.sources.change_tables.catalog import CatalogTable, FoundTable, TableSelection
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.db2.advice import ADVICE
@@ -75,7 +75,7 @@ def captured_tables(
     places = [(str(s).rstrip(), str(t)) for s, t in connection.rows(statements.TABLES)]
     places = sorted(place for place in places if not place[1].startswith(_OURS))
     numbers = {place: number for number, place in enumerate(places)}
-    tables = [SourceTable(*place, number, place in registered) for place, number in numbers.items()]
+    tables = [FoundTable(*place, number, place in registered) for place, number in numbers.items()]
     chosen = selection.among(tables, _not_captured, ADVICE)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     changes = _grouped(connection.rows(statements.CHANGE_COLUMNS), ColumnFacts._make)
@@ -196,7 +196,7 @@ def _grouped(rows: Iterable[tuple[Any, ...]], made: Callable[[Iterable[Any]], Ro
     return groups
 
 
-def _not_captured(table: SourceTable, database: str) -> CaptureError:
+def _not_captured(table: FoundTable, database: str) -> CaptureError:
     owner, name = table.schema.replace("'", "''"), table.name.replace("'", "''")
     return CaptureError(
         f"Table '{table.path}' of database '{database}' is not registered for capture, or its registration is not "

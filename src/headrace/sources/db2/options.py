@@ -37,7 +37,7 @@ class Db2Server(Settings):
     )
 
 
-class Db2Connection(Settings):
+class Db2LoginSettings(Settings):
     """How the server is connected to and read."""
 
     authentication: str = option(
@@ -99,5 +99,5 @@ class Db2Connection(Settings):
     )
 
 
-class Db2Settings(Db2Server, LoginSettings, Db2Connection, ChangeTableSettings):
+class Db2Settings(Db2Server, LoginSettings, Db2LoginSettings, ChangeTableSettings):
     """Of the source `db2`."""

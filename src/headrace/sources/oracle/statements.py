@@ -12,7 +12,7 @@ from headrace.sources.offset import Key
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.redo_codes import CHANGES, CONTROL, DDL, PIECES, UNSUPPORTED
 from headrace.sources.snapshots import key_range
-from headrace.sources.snapshots.key_range import Limit
+from headrace.sources.snapshots.key_range import KeyLimit
 
 MINING_SESSION = (
     "ALTER SESSION SET NLS_DATE_FORMAT = 'YYYY-MM-DD HH24:MI:SS' "
@@ -247,13 +247,13 @@ def _range(
 ) -> tuple[str, dict[str, object]]:
     parameters: dict[str, object] = {}
 
-    def limit(letter: str, number: int, text: str | None) -> Limit:
+    def limit(letter: str, number: int, text: str | None) -> KeyLimit:
         name = table.chunk_key[number]
         column, nullable, place = quoted(name), table.schema.column(name).nullable, f"{letter}{number}"
         if text is None:
-            return Limit(column, nullable)
+            return KeyLimit(column, nullable)
         parameters[place] = text
-        return Limit(column, nullable, table.native(name).marker(place))
+        return KeyLimit(column, nullable, table.native(name).marker(place))
 
     bounds = (
         None if key is None else [limit(letter, number, text) for number, text in enumerate(key)]

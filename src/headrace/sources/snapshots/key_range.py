@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limit:
+class KeyLimit:
     """A key column, and what a bound says of it.
 
     Args:
@@ -27,7 +27,7 @@ class Limit:
     value: object = None
 
 
-Bound = Sequence[Limit]
+Bound = Sequence[KeyLimit]
 """A key, column by column."""
 Predicate = tuple[str, list[object]]
 """Its text, and what is bound, in order of the markers."""
@@ -70,7 +70,7 @@ def after(bound: Bound, *, nulls_first: bool) -> Predicate:
     return f"({' OR '.join(terms)})" if terms else "(1 = 0)", values
 
 
-def _greater(limit: Limit, *, nulls_first: bool) -> str | None:
+def _greater(limit: KeyLimit, *, nulls_first: bool) -> str | None:
     """The column is greater than its bound; null when nothing is."""
     column = limit.column
     if not limit.marker:
@@ -81,7 +81,7 @@ def _greater(limit: Limit, *, nulls_first: bool) -> str | None:
     return f"({column} IS NOT NULL AND {greater})" if nulls_first else f"({column} IS NULL OR {greater})"
 
 
-def _same(limit: Limit) -> str:
+def _same(limit: KeyLimit) -> str:
     column = limit.column
     if not limit.marker:
         return f"{column} IS NULL"

@@ -14,7 +14,7 @@ from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, TableSelection
+from headrace.sources.change_tables.catalog import CatalogTable, FoundTable, TableSelection
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.sqlserver import statements
@@ -65,7 +65,7 @@ def captured_tables(connection: Connection, selection: TableSelection, rules: Ta
         CaptureError: capture is off for a named table, a named table does not exist, or a pattern matches nothing.
         OptionError: an option can't be applied to a table.
     """
-    tables = [SourceTable(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
+    tables = [FoundTable(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
     chosen = selection.among(tables, _not_captured, ADVICE)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
@@ -135,7 +135,7 @@ def _column(facts: ColumnFacts, position: int, native: NativeType) -> Column:
     )
 
 
-def _not_captured(table: SourceTable, database: str) -> CaptureError:
+def _not_captured(table: FoundTable, database: str) -> CaptureError:
     return CaptureError(
         f"Table '{table.path}' of database '{database}' has no change data capture.",
         remedy=(

@@ -32,7 +32,7 @@ class SqlServerServer(Settings):
     )
 
 
-class SqlServerConnection(Settings):
+class SqlServerLoginSettings(Settings):
     """How the server is connected to and read."""
 
     authentication: str = option(
@@ -121,5 +121,5 @@ class SqlServerConnection(Settings):
     )
 
 
-class SqlServerSettings(SqlServerServer, LoginSettings, SqlServerConnection, ChangeTableSettings):
+class SqlServerSettings(SqlServerServer, LoginSettings, SqlServerLoginSettings, ChangeTableSettings):
     """Of the source `sqlserver`."""

@@ -13,7 +13,7 @@ from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
-from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Dialect, Mirror, TableName
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
 from headrace.sinks.jdbc.text import Spelling
 
@@ -61,7 +61,7 @@ _DRIVER_FLAGS = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER_SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
 
 
-class MariaDbDialect(Dialect):
+class MariaDbDialect(TargetDialect):
     """MariaDB 10.6 and newer, MySQL 8.
 
     Args:

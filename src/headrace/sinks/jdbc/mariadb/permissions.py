@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.permissions import MissingPermission
-from headrace.sinks.jdbc.dialect import Dialect, TableName, stage_of
+from headrace.sinks.jdbc.dialect import TableName, TargetDialect, stage_of
 
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
@@ -65,7 +65,7 @@ def _pattern(database: str | None, *, exact: bool) -> re.Pattern[str]:
 
 
 def missing_in_mariadb(
-    ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName
+    ask: Ask, dialect: TargetDialect, mirrors: Sequence[TableName], progress: TableName
 ) -> list[MissingPermission]:
     """What is missing, for each database with its GRANT.
 
@@ -101,7 +101,9 @@ def missing_in_mariadb(
     return [*_grants(dialect, missing, user), *_alterations(dialect, altering, user)]
 
 
-def _grants(dialect: Dialect, missing: Mapping[str, Mapping[str, TableName]], user: str) -> list[MissingPermission]:
+def _grants(
+    dialect: TargetDialect, missing: Mapping[str, Mapping[str, TableName]], user: str
+) -> list[MissingPermission]:
     return [
         MissingPermission.of(
             list(tables),
@@ -113,7 +115,7 @@ def _grants(dialect: Dialect, missing: Mapping[str, Mapping[str, TableName]], us
     ]
 
 
-def _alterations(dialect: Dialect, altering: Mapping[str, TableName], user: str) -> list[MissingPermission]:
+def _alterations(dialect: TargetDialect, altering: Mapping[str, TableName], user: str) -> list[MissingPermission]:
     return [
         MissingPermission(
             f"The login lacks the permission ALTER in database {schema}, so it can't follow a change of the source's "
@@ -125,6 +127,6 @@ def _alterations(dialect: Dialect, altering: Mapping[str, TableName], user: str)
     ]
 
 
-def _granted(dialect: Dialect, schema: str) -> str:
+def _granted(dialect: TargetDialect, schema: str) -> str:
     """A database's name as a GRANT takes it, where an underscore is a wildcard."""
     return dialect.quote(re.sub(r"([\\_%])", r"\\\1", schema))

@@ -12,7 +12,7 @@ from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
-from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Dialect, Mirror, TableName
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.postgresql.permissions import missing_in_postgresql
 from headrace.sinks.jdbc.text import Spelling
 
@@ -52,7 +52,7 @@ _WRONG_VALUES = ("22", "23502", "54000")
 """SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
 
 
-class PostgresDialect(Dialect):
+class PostgresDialect(TargetDialect):
     """PostgreSQL 12 and newer."""
 
     title: ClassVar[str] = "PostgreSQL"

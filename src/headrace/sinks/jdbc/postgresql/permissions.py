@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.permissions import MissingPermission
-from headrace.sinks.jdbc.dialect import Dialect, TableName
+from headrace.sinks.jdbc.dialect import TableName, TargetDialect
 
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
@@ -22,7 +22,7 @@ _TABLE = (
 
 
 def missing_in_postgresql(
-    ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName
+    ask: Ask, dialect: TargetDialect, mirrors: Sequence[TableName], progress: TableName
 ) -> list[MissingPermission]:
     """What is missing, each with its GRANT.
 
@@ -74,7 +74,9 @@ def missing_in_postgresql(
     return missing
 
 
-def _of_table(ask: Ask, dialect: Dialect, name: TableName, user: str, *, evolves: bool) -> list[MissingPermission]:
+def _of_table(
+    ask: Ask, dialect: TargetDialect, name: TableName, user: str, *, evolves: bool
+) -> list[MissingPermission]:
     """What is missing on a table; nothing where it would be made by the login, whose own it is then."""
     privileges = ", ".join(f"has_table_privilege(c.oid, '{name}')" for name in _OF_TABLE)
     found = ask(_TABLE.format(privileges), (name.schema, name.name))

@@ -7,7 +7,7 @@ import re
 from headrace.sources.oracle.redo.error import RedoSyntaxError
 from headrace.sources.oracle.redo.pieces import Locator, locator_of, locator_plan
 from headrace.sources.oracle.redo.plan import PiecePlan
-from headrace.sources.oracle.redo.reader import Reader
+from headrace.sources.oracle.redo.reader import RedoReader
 from headrace.sources.oracle.redo.row import RedoPiece
 from headrace.sources.oracle.redo.row_changes import Update
 
@@ -20,7 +20,7 @@ _TEXT = re.compile(rf"'(?P<text>.*)'{_LENGTH}", re.IGNORECASE | re.DOTALL)
 _OPEN_TEXT = re.compile(r"'(?P<text>[^']*)\Z")
 
 
-def xml_begin_plan(reader: Reader, parts: int) -> PiecePlan:
+def xml_begin_plan(reader: RedoReader, parts: int) -> PiecePlan:
     """`XML DOC BEGIN: select C from T where ..`, how documents in binary storage begin."""
     reader.take_words("XML", "DOC", "BEGIN")
     reader.take(":")

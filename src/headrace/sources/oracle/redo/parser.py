@@ -9,7 +9,7 @@ from headrace.sources.oracle.redo.error import RedoSyntaxError, Unexpected, plac
 from headrace.sources.oracle.redo.nulls import null_pieces, with_null_slots
 from headrace.sources.oracle.redo.pieces import block_plan
 from headrace.sources.oracle.redo.plan import PiecePlan, RowPlan
-from headrace.sources.oracle.redo.reader import Reader
+from headrace.sources.oracle.redo.reader import RedoReader
 from headrace.sources.oracle.redo.row import RedoPiece, RedoRow
 from headrace.sources.oracle.redo.row_changes import delete_plan, insert_plan, update_of, update_plan
 from headrace.sources.oracle.redo.split import at_literals, at_quotes, at_relaxed_literals
@@ -167,13 +167,13 @@ def _has_doubled(parts: list[str]) -> bool:
 
 
 def _row_plan(texts: tuple[str, ...]) -> RowPlan | None:
-    reader = Reader(texts)
+    reader = RedoReader(texts)
     make = _ROW_CHANGES.get(reader.word or "")
     return make(reader, 2 * len(texts) - 1) if make is not None else None
 
 
 def _piece_plan(texts: tuple[str, ...]) -> PiecePlan:
-    reader, parts = Reader(texts), 2 * len(texts) - 1
+    reader, parts = RedoReader(texts), 2 * len(texts) - 1
     match reader.word:
         case "UPDATE":
             return xml_update_plan(update_of(reader), parts)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from headrace.sources.oracle.redo.error import RedoSyntaxError, Unexpected, placed
 from headrace.sources.oracle.redo.plan import PiecePlan, Values, pieces
-from headrace.sources.oracle.redo.reader import Column, Reader, Table, Value
+from headrace.sources.oracle.redo.reader import RedoColumn, RedoReader, RedoTable, RedoValue
 from headrace.sources.oracle.redo.row import RedoPiece
 from headrace.sources.oracle.redo.row_changes import columns_of, image_of, place_of, update_of
 from headrace.sources.oracle.redo.split import at_literals
@@ -25,16 +25,16 @@ class Locator(NamedTuple):
 
     column: str
     variable: str
-    table: Table
-    columns: list[Column]
+    table: RedoTable
+    columns: list[RedoColumn]
 
 
 class _Assigned(NamedTuple):
-    value: Value
+    value: RedoValue
     place: tuple[int, int]
 
 
-def locator_of(reader: Reader) -> Locator:
+def locator_of(reader: RedoReader) -> Locator:
     """`select C into V from T where .. for update`; what reads an XML document has no INTO."""
     reader.take_words("SELECT")
     column = reader.path("a column")[-1]
@@ -51,7 +51,7 @@ def locator_plan(
     piece: RedoPiece,
     locator: Locator | None,
     parts: int,
-    content: tuple[Value, Callable[[str], dict[str, Any]]] | None = None,
+    content: tuple[RedoValue, Callable[[str], dict[str, Any]]] | None = None,
 ) -> PiecePlan:
     """The plan of a piece, with the row that its statement names if it names one."""
     values = Values(parts)
@@ -63,7 +63,7 @@ def locator_plan(
     return pieces(piece, names, places, values, placed_content)
 
 
-def block_plan(reader: Reader, parts: int) -> PiecePlan:
+def block_plan(reader: RedoReader, parts: int) -> PiecePlan:
     """The PL/SQL that finds a LOB, writes, trims or erases it, or that begins an extended string."""
     if reader.accept_word("DECLARE"):
         while reader.word != "BEGIN":
@@ -104,10 +104,10 @@ def block_plan(reader: Reader, parts: int) -> PiecePlan:
 class _Step(NamedTuple):
     piece: RedoPiece
     variable: str
-    content: tuple[Value, Callable[[str], dict[str, Any]]] | None = None
+    content: tuple[RedoValue, Callable[[str], dict[str, Any]]] | None = None
 
 
-def _step_of(reader: Reader, assigned: dict[str, _Assigned]) -> _Step:
+def _step_of(reader: RedoReader, assigned: dict[str, _Assigned]) -> _Step:
     """One call of DBMS_LOB."""
     reader.take_words("DBMS_LOB")
     reader.take(".")
@@ -138,7 +138,7 @@ def _step_of(reader: Reader, assigned: dict[str, _Assigned]) -> _Step:
     return step
 
 
-def _count(reader: Reader, assigned: dict[str, _Assigned]) -> int:
+def _count(reader: RedoReader, assigned: dict[str, _Assigned]) -> int:
     """A number, or a variable that was given one."""
     place = reader.place
     if reader.word is None:
@@ -187,7 +187,7 @@ def _bound_update(statement: str) -> dict[str, Any]:
     """`update T a set a."C" = :C where ..`."""
     parts = at_literals(statement)
     with placed(parts):
-        update = update_of(Reader(parts[::2], binds=True))
+        update = update_of(RedoReader(parts[::2], binds=True))
         sets = update.sets
         if len(sets) != 1 or sets[0].value.kind != "bind":
             raise Unexpected(0, 0, "an update that sets one column to a bind variable")

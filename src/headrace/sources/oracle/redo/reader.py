@@ -14,7 +14,7 @@ HIDDEN = "ORA_ARCHIVE_STATE"
 _OPEN_ENDED = frozenset({"end", "unclosed", "rest"})
 
 
-class Value(NamedTuple):
+class RedoValue(NamedTuple):
     """A value of a statement.
 
     Attributes:
@@ -30,7 +30,7 @@ class Value(NamedTuple):
     call: Call | None = None
 
 
-class Table(NamedTuple):
+class RedoTable(NamedTuple):
     """The table of a statement, and the names that may precede a column."""
 
     schema: str | None
@@ -38,15 +38,15 @@ class Table(NamedTuple):
     qualifiers: frozenset[tuple[str, ...]]
 
 
-class Column(NamedTuple):
+class RedoColumn(NamedTuple):
     """A column with its value; `pseudo` for ROWID, which is not a column."""
 
     name: str
-    value: Value
+    value: RedoValue
     pseudo: bool
 
 
-class Reader:
+class RedoReader:
     """The tokens of one statement, read from left to right.
 
     Args:
@@ -150,7 +150,7 @@ class Reader:
             path.append(self._identifier(expected))
         return tuple(path)
 
-    def table(self, *, follows: tuple[str, ...] = ()) -> Table:
+    def table(self, *, follows: tuple[str, ...] = ()) -> RedoTable:
         """A table with its alias; `follows` are the words that may come after it and therefore are no alias."""
         at = self._next
         path = self.path("a table")
@@ -160,9 +160,9 @@ class Reader:
         qualifiers = {path, path[-1:]}
         if follows and (self.kind == "name" or (self.word is not None and self.word not in follows)):
             qualifiers = {(self._identifier("an alias"),)}
-        return Table(path[0] if len(path) == 2 else None, path[-1], frozenset(qualifiers))
+        return RedoTable(path[0] if len(path) == 2 else None, path[-1], frozenset(qualifiers))
 
-    def column(self, table: Table) -> tuple[str, bool]:
+    def column(self, table: RedoTable) -> tuple[str, bool]:
         """A column of the table, and whether it is the pseudo column ROWID."""
         at = self._next
         path = self.path("a column")
@@ -171,21 +171,21 @@ class Reader:
             self.fail("a column of this table")
         return path[-1], self._tokens[self._next - 1].kind == "word" and path[-1] == "ROWID"
 
-    def assignment(self, table: Table) -> Column:
+    def assignment(self, table: RedoTable) -> RedoColumn:
         """`column = value`."""
         name, pseudo = self.column(table)
         self.take("=")
-        return Column(name, self.value(), pseudo)
+        return RedoColumn(name, self.value(), pseudo)
 
-    def _predicate(self, table: Table) -> Column:
+    def _predicate(self, table: RedoTable) -> RedoColumn:
         name, pseudo = self.column(table)
         if self.accept_word("IS"):
             self.take_words("NULL")
-            return Column(name, Value("constant"), pseudo)
+            return RedoColumn(name, RedoValue("constant"), pseudo)
         self.take("=", "= or IS NULL")
-        return Column(name, self.value(), pseudo)
+        return RedoColumn(name, self.value(), pseudo)
 
-    def conditions(self, table: Table) -> list[Column]:
+    def conditions(self, table: RedoTable) -> list[RedoColumn]:
         """`where` with predicates joined by `and`; nothing when it is missing."""
         if not self.accept_word("WHERE"):
             return []
@@ -194,31 +194,31 @@ class Reader:
             found.append(self._predicate(table))
         return found
 
-    def value(self) -> Value:
+    def value(self) -> RedoValue:
         """A literal, a number, NULL, a type that LogMiner can't print, or function calls."""
         token = self._tokens[self._next]
         if token.kind == "literal" and self._tokens[self._next + 1].kind != "||":
             self._next += 1
-            return Value("literal", places=(2 * self._text_of[self._next - 1] + 1,))
+            return RedoValue("literal", places=(2 * self._text_of[self._next - 1] + 1,))
         if token.kind == "number":
             self._next += 1
-            return Value("constant", token.value)
+            return RedoValue("constant", token.value)
         if token.kind == "word":
             if token.value == "NULL":
                 self._next += 1
-                return Value("constant")
+                return RedoValue("constant")
             if token.value == "UNSUPPORTED":
                 self._next += 1
                 self.accept_word("TYPE")
-                return Value("unsupported")
+                return RedoValue("unsupported")
         if token.kind == ":" and self._binds:
             self._next += 1
             if self.kind == "number":
-                return Value("bind", self.take("number"))
-            return Value("bind", self._identifier("the name of a bind variable"))
+                return RedoValue("bind", self.take("number"))
+            return RedoValue("bind", self._identifier("the name of a bind variable"))
         return self._joined()
 
-    def _joined(self) -> Value:
+    def _joined(self) -> RedoValue:
         slices = []
         places = []
         while True:
@@ -236,8 +236,8 @@ class Reader:
             if not self.accept("||"):
                 break
         if len(places) == len(slices):
-            return Value("literal" if len(places) == 1 else "joined", places=tuple(places))
-        return Value("call", call=Call(tuple(slices)))
+            return RedoValue("literal" if len(places) == 1 else "joined", places=tuple(places))
+        return RedoValue("call", call=Call(tuple(slices)))
 
     def _national(self) -> bool:
         """Pass over the N that directly precedes a literal."""

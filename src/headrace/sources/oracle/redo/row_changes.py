@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.sources.oracle.redo.plan import RowPlan, Values, delete_rows, insert_rows, update_rows
-from headrace.sources.oracle.redo.reader import HIDDEN, Column, Reader, Table, Value
+from headrace.sources.oracle.redo.reader import HIDDEN, RedoColumn, RedoReader, RedoTable, RedoValue
 from headrace.sources.oracle.redo.row import RedoShape
 
 _DOCUMENT = re.compile(r"XMLTYPE\s*\(\s*:\w+\s*\)", re.IGNORECASE)
 
 
-def place_of(value: Value, values: Values) -> int:
+def place_of(value: RedoValue, values: Values) -> int:
     """Where a value will be among the values of the statement; unsupported types are NULL."""
     if value.kind == "literal":
         return value.places[0]
@@ -24,7 +24,7 @@ def place_of(value: Value, values: Values) -> int:
     return values.constant(value.text)
 
 
-def columns_of(reader: Reader, found: Iterable[Column]) -> list[Column]:
+def columns_of(reader: RedoReader, found: Iterable[RedoColumn]) -> list[RedoColumn]:
     """The columns of the table among those that a statement names; none may be named twice."""
     columns = [column for column in found if not column.pseudo and column.name != HIDDEN]
     if len({column.name for column in columns}) < len(columns):
@@ -32,16 +32,16 @@ def columns_of(reader: Reader, found: Iterable[Column]) -> list[Column]:
     return columns
 
 
-def image_of(columns: Sequence[Column], values: Values) -> tuple[tuple[str, ...], list[int]]:
+def image_of(columns: Sequence[RedoColumn], values: Values) -> tuple[tuple[str, ...], list[int]]:
     """Names, and where their values will be."""
     return tuple(column.name for column in columns), [place_of(column.value, values) for column in columns]
 
 
-def _named(columns: Iterable[Column], kind: str) -> frozenset[str]:
+def _named(columns: Iterable[RedoColumn], kind: str) -> frozenset[str]:
     return frozenset(column.name for column in columns if column.value.kind == kind)
 
 
-def insert_plan(reader: Reader, parts: int) -> RowPlan:
+def insert_plan(reader: RedoReader, parts: int) -> RowPlan:
     """`insert into T(names) values (values)`."""
     reader.take_words("INSERT", "INTO")
     table = reader.table()
@@ -56,7 +56,7 @@ def insert_plan(reader: Reader, parts: int) -> RowPlan:
     for place, (name, pseudo) in enumerate(names):
         if place:
             reader.take(",", "a value for each column")
-        columns.append(Column(name, reader.value(), pseudo))
+        columns.append(RedoColumn(name, reader.value(), pseudo))
     reader.take(")", ") after a value for each column")
     reader.end()
     columns = columns_of(reader, columns)
@@ -66,7 +66,7 @@ def insert_plan(reader: Reader, parts: int) -> RowPlan:
     return insert_rows(table.schema, table.name, image, places, values, shape)
 
 
-def delete_plan(reader: Reader, parts: int) -> RowPlan:
+def delete_plan(reader: RedoReader, parts: int) -> RowPlan:
     """`delete from T where ..`."""
     reader.take_words("DELETE", "FROM")
     table = reader.table(follows=("WHERE",))
@@ -81,9 +81,9 @@ def delete_plan(reader: Reader, parts: int) -> RowPlan:
 class Update(NamedTuple):
     """An update: its table, the columns of SET and those of WHERE."""
 
-    table: Table
-    sets: list[Column]
-    columns: list[Column]
+    table: RedoTable
+    sets: list[RedoColumn]
+    columns: list[RedoColumn]
 
     @property
     def document(self) -> str | None:
@@ -94,7 +94,7 @@ class Update(NamedTuple):
         return self.sets[0].name
 
 
-def update_of(reader: Reader) -> Update:
+def update_of(reader: RedoReader) -> Update:
     """`update T set .. where ..`."""
     reader.take_words("UPDATE")
     table = reader.table(follows=("SET",))
@@ -108,7 +108,7 @@ def update_of(reader: Reader) -> Update:
     return Update(table, sets, columns)
 
 
-def update_plan(reader: Reader, parts: int) -> RowPlan | None:
+def update_plan(reader: RedoReader, parts: int) -> RowPlan | None:
     """`update T set .. where ..`; None if it begins a document.
 
     A type that can't be printed leaves its column as it was.
