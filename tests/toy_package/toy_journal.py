@@ -111,7 +111,7 @@ class Journal(Source):
             raise ConnectError(
                 f"The journal '{self.settings.path}' can't be read: {error.strerror}.", remedy="Check the path."
             ) from error
-        # What stands behind the last line's end is still being written.
+        # What follows the last line's end is still being written.
         return [json.loads(line) for line in text.split("\n")[:-1]]
 
 

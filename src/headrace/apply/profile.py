@@ -347,7 +347,7 @@ def _table_batch(
     id: TableId, lines: Iterable[Any], given: Mapping[str, str], statements: _TableStatements, known: tuple[Step, ...]
 ) -> TableProfile:
     lines, steps = list(lines), known + statements.all
-    # Structures told at one position are ordered by the rows that follow them.
+    # Schemas at one position are ordered by the rows that follow them.
     versions = [
         (line["schema_at"] or "", line["last_at"] or "", line["schema_id"] or "", line)
         for line in lines

@@ -73,15 +73,15 @@ def _order(rows: DataFrame, sequence_by: str) -> str:
     sentence += "out, or order by an expression that every change has.')"
     number = f"lpad(cast(cast(({sequence_by}) as decimal({_DIGITS},0)) as string), {_DIGITS}, '0')"
     if kind in ("tinyint", "smallint", "int", "bigint") or (kind.startswith("decimal") and kind.endswith(",0)")):
-        told, fits = number, f"({sequence_by}) >= 0"
+        as_text, fits = number, f"({sequence_by}) >= 0"
     elif kind == "date":
-        told, fits = f"cast(({sequence_by}) as string)", "true"
+        as_text, fits = f"cast(({sequence_by}) as string)", "true"
     elif kind in ("timestamp", "timestamp_ntz"):
         micros = f"unix_micros(cast(({sequence_by}) as timestamp))"
-        told, fits = f"lpad(cast({micros} as string), 20, '0')", f"{micros} >= 0"
+        as_text, fits = f"lpad(cast({micros} as string), 20, '0')", f"{micros} >= 0"
     elif kind == "string":
         digits = f"({sequence_by}) rlike '^[0-9]{{1,{_DIGITS}}}$'"
-        told = f"if({digits}, lpad(({sequence_by}), {_DIGITS}, '0'), ({sequence_by}))"
+        as_text = f"if({digits}, lpad(({sequence_by}), {_DIGITS}, '0'), ({sequence_by}))"
         # Characters that come before the mark of the end would change the order; ours would be taken for marks.
         fits = f"({sequence_by}) rlike '^[0-9A-Za-z:._/+-]+$'"
     else:
@@ -91,7 +91,7 @@ def _order(rows: DataFrame, sequence_by: str) -> str:
         )
     return (
         f"case when ({sequence_by}) is null then {refusal(sentence.format(': it is null'), SchemaError)} "
-        f"when {fits} then {told} else {refusal(sentence.format(': its value is not comparable'), SchemaError)} end"
+        f"when {fits} then {as_text} else {refusal(sentence.format(': its value is not comparable'), SchemaError)} end"
     )
 
 

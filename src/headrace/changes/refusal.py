@@ -1,7 +1,7 @@
 """Spark SQL that stops a query, in words that are found again in what Spark makes of them.
 
 A query stops for a reason that its expression can put into a sentence (`refusal`), or for one that only the code that
-started it can explain (`StopReason`). No other text of ours is ever raised in a query.
+started it can explain (`StopReason`). No other text of Headrace is ever raised in a query.
 """
 
 from __future__ import annotations

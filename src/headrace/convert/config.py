@@ -388,9 +388,9 @@ def _text(given: Properties, sections: Mapping[str, Mapping[str, str]], differen
     if given.environment:
         lines += ["#", "# Set before a run:"]
         lines += [f"#   {name}: {holds}" for name, holds in given.environment.items()]
-    told = [f"#   {difference}." for difference in differences]
-    if told:
-        lines += ["#", "# Defaults that differ from Debezium's; add the property to get Debezium's:", *told]
+    differing = [f"#   {difference}." for difference in differences]
+    if differing:
+        lines += ["#", "# Defaults that differ from Debezium's; add the property to get Debezium's:", *differing]
     lines += ["", _yaml(sections)]
     if given.left:
         lines += ["# Not carried over:", *(f"#   {left}" for left in given.left), ""]

@@ -66,7 +66,7 @@ def _kind(given: Properties, side: str) -> str:
 
 def _json(given: Properties) -> dict[str, str]:
     made = {"type": "debezium_json"}
-    # Connect's converter wraps messages unless it is told not to.
+    # Connect's converter wraps messages unless it is configured not to.
     for side in ("value", "key"):
         name = f"{side}.converter.schemas.enable"
         made[name] = (given.take(name) or "true").strip().lower()

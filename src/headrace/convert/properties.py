@@ -1,4 +1,5 @@
-"""The properties of one connector, each taken once or told why it is not carried over; secrets become references."""
+"""The properties of one connector, each taken once or listed as left out, with the reason; secrets become
+references."""
 
 from __future__ import annotations
 
@@ -113,31 +114,31 @@ class Properties:
             variable: the environment variable for it; made of the name where it is empty.
             origin: how the input calls the property, where that is another name.
         """
-        told = shown_name(origin or name)
+        displayed = shown_name(origin or name)
         variable = variable or re.sub(r"\W+", "_", name).upper()
         form = _OF_QUARKUS if self.config.server else _OF_CONNECT
         secret = is_secret(name) or name.endswith(_PRIVATE_KEY) or _has_credentials(text)
         if secret and form.fullmatch(text.strip()) is None:
-            return self.variable(variable, f"the value of {told}")
-        return form.sub(lambda match: self._reference(match, told, variable), text)
+            return self.variable(variable, f"the value of {displayed}")
+        return form.sub(lambda match: self._reference(match, displayed, variable), text)
 
     def variable(self, name: str, holds: str) -> str:
-        """A reference to an environment variable, which is then told to the user."""
+        """A reference to an environment variable, which the user then has to set."""
         self.environment.setdefault(name, holds)
         return f"${{env:{name}}}"
 
-    def _reference(self, match: re.Match[str], told: str, variable: str) -> str:
+    def _reference(self, match: re.Match[str], displayed: str, variable: str) -> str:
         first, rest = match[1], match[2]
         if self.config.server:
             if rest is not None:
-                self.notes.append(f"{told} has a default in the input; here its variable must be set.")
-            return self.variable(re.sub(r"\W+", "_", first).upper(), f"what ${{{first}}} stood for in {told}")
+                self.notes.append(f"{displayed} has a default in the input; here its variable must be set.")
+            return self.variable(re.sub(r"\W+", "_", first).upper(), f"what ${{{first}}} stood for in {displayed}")
         if first == "env":
-            return self.variable(rest, f"what it held for {told}")
+            return self.variable(rest, f"what it held for {displayed}")
         path, _, key = rest.rpartition(":")
         if first in ("dir", "directory") and path:
             return f"${{file:{path}/{key}}}"
-        return self.variable(variable, f"what ${{{first}:...}} stood for in {told}")
+        return self.variable(variable, f"what ${{{first}:...}} stood for in {displayed}")
 
 
 def _has_credentials(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`schema` rows: in each task, a schema is told before the first message of a topic's partition that has it."""
+"""`schema` rows: in each task, a schema is announced before the first message of a topic's partition that has it."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ def with_schema_rows(rows: DataFrame, tables: Sequence[TableSchema]) -> DataFram
         "op string, table struct<database: string, schema: string, name: string>, position string, schema_id string, "
         "table_schema string"
     )
-    told = local_rows(rows.sparkSession, lines, ddl)
-    return told.unionByName(rows, allowMissingColumns=True).select(rows.columns)
+    given_rows = local_rows(rows.sparkSession, lines, ddl)
+    return given_rows.unionByName(rows, allowMissingColumns=True).select(rows.columns)
 
 
 def table_of_ddl(ddl: str) -> TableSchema:

@@ -104,9 +104,9 @@ class ResolvedTables:
         """
         return numbers_of(self._known, [*table.flatten(), named])
 
-    def _known_of(self, told: tuple[str | None, ...]) -> ResolvedTable:
-        schema = self._given.schema_of(told[:3])
-        return ResolvedTable(schema, self._key_names(schema, told[3]), self._given.codes_of(schema))
+    def _known_of(self, description: tuple[str | None, ...]) -> ResolvedTable:
+        schema = self._given.schema_of(description[:3])
+        return ResolvedTable(schema, self._key_names(schema, description[3]), self._given.codes_of(schema))
 
     def _key_names(self, schema: TableSchema | None, named: str | None) -> tuple[str, ...]:
         given, own = self._given, () if schema is None else schema.key

@@ -93,8 +93,8 @@ def compile_all(formats: Collection[str] = ()) -> None:
         # Qlik's encoder writes no row that follows no schema.
         for facts in (Facts((_SCHEMA,) if name == "qlik_json" else ()), Facts(typed=_SCHEMA)):
             rows = _only(codecs.decoder(facts), messages, messages)
-            told = rows.column("table_schema")[0].as_py()
-            known = _SCHEMA if told is None else TableSchema.from_text(told)
+            schema_text = rows.column("table_schema")[0].as_py()
+            known = _SCHEMA if schema_text is None else TableSchema.from_text(schema_text)
             changes = rows.append_column("has_types", rows.column("op").is_valid())
             _only(codecs.encoder(Facts((known,), facts.typed)), changes)
 

@@ -1,6 +1,6 @@
 """Pipelines: a YAML file, checked, and run on a Spark session with its progress, its stop and its errors.
 
-Nothing here loads PySpark before a pipeline is started, so that a mistake in a file is told at once.
+Nothing here loads PySpark before a pipeline is started, so that a mistake in a file is reported at once.
 """
 
 from headrace.pipeline.pipeline import Pipeline, load_pipeline

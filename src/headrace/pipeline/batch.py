@@ -307,7 +307,7 @@ class BatchWriter:
 
 
 def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId) -> int:
-    """How many values a batch's formats did not hold; each format that has some is told in the log."""
+    """How many values a batch's formats did not hold; each format that has some is logged."""
     found = 0
     for target, lost in made:
         found += lost.values

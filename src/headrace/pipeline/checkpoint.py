@@ -213,7 +213,7 @@ def holder(location: str) -> Holder | None:
     try:
         handle = (folder / LOCK).open("r")
     except OSError:
-        # No lock file, no owner; a folder that can't be used is told by `owned`.
+        # No lock file, no owner; `owned` reports a folder that can't be used.
         return None
     with handle:
         try:

@@ -211,7 +211,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
     transforms = tried(lambda: _transforms(document, sections.transforms, ("transforms",))) or ()
     for number, (section, place) in enumerate(listed_sinks(sections), 1):
         if given is not None and common is None and "format" not in section:
-            # Its own mistake is told already.
+            # Its own mistake is reported already.
             continue
         target = tried(partial(_target, document, section, place, common, number, transforms))
         if target is not None and target.format is not None:

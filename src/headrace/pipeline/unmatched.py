@@ -136,7 +136,7 @@ def _of_sink(target: Target, tables: Sequence[TableSchema], gone: Sequence[Table
         try:
             shaped = target.shaping.structure(schema, None)
         except HeadraceError:
-            # It is told where the table is looked at.
+            # It is reported where the table is looked at.
             return
         for name in (column.name for column in shaped.columns) if shaped is not None else ():
             assert shaped is not None

@@ -157,10 +157,10 @@ def _batch(spark: SparkSession, name: str, number: int | None) -> BatchId | None
     offsets = ""
     if hasattr(spark, "_jsparkSession"):
         query = spark.sparkContext.getLocalProperty(_QUERY)
-        told = spark.sparkContext.getLocalProperty(_BATCH)
-        if number is None and query is not None and told is not None:
-            number = int(told)
-        if query is not None and told is not None and number == int(told):
+        batch_text = spark.sparkContext.getLocalProperty(_BATCH)
+        if number is None and query is not None and batch_text is not None:
+            number = int(batch_text)
+        if query is not None and batch_text is not None and number == int(batch_text):
             offsets = _offsets(spark, query, number)
     return None if number is None else BatchId(name, query or "by-hand", number, offsets)
 

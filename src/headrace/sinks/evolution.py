@@ -131,8 +131,8 @@ def evolution(
     """
     names = [column.name for column in wanted if column.name not in own]
     steps = () if behavior in KEEPING else steps
-    told = known_names(have, names, own=own, steps=steps, source=source, folded=folded)
-    rename = tuple(renames_in_order({old: new for old, new in told.items() if new is not None}))
+    known_now = known_names(have, names, own=own, steps=steps, source=source, folded=folded)
+    rename = tuple(renames_in_order({old: new for old, new in known_now.items() if new is not None}))
     if rename and behavior in ("add", "exception"):
         raise SchemaError(
             f"Column '{rename[0][0]}' of table {source} is named '{rename[0][1]}' now, but {target} has the old name.",
@@ -140,7 +140,7 @@ def evolution(
         )
     if behavior in RENAMING:
         new_names = dict(rename)
-        gone = tuple(name for name, new in told.items() if new is None)
+        gone = tuple(name for name, new in known_now.items() if new is None)
         have = {new_names.get(name, name): kind for name, kind in have.items() if name not in gone}
     else:
         rename, gone = (), ()
@@ -207,17 +207,20 @@ def known_names(
         folded: names that are equal after this are one.
 
     Raises:
-        SchemaError: what was done already can't be told.
+        SchemaError: what was done already can't be found out.
     """
     ours = {folded(name) for name in own}
-    told = names_now([name for name in have if folded(name) not in ours], steps, final, of=source)
+    known_now = names_now([name for name in have if folded(name) not in ours], steps, final, of=source)
     here = {folded(name) for name in final or ()}
     return {
         name: new
-        for name, new in told.items()
+        for name, new in known_now.items()
         # One that was dropped and came again, perhaps as another name's, is dropped only for that other.
         if (new is not None and folded(new) != folded(name))
-        or (new is None and (folded(name) not in here or any(n and folded(n) == folded(name) for n in told.values())))
+        or (
+            new is None
+            and (folded(name) not in here or any(n and folded(n) == folded(name) for n in known_now.values()))
+        )
     }
 
 

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def column_renames(given: Any) -> tuple[tuple[str, str], ...]:
-    """Old names of columns, with their table where it is told, and new names."""
+    """Old names of columns, with their table where it is given, and new names."""
     pairs = [tuple(part.strip() for part in text.rsplit("=", 1)) for text in items(given)]
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ValueError("an entry is no old=new")

@@ -72,7 +72,7 @@ def read_records(
     verdict: Array,
     behind: Array,
 ) -> Any:
-    """Read one record of each message; what stands behind it is left to the caller.
+    """Read one record of each message; what follows it is left to the caller.
 
     Args:
         data: bytes of all messages.
@@ -319,7 +319,7 @@ def fill_numbers(data: Array, tokens: Tokens, at: Array, out: Array) -> None:
 
 @kernel
 def fill_trailing(data: Array, ends: Array, root: Array, behind: Array, out: Array) -> None:
-    """Fill the number that stands behind each record; what is none there is left out."""
+    """Fill the number that follows each record; what is not a number there is left out."""
     for r in range(root.size):
         if root[r] >= 0:
             out[r] = varint(data, behind[r], np.int64(ends[r]))[0]

@@ -70,7 +70,7 @@ class AvroTape(Tape):
         return out
 
     def trailing_number(self) -> Array:
-        """The number that stands behind each record; 0 where there is none."""
+        """The number that follows each record; 0 where there is none."""
         out = np.zeros(self.root.size, np.int64)
         avro_reader.fill_trailing(self.data, self._ends, self.root, self.behind, out)
         return out

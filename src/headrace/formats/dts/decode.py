@@ -1,6 +1,6 @@
 """DTS records to change rows.
 
-1. The engine reads a batch of records by the one schema that there is; what stands behind one is its last field.
+1. The engine reads a batch of records by the only schema that exists; what follows one is its last field.
 2. What records say of their tables is read once for each distinct text (`schemas`).
 3. Values become canonical texts by the branch of their union (`values`); images, keys and facts become columns.
 

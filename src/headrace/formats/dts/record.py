@@ -32,7 +32,7 @@ _OPS = {
 }  # fmt: skip
 _OP = np.array([CODES.index(_OPS.get(name, "")) for name in OPERATIONS], np.int8)
 _COMMAND = OPERATIONS.index("COMMAND")
-# Without the last field, which older writers leave out: it is read as what stands behind the record.
+# Without the last field, which older writers leave out: it is read as what follows the record.
 SCHEMA = AvroSchema(record_schema(born=False))
 _TAGS = Names([("pk_uk_info", "connector")])
 

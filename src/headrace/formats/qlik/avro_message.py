@@ -146,16 +146,16 @@ class AvroReader:
         framed = [head for kind, head in fresh if kind == "framed"]
         of_registry = self._source.resolved([(side, head) for head in framed]) if self._has_registry else {}
         for name in fresh:
-            kind, told = name
-            text: str | None = told
+            kind, schema_name = name
+            text: str | None = schema_name
             which = "in the message"
             if kind == "id":
-                known = self._metadata.get(told)
-                text, which = None if known is None else known.data_schema, f"of {told}"
-                problem = unknown(told)
+                known = self._metadata.get(schema_name)
+                text, which = None if known is None else known.data_schema, f"of {schema_name}"
+                problem = unknown(schema_name)
             elif kind == "framed":
                 problem = "The message names a schema of a registry, and option 'registry' is not set."
-                found = of_registry.get((side, told))
+                found = of_registry.get((side, schema_name))
                 text, which = None, "of the registry"
                 if found is not None:
                     text, problem = found.text, found.problem or problem
@@ -170,7 +170,7 @@ class AvroReader:
             met.places[name] = len(met.plain)
             met.plain.append(plain)
             if met is self._values:
-                self.described.append(self._described(text, plain, told if kind == "id" else None))
+                self.described.append(self._described(text, plain, schema_name if kind == "id" else None))
         if len(met.plain) != met.tree.roots.size:
             met.tree = AvroSchema(*met.plain)
 

@@ -80,7 +80,9 @@ class QlikDecoder(Codec):
         self._reading, self._read = reading, read
         self.schema = change_schema(reading.given.typed)
         self._known = Numbered[tuple[str | None, ...], ResolvedTable](
-            lambda told: ResolvedTable(told, None if told[4] is None else described[int(told[4])], reading)
+            lambda table_facts: ResolvedTable(
+                table_facts, None if table_facts[4] is None else described[int(table_facts[4])], reading
+            )
         )
         self._announcer = Announcer(self.schema)
         self._schema_numbers: dict[TableSchema | None, int] = {None: 0}
@@ -129,20 +131,20 @@ class QlikDecoder(Codec):
         """The number of what is known of each message."""
         picked = pa.array(rows)
         described = messages.columns[rows]
-        told = [
+        table_facts = [
             messages.schema_id.take(picked),
             messages.said("schema").take(picked),
             messages.said("table").take(picked),
             pa.nulls(rows.size, pa.string()),
             pa.array(described, mask=described < 0).cast(pa.string()),
         ]
-        found = numbers_of(self._known, told)
+        found = numbers_of(self._known, table_facts)
         keyless = np.flatnonzero(np.array([not known.own_key for known in self._known.all] + [False])[found])
         if keyless.size:
             # Only then does Kafka's key matter.
-            told = [column.take(pa.array(keyless)) for column in told]
-            told[3] = messages.key_names(rows[keyless])
-            found[keyless] = numbers_of(self._known, told)
+            table_facts = [column.take(pa.array(keyless)) for column in table_facts]
+            table_facts[3] = messages.key_names(rows[keyless])
+            found[keyless] = numbers_of(self._known, table_facts)
         return found
 
     def _check(

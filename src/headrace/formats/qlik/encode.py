@@ -68,7 +68,7 @@ class QlikEncoder(Codec):
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order; rows that are neither data nor a schema give none.
 
-        The last row of a transaction is told by the next one, so what stands behind it waits for that.
+        The next row shows which row ends a transaction, so whatever follows it waits for that.
         """
         if "captured" not in batch.schema.names:
             batch = batch.append_column("captured", batch.column("message").is_null())
@@ -187,7 +187,7 @@ class QlikEncoder(Codec):
             (numbers[1], numbers[0], data.has_before),
         ):
             # What neither image carries is null, which columnMask tells from NULL; what this one alone lacks is left
-            # out. A full load has no masks, so nothing can be told there but by leaving it out.
+            # out. A full load has no masks, so leaving it out is the only way to say so.
             kept = ((number >= 0) | ((other < 0) & data.streamed[data.laid.row])) & present[data.laid.row]
             chosen = np.where(number == ABSENT, null, number)
             spelled = local & (number >= 0)

@@ -286,7 +286,7 @@ class QlikAvroSettings(RegistrySettings, QlikSettings):
 
 
 class QlikAvro(QlikFormat):
-    """Qlik's data and metadata messages as Avro: in the envelope (values that start with `atMSG`, told message by
+    """Qlik's data and metadata messages as Avro: in the envelope (values that start with `atMSG`, recognised message by
     message, also behind a frame), or without one and framed with the id of a registry.
 
     Decoding is that of `qlik_json`. The schema of a datum is the one in its envelope (messageSchema), else dataSchema

@@ -95,7 +95,7 @@ class DataRows:
         is_update, is_delete, streamed = are(rows, "u"), are(rows, "d"), ~are(rows, "r")
         after = known.image(rows, "after").where(~is_delete)
         before = known.image(rows, "before").where(is_update | is_delete)
-        # A delete without its old row is told by its key.
+        # A delete without its old row is known by its key.
         keys = Image.of_maps(rows.column("key")).where(is_delete & ~before.entries.present)
         laid, every = columns.laid(schema_number), np.arange(rows.num_rows)
         images, at, begin = (after, before, keys), [], 0

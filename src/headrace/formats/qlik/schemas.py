@@ -35,13 +35,13 @@ class ResolvedTable:
     """What data messages that tell the same have in common.
 
     Args:
-        told: the schema id, the schema and the name of the table, the key columns that Kafka's key names (JSON).
+        facts: the schema id, the schema and the name of the table, the key columns that Kafka's key names (JSON).
         description: what the Avro schema of the messages says of their columns; None in JSON.
         reading: how messages are read.
     """
 
-    def __init__(self, told: Sequence[str | None], description: Description | None, reading: DecodeSettings) -> None:
-        self._id, self._said, self._named = told[0], told[1:3], told[3]
+    def __init__(self, facts: Sequence[str | None], description: Description | None, reading: DecodeSettings) -> None:
+        self._id, self._said, self._named = facts[0], facts[1:3], facts[3]
         self._description, self._reading = description, reading
         self._metadata = None if self._id is None else reading.metadata.get(self._id)
 

@@ -82,7 +82,7 @@ class SharePlexEncoder(Codec):
         keys = Image.of_maps(rows.column("key"))
         old, new = self._spelled(before, schema_number), self._spelled(after, schema_number)
         is_update, deleted = are(rows, "u"), are(rows, "d")
-        # Where there is no old row, all of the new one is left; a delete without one is told by its key.
+        # Where there is no old row, all of the new one is left; a delete without one is known by its key.
         written = new.changed_from(old.where(is_update), rows.column("changed")).where(~are(rows, "d", "t"))
         data = first_of(
             written.json(), old.where(deleted).json(), self._spelled(keys, schema_number).where(deleted).json()

@@ -259,7 +259,7 @@ def tables_in(changes: DataFrame) -> FoundSchemas:
     """What a batch holds, by one small Spark job over `changes` (persist them). Runs in the driver."""
     from pyspark.sql import functions as sf
 
-    told = "op = 'schema' and table_schema is not null"
+    is_schema = "op = 'schema' and table_schema is not null"
     lines = (
         changes.where("coalesce(table.name, '') <> ''")
         .selectExpr(
@@ -269,7 +269,7 @@ def tables_in(changes: DataFrame) -> FoundSchemas:
             "coalesce(schema_id, '') as id",
             "op",
             "position",
-            f"if({told}, table_schema, null) as structure",
+            f"if({is_schema}, table_schema, null) as structure",
         )
         .groupBy("d", "s", "n", "id")
         .agg(
@@ -399,7 +399,7 @@ def _filtered(
         "when coalesce(f_was, true) then 'd' else 'drop' end"
     )
     decided = decided.selectExpr("*", f"{decision} as f_do").where("f_do <> 'drop'")
-    # A row that enters is told whole, as far as its two images say it.
+    # A row that enters is whole, as far as its two images have it.
     whole = f"if(f_do = 'c' and op = 'u', {laid_over('before', 'after')}, after)"
     no_keys = "cast(null as array<string>)"
     keys = by_plan(lambda plan: f"array({_names(plan.source.key)})" if plan.source.key else None, no_keys)

@@ -133,7 +133,7 @@ class Database(ABC):
         try:
             yield connection
         except self.troubles() as failure:
-            # The driver's own error may hold values of cells, so it is not told as the cause either.
+            # The driver's own error may hold values of cells, so it is not kept as the cause either.
             raise self.explain(failure, id, name) from None
         finally:
             connection.close()

@@ -11,7 +11,7 @@ _TYPE = re.compile(r"([a-z ]+?)(?:\((\d+)(?:,(\d+))?\))?((?: with| without) time
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """Whether every value of one type is one of the other, told the same.
+    """Whether every value of one type is one of the other, spelled the same.
 
     Args:
         wide: a type as a catalog spells it (`numeric(12,2)`, `bigint unsigned`).
@@ -34,7 +34,7 @@ def holds(wide: str, narrow: str) -> bool:
         return True
     if base != other or a[4] != b[4] or other not in ("varchar", "varbinary", "time", "timestamp", "datetime"):
         return False
-    # PostgreSQL's times have six digits where none are told, MariaDB's have none.
+    # PostgreSQL's times have six digits where none are given, MariaDB's have none.
     untold = 6 if a[4] else 0
     return int(a[2] or untold) >= int(b[2] or untold) if a[2] or b[2] else True
 

@@ -1,4 +1,4 @@
-"""Messages that Kafka would refuse for their size: told before any message of their batch is sent, as Spark SQL.
+"""Messages that Kafka would refuse for their size: reported before any message of their batch is sent, as Spark SQL.
 
 Two limits count. The producer's (`max.request.size`, `buffer.memory`) looks at an estimate of the message alone,
 before compression; the topic's (`max.message.bytes`) looks at the batch that arrives, which for a large message holds
@@ -115,7 +115,7 @@ def fitting_batches(settings: Mapping[str, str], limits: Mapping[str, int | None
     return {"batch.size": str(most)} if known and most < size else {}
 
 
-def told(failure: str) -> str | None:
+def sentence_of(failure: str) -> str | None:
     """Our sentence about a message that is too large, out of what Spark made of it; null where it is something else."""
     found = refused(failure)
     return found.message if found is not None and found.message.startswith(_OPENING) else None

@@ -18,7 +18,7 @@ from headrace.permissions import Permissions
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
-from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checked, told
+from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checked, sentence_of
 from headrace.sinks.kafka.limits import reason as too_large
 from headrace.sinks.kafka.partitions import partition_of, task_of
 from headrace.sinks.kafka.permissions import PermissionsAdmin, has_kafka_client, kafka_jvm
@@ -319,7 +319,7 @@ class KafkaSink(Sink):
         elif StopReason.MAYBE_TOO_LARGE in text and not self._exactly:
             self._exactly = True
         else:
-            sentence = told(text)
+            sentence = sentence_of(text)
             if sentence is not None:
                 raise SinkError(sentence)
             raise self._failed(batch, text) from failure
@@ -378,7 +378,7 @@ def in_order(
         batch: the batch's number, which says where messages without a key go.
         topics: those of the rows. Without them the partition is left to the producer, and each key is in one task.
         settings: the producer's, by Kafka's names.
-        exactly: whether sizes are counted byte for byte and told; else the query stops at what may be too large.
+        exactly: whether sizes are counted byte for byte and reported; else the query stops at what may be too large.
     """
     from pyspark.sql import functions as sf
 

@@ -272,7 +272,7 @@ class LakeTable(ABC):
 
         Raises:
             SinkError: another pipeline or checkpoint, or another source table, has this target.
-            SchemaError: what was done already can't be told.
+            SchemaError: what was done already can't be found out.
         """
         names = known_names(self.types(), final, own=own, steps=steps, source=source)
         renames = {old: new for old, new in names.items() if new is not None}

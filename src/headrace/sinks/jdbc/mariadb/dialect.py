@@ -116,9 +116,9 @@ class MariaDbDialect(TargetDialect):
             lines.append(f"PRIMARY KEY ({', '.join(self.quote(name) for name in mirror.source.key)})")
         else:
             lines.append(f"KEY ({self._position(mirror)})")
-        told = f" COMMENT {self.literal(mirror.source.comment[:2048])}" if mirror.source.comment else ""
+        comment = f" COMMENT {self.literal(mirror.source.comment[:2048])}" if mirror.source.comment else ""
         return [
-            f"CREATE TABLE IF NOT EXISTS {self.table(mirror.name)} ({', '.join(lines)}) {self._table_options}{told}"
+            f"CREATE TABLE IF NOT EXISTS {self.table(mirror.name)} ({', '.join(lines)}) {self._table_options}{comment}"
         ]
 
     def _column(self, mirror: Mirror, column: Column) -> str:
@@ -355,7 +355,7 @@ class MariaDb(Database):
         return (_driver().MySQLError,)
 
     def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
-        """A failure of the driver in our words. The server's own message may hold values, so only its code is told."""
+        """A failure of the driver as our error. The server's own message may hold values, so only its code is shown."""
         code = _code(failure)
         if code in _WRONG_VALUES:
             return self.wrong_value(id, name, f"error {code}")

@@ -88,9 +88,9 @@ class PostgresDialect(TargetDialect):
         lines.append(f"{self._position(mirror)} {types['']}")
         if mirror.source.key:
             lines.append(f"PRIMARY KEY ({', '.join(self.quote(name) for name in mirror.source.key)})")
-        told = [(column.name, column.comment) for column in mirror.source.columns]
-        told.append((mirror.position_column, "Headrace: position of the row's last change"))
-        comments = [self._comment(mirror, name, comment) for name, comment in told if comment]
+        described = [(column.name, column.comment) for column in mirror.source.columns]
+        described.append((mirror.position_column, "Headrace: position of the row's last change"))
+        comments = [self._comment(mirror, name, comment) for name, comment in described if comment]
         if mirror.source.comment:
             comments.append(f"COMMENT ON TABLE {self.table(mirror.name)} IS {self.literal(mirror.source.comment)}")
         return [f"CREATE TABLE IF NOT EXISTS {self.table(mirror.name)} ({', '.join(lines)})", *comments]
@@ -285,7 +285,7 @@ class Postgres(Database):
         return (_driver().Error,)
 
     def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
-        """A failure of the driver in our words. PostgreSQL's own message may hold values, so only its code is told."""
+        """A failure of the driver as our error. PostgreSQL's own message may hold values, so only its code is shown."""
         state = _state(failure)
         if state.startswith(_WRONG_VALUES):
             return self.wrong_value(id, name, state)

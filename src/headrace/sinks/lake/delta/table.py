@@ -96,7 +96,7 @@ class DeltaTable(LakeTable):
         if batch.offsets and self.has(batch, source):
             return
         # SQL has no options: it takes application and version from the session's settings.
-        name = _application(batch, source, batch.sink) if batch.offsets else _untold(batch, source)
+        name = _application(batch, source, batch.sink) if batch.offsets else _name_without_offsets(batch, source)
         self.session.conf.set(_APP_ID, name)
         self.session.conf.set(_VERSION, str(_version(batch)))
         try:
@@ -114,9 +114,11 @@ class DeltaTable(LakeTable):
         found = Deltas.forName(self.session, self._place) if self._named else Deltas.forPath(self.session, self._place)
         kept: Any = found._jdt.deltaLog().unsafeVolatileSnapshot().transactions()
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
-        for name, told in {**names, _untold(batch, source): False}.items():
+        for name, has_offsets in {**names, _name_without_offsets(batch, source): False}.items():
             version = kept.get(name)
-            if version.isDefined() and _last_batch(int(version.get()), batch, told).covers(batch, f"the {self.label}"):
+            if version.isDefined() and _last_batch(int(version.get()), batch, has_offsets).covers(
+                batch, f"the {self.label}"
+            ):
                 return True
         return False
 
@@ -160,7 +162,7 @@ def _application(batch: BatchId, source: str, sink: str) -> str:
     return f"headrace-offsets/{batch.owner}/{source}{'#' if sink else ''}{sink}"
 
 
-def _untold(batch: BatchId, source: str) -> str:
+def _name_without_offsets(batch: BatchId, source: str) -> str:
     """The name under which the number of a batch stands whose offsets are not known."""
     return f"headrace/{batch.owner}/{source}"
 
@@ -169,9 +171,9 @@ def _version(batch: BatchId) -> int:
     return batch.number << _HASH_BITS | int(batch.offsets[:8], 16) if batch.offsets else batch.number
 
 
-def _last_batch(version: int, batch: BatchId, told: bool) -> LastBatch:
-    """What the number says that Delta keeps; `told` is whether offsets are in it."""
-    if not told:
+def _last_batch(version: int, batch: BatchId, has_offsets: bool) -> LastBatch:
+    """What the number says that Delta keeps; `has_offsets` is whether offsets are in it."""
+    if not has_offsets:
         return LastBatch(version)
     number, digits = version >> _HASH_BITS, f"{version & (1 << _HASH_BITS) - 1:08x}"
     return LastBatch(number, batch.offsets if batch.offsets[:8] == digits else digits)
