@@ -111,7 +111,7 @@ def _database_rows(running: Any, table: str) -> pa.Table:
     database = running.at
     with closing(database.connect()) as connection:
         name = database.default_schema(connection)
-        types = dict(database.structure(connection, TableName(name, table)).types)
+        types = dict(database.target_schema(connection, TableName(name, table)).types)
         # MariaDB shows six digits of a float, and all of the same number as a double.
         quoted = ((database.dialect.quote(column), kind) for column, kind in types.items())
         names = ", ".join(f"cast({column} as double)" if kind == "float" else column for column, kind in quoted)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.changes.refusal import StopReason
 from headrace.formats.base import MESSAGE_DDL
-from headrace.sinks.kafka.limits import batch_size, checked, estimated_size, quickly_checked, told
+from headrace.sinks.kafka.limits import batch_size, checked, estimated_size, quickly_checked, sentence_of
 from headrace.sinks.kafka.partitions import _spark_hash, murmur2, partition_of, task_of
 from headrace.sinks.kafka.sink import in_order
 from headrace.sinks.kafka.topics import Topic
@@ -163,7 +163,7 @@ def test_a_message_that_is_too_large_is_named(
         spark.sql(select.format(value)).selectExpr(quick).collect()
     with pytest.raises(PySparkException) as failure:
         spark.sql(select.format(value)).selectExpr(sql).collect()
-    sentence = told(str(failure.value))
+    sentence = sentence_of(str(failure.value))
     assert sentence is not None
     assert sentence.startswith(f'A Kafka message for topic orders (key {{"id":?7}}) has {size} bytes, more than ')
     assert named in sentence

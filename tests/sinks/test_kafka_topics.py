@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import OptionError, SinkError
-from headrace.sinks.kafka.limits import fitting_batches, producer_limit, told
+from headrace.sinks.kafka.limits import fitting_batches, producer_limit, sentence_of
 from headrace.sinks.kafka.partitions import by_topic, partition_of
 from headrace.sinks.kafka.sink import KafkaSink
 from headrace.sinks.kafka.topics import TopicRule, Topics, topic_creation
@@ -168,8 +168,8 @@ def test_batches_of_the_producer_are_never_larger_than_a_topic_takes(
 def test_only_our_sentence_is_taken_out_of_a_failure() -> None:
     raised = "[USER_RAISED_EXCEPTION] headrace.errors.{} SQLSTATE: P0001\n at x"
     ours = raised.format("SinkError: A Kafka message for topic a (key b) is too large. Do it.")
-    assert told(ours) == "A Kafka message for topic a (key b) is too large. Do it."
-    assert told(raised.format("FormatError: Column 'x' can't be written.")) is None
+    assert sentence_of(ours) == "A Kafka message for topic a (key b) is too large. Do it."
+    assert sentence_of(raised.format("FormatError: Column 'x' can't be written.")) is None
 
 
 def test_facts_of_many_topics_make_a_short_text() -> None:
