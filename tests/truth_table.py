@@ -37,7 +37,7 @@ AREAS = (
     Area("snapshot and stream", f"{_FOLDER}test_source.py"),
     Area("tables, locks and times", f"{_FOLDER}test_tables_and_times.py"),
     Area("modes, isolation, several databases", f"{_FOLDER}test_modes.py"),
-    Area("structures that change", f"{_FOLDER}test_structure_changes.py"),
+    Area("schemas that change", f"{_FOLDER}test_schema_changes.py"),
     Area("transactions", f"{_FOLDER}test_transactions.py"),
     Area("ad-hoc snapshots", f"{_FOLDER}test_incremental.py"),
     Area("columns, keys, masks, statements", f"{_FOLDER}test_table_options.py", together=True),
