@@ -32,9 +32,11 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.codec import Facts
 from headrace.formats.convert import decode, encode
+from headrace.formats.qlik import avro_message
 from headrace.formats.qlik.avro_columns import described
 from headrace.formats.qlik.avro_schema import ENVELOPE, avro_names, data_schema
 from headrace.formats.qlik.metadata import read_avro
+from headrace.formats.registry.connect_avro import writer_schema
 from headrace.spark.local_rows import local_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "qlik_avro"
@@ -204,6 +206,18 @@ def test_headers_have_the_structures_id_on_request() -> None:
     (row,) = [row for row in rows_of("qlik_avro", as_kafka(made)) if row.op == "u"]
     assert row.source["externalSchemaId"] == row.source["messageSchemaId"]
     assert row.source["streamPosition"] == "5/1/1" and re.fullmatch("[0-9]{35}", row.source["changeSequence"])
+
+
+def test_reading_messages_leaves_a_schema_as_it_is_for_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = replace(TABLE, columns=tuple(replace(c, name=f"{c.name} !") for c in TABLE.columns), key=())
+    row = {**streamed(0, "c", "5", "1"), "key": None, "key_text": None, "schema_id": odd.fingerprint}
+    row["after"] = {"id !": "1"}
+    made = as_kafka(sent("qlik_avro", change_batch([schema_row(odd), row]), [odd]))
+    read: list[str] = []
+    monkeypatch.setattr(avro_message, "writer_schema", lambda text: read.append(text) or writer_schema(text))
+    (found,) = [row for row in rows_of("qlik_avro", made) if row.op == "c"]
+    assert "id !" in dict(found.after)
+    assert read and [t for t in read if repr(writer_schema(t).plain) != repr(writer_schema.__wrapped__(t).plain)] == []
 
 
 def test_the_task_names_the_namespace() -> None:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -163,7 +164,8 @@ class AvroReader:
                 met.problems[name] = problem
                 continue
             try:
-                plain = writer_schema(text).plain
+                # A copy: columns get their table's own names below, and two tables may share this text.
+                plain = copy.deepcopy(writer_schema(text).plain)
             except FormatError as error:
                 met.problems[name] = f"The schema {which} can't be used: {error}"
                 continue
