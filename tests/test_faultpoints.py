@@ -55,7 +55,7 @@ def test_an_unknown_action_is_an_error_not_a_silence(monkeypatch, tmp_path):
 
 def test_a_kill_ends_the_whole_session_and_spares_the_tests(tmp_path):
     program = "import subprocess, sys; from headrace.faultpoints import reach; "
-    program += "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    program += "p = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
     program += "open(sys.argv[1], 'w').write(str(p.pid)); reach('p')"
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "pid")],

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, dataclass_transform, overload
 
 from headrace.options import Names, Option, parsed_values, redact
 
@@ -29,37 +29,26 @@ _REQUIRED: Any = object()
 _KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "tuple[str, ...]": list}
 
 
-@overload
-def option(
-    doc: str,
-    *,
-    name: str = ...,
-    kind: Callable[[Any], Any] | None = ...,
-    choices: tuple[str, ...] = ...,
-    aliases: tuple[str, ...] = ...,
-    minimum: float | None = ...,
-    may_be_empty: bool = ...,
-    names: Names | None = ...,
-    beside_checkpoint: str = ...,
-    in_other_names: bool = ...,
-) -> Any: ...
+class OptionFacts(TypedDict, total=False):
+    """What an option may have beside its text and its default: the arguments of `headrace.options.Option`."""
+
+    name: str
+    kind: Callable[[Any], Any] | None
+    choices: tuple[str, ...]
+    aliases: tuple[str, ...]
+    minimum: float | None
+    may_be_empty: bool
+    names: Names | None
+    beside_checkpoint: str
+    in_other_names: bool
 
 
 @overload
-def option(
-    doc: str,
-    *,
-    default: Value,
-    name: str = ...,
-    kind: Callable[[Any], Any] | None = ...,
-    choices: tuple[str, ...] = ...,
-    aliases: tuple[str, ...] = ...,
-    minimum: float | None = ...,
-    may_be_empty: bool = ...,
-    names: Names | None = ...,
-    beside_checkpoint: str = ...,
-    in_other_names: bool = ...,
-) -> Value: ...
+def option(doc: str, **facts: Unpack[OptionFacts]) -> Any: ...
+
+
+@overload
+def option(doc: str, *, default: Value, **facts: Unpack[OptionFacts]) -> Value: ...
 
 
 def option(doc: str, *, default: Any = _REQUIRED, name: str = "", kind: Any = None, **more: Any) -> Any:

@@ -305,6 +305,7 @@ def _surrounded(database: Database) -> Iterator[Callable[[Batch], Any]]:
                 database.commit(step.meanwhile)
 
     def sleep(seconds: float) -> None:
+        # The pause of the source itself, shortened: whoever it waits for still gets a turn.
         time.sleep(min(seconds, 0.02))
         if seconds > 0.1:
             # Who pauses for so long waits for the capture program; a shorter pause may be under a lock.

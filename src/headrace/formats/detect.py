@@ -1,4 +1,4 @@
-"""Which wire format messages are in, and why: each registered format is asked for its own marks (`Format.recognise`).
+"""Which wire format messages are in, and why: each registered format looks for its own marks (`Format.recognise`).
 
 A message that shows no marks (a tombstone, a heartbeat, an unreadable one) speaks for no format and against none. When
 the messages speak for two, or for none, nothing is guessed.

@@ -39,7 +39,7 @@ class Verified:
 def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified]:
     """Read the source's tables again and compare them with those that the sinks keep, table by table.
 
-    A database is asked for a snapshot of its own (`Source.whole_tables`), topics are read from their beginning; both
+    A database is read by a separate snapshot (`Source.whole_tables`), topics are read from their beginning; both
     into a temporary folder, by a checkpoint of their own. The pipeline's state and its sinks stay as they are. What is
     read goes through the transforms and each sink's routes, so a table is compared with what the sink should
     hold. Where changes go on meanwhile, rows that were changed since the sinks' last batch are reported as different:

@@ -196,7 +196,8 @@ class _Targets(LakeSink):
             used = {"{"}
         if not used <= _PARTS:
             raise OptionError(
-                f"'{settings.target}' is no target.", remedy="Placeholders are {database}, {schema} and {table}."
+                f"'{settings.target}' is not a valid target.",
+                remedy="Placeholders are {database}, {schema} and {table}.",
             )
 
     def check(self) -> None:

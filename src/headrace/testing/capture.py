@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,13 +40,13 @@ class CaptureContract(Contract):
     lost: ClassVar[str] = ""
     """What a `DataLossError` of this source says: a regular expression."""
 
+    @abstractmethod
     def captured(self, folder: Path) -> CapturedDatabase:
         """A new database without tables.
 
         Args:
             folder: an empty folder of the test's own.
         """
-        raise NotImplementedError
 
     @pytest.fixture
     def database(self, tmp_path: Path) -> Iterator[CapturedDatabase]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -76,9 +77,9 @@ class FormatContract(Contract):
     unreadable: ClassVar[bytes] = b"\x00\xff{"
     """The value of a message that is not of this format."""
 
+    @abstractmethod
     def format(self) -> ArrowFormat:
         """The format, with options by which it loses as little as it can."""
-        raise NotImplementedError
 
     def test_what_was_written_is_read_again_but_for_what_the_format_does_not_say(self) -> None:
         format = self.format()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,20 +29,20 @@ class SinkContract(Contract):
     A sink that keeps tables equal to a source runs `TableSinkContract` instead, which asks for much more.
     """
 
+    @abstractmethod
     def sink(self, folder: Path) -> Sink:
         """A new sink; two sinks of one folder have the same target.
 
         Args:
             folder: a folder of the test's own, in which the target may be, or by whose name it is known.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def content(self, folder: Path) -> list[str]:
         """What rests in the target, in its order; nothing where there is no target yet.
 
         For a sink of change rows, the column `v` of each row; for a sink of messages, each value as text.
         """
-        raise NotImplementedError
 
     def test_check_makes_nothing(self, tmp_path: Path) -> None:
         self.sink(tmp_path).check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import pickle
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,7 @@ class SourceContract(Contract):
     A source of a database, with snapshots and signals, runs `CaptureContract` besides.
     """
 
+    @abstractmethod
     def source(self, folder: Path) -> Source:
         """A new source, as another process makes it; two sources of one folder have the same database.
 
@@ -82,15 +84,14 @@ class SourceContract(Contract):
         Args:
             folder: a folder of the test's own.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def commit(self, folder: Path, *values: str) -> None:
         """One commit with a new row for each value of `v`, in this order, which the source can read at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lose(self, folder: Path) -> None:
         """Delete all changes that were committed, as a database does when their retention is over."""
-        raise NotImplementedError
 
     def test_commits_come_whole_and_in_their_order(self, tmp_path: Path) -> None:
         run = self._begun(tmp_path)

@@ -116,7 +116,7 @@ def test_a_setting_that_would_end_early_in_the_connection_string_is_refused_with
 
 
 def test_the_real_driver_reaches_for_the_server():
-    pytest.importorskip("ibm_db")
+    pytest.importorskip("ibm_db", reason="no driver of Db2 here: pip install 'headrace[db2]'")
     settings = {**SETTINGS, "hostname": "127.0.0.1", "port": "9", "connect_timeout_ms": 3000}
     with pytest.raises(LostConnection, match="can't be reached") as caught:
         Db2Connection("ibm-db", settings, Db2(Statements("luw", "ASNCDC")))

@@ -35,7 +35,7 @@ class EncodeSettings:
         context: whether the context headers of shape 3 are written.
         run_id: what stands in their `runId`.
         schema_changes: whether schema changes are written.
-        given: whether the schemas are the option's; then rows without a `schema_id` are told by their table.
+        given: whether the schemas are the option's; then a row without a `schema_id` has the schema of its table.
         single: whether the option holds one schema, which all rows follow.
     """
 

@@ -117,7 +117,7 @@ class QlikEncoder(Codec):
             yield in_order(made)
 
     def _external_ids(self, data: DataRows) -> pa.StringArray:
-        """The id of each row's schema, where it is asked for, or said by the row."""
+        """The id of each row's schema: the row's own, or one that is made if an option requests it."""
         own = data.facts.texts("externalSchemaId")
         if not self.writing.external_schema_id:
             return own
