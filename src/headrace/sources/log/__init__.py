@@ -1,0 +1,1 @@
+"""What sources share that read a database's own log."""

@@ -1,0 +1,73 @@
+"""What is known of a captured table, as the offset keeps it and slices carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from headrace.changes import TableSchema
+from headrace.sources.offset import Recent
+from headrace.sources.postgresql.types import NativeType
+from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.unmatched import TableColumns
+
+
+@dataclass(frozen=True)
+class PostgresTable(SourceTable[NativeType]):
+    """A captured table, as the catalog shows it.
+
+    Args:
+        oid: the table's oid; a partitioned table's is that of its root where changes are published by that.
+        identity: what updates and deletes say of the old row: d (key), i (index), f (all) or n (nothing).
+        leaves: the oids of the tables that hold its rows; itself where it is not partitioned.
+        columns: all columns of the table, where it comes from the catalog.
+    """
+
+    oid: int = 0
+    identity: str = "d"
+    leaves: tuple[int, ...] = ()
+    columns: tuple[str, ...] = field(default=(), compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; not to be changed, because the slices of a batch share them."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> dict[str, Any]:
+        return {
+            "schema": self.schema.to_json(),
+            "natives": [native.to_json() for native in self.natives],
+            "chunk_key": list(self.chunk_key),
+            "oid": self.oid,
+            "identity": self.identity,
+            "leaves": list(self.leaves),
+            **({"protected": list(self.protected)} if self.protected else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PostgresTable:
+        """Read `to_json`'s form back."""
+        return cls(
+            TableSchema.from_json(data["schema"]),
+            tuple(map(NativeType.from_json, data["natives"])),
+            tuple(data["chunk_key"]),
+            tuple(data.get("protected", ())),
+            data["oid"],
+            data["identity"],
+            tuple(data["leaves"]),
+        )
+
+
+_TABLES: Recent[dict[str, PostgresTable]] = Recent()
+
+
+def tables_of(schemas: Mapping[str, Any]) -> dict[str, PostgresTable]:
+    """The tables of an offset by path; not to be changed, because it is cached."""
+    return _TABLES.of(schemas, lambda: {path: PostgresTable.from_json(data) for path, data in schemas.items()})
+
+
+def columns_of(table: PostgresTable) -> TableColumns:
+    """A table as names and patterns of the options are held against it."""
+    return TableColumns(table.id, table.columns or table.names, table.names)
