@@ -1,8 +1,8 @@
 """Places in PostgreSQL's write-ahead log.
 
-An LSN is a byte position of 64 bits. The server writes it as `16/B374D848`; offsets and positions have 16 lower-case hex
-digits, which sort as text. An offset's `commit` is the last byte that it covers: it has every transaction whose commit
-record begins there or before. So the next read begins one byte further, at the boundary.
+An LSN is a byte position of 64 bits. The server writes it as `16/B374D848`; offsets and positions have 16 lower-case
+hex digits, which sort as text. An offset's `commit` is the last byte that it covers: it has every transaction whose
+commit record begins there or before. So the next read begins one byte further, at the boundary.
 """
 
 from __future__ import annotations

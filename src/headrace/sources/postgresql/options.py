@@ -176,7 +176,8 @@ class PostgresSettings(HeartbeatSettings, SignalSettings, ColumnSettings, Select
         default=False,
     )
     message_prefix_include_list: tuple[str, ...] = option(
-        "The prefixes of logical messages that become rows, as regular expressions with commas between; without it all.",
+        "The prefixes of logical messages that become rows, as regular expressions with commas between; without it "
+        "all.",
         default=(),
         kind=items,
         aliases=("message.prefix.include.list",),

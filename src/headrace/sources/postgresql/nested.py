@@ -1,0 +1,268 @@
+"""Values inside values: arrays, composite values and hstore as the server prints them, and as JSON texts.
+
+| printed | JSON |
+|---|---|
+| `{1,NULL,3}`, `{{1,2},{3,4}}` | `[1,null,3]`, `[[1,2],[3,4]]` |
+| `(1,"a b",)` of fields a, b and c | `{"a":1,"b":"a b","c":null}` |
+| `"a"=>"1", "b"=>NULL` | `{"a":"1","b":null}` |
+| `1 2` of int2vector | `[1,2]` |
+
+Whole numbers, booleans and finite binary numbers are JSON's own, all other values strings with their canonical texts:
+so a decimal keeps its digits, and `NaN` has a form. An array whose bounds don't begin with 1 (`[2:3]={7,8}`), and what
+does not have the form of its type, stays as it is printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes.types import LogicalType
+from headrace.wire.json_writer import to_text
+
+_PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|(NULL))(?:, |\Z)', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_OWN = frozenset(("boolean", "int16", "int32", "int64", "uint64", "float32", "float64"))
+"""Logical types whose values are JSON's own."""
+_WORDS = frozenset(("NaN", "Infinity", "-Infinity"))
+# Nothing in the texts of these values has to be put in quotes, by the server or in JSON.
+_BARE = frozenset(("int16", "int32", "int64", "uint64"))
+
+
+class Printed(Protocol):
+    """What the reading of nested values needs to know of a type."""
+
+    @property
+    def name(self) -> str:
+        """The type's name."""
+
+    @property
+    def delimiter(self) -> str:
+        """What stands between the elements of an array of such values."""
+
+    @property
+    def element(self) -> Printed | None:
+        """The type of the elements; null for what is no array."""
+
+    @property
+    def fields(self) -> Sequence[tuple[str, Printed]]:
+        """The names and types of a composite type's fields."""
+
+    @property
+    def logical(self) -> LogicalType:
+        """What the values mean."""
+
+    def texts(self, values: pa.StringArray) -> pa.StringArray:
+        """Canonical texts of printed values."""
+
+
+class OddForm(ValueError):
+    """A printed value is not of the form that its type has. It does not contain the value."""
+
+
+Items = list["str | Items | None"]
+
+
+def nested_texts(values: pa.StringArray, native: Printed) -> pa.StringArray:
+    """JSON texts of a column of printed values of a nested type; null stays null.
+
+    Arrays of whole numbers are changed as columns. All others are read row by row in Python: they are rare.
+    """
+    if native.name in ("int2vector", "oidvector"):
+        listed = pc.replace_substring(values, " ", ",")
+        return pc.binary_join_element_wise("[", listed, "]", "")
+    if native.element is not None and native.element.logical.kind in _BARE:
+        plain = pc.replace_substring(pc.replace_substring(values, "{", "["), "}", "]")
+        made = pc.replace_substring(plain, "NULL", "null")
+        return pc.if_else(pc.starts_with(values, "["), values, made)
+    writer = _Writer()
+    for text in values.to_pylist():
+        writer.row(native, text)
+    return pa.array(writer.texts(), pa.string())
+
+
+class _Writer:
+    """Writes JSON texts in two steps: first what is around single values, then all single values of a type at once."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._ends: list[int | None] = []
+        self._singles: dict[int, tuple[Printed, list[int], list[str]]] = {}
+
+    def row(self, native: Printed, text: str | None) -> None:
+        """Take one value."""
+        if text is None:
+            self._ends.append(None)
+            return
+        self._value(native, text, outermost=True)
+        self._ends.append(len(self._parts))
+
+    def texts(self) -> list[str | None]:
+        """The rows' texts."""
+        for native, places, found in self._singles.values():
+            texts = native.texts(pa.array(found, pa.string())).to_pylist()
+            own = native.logical.kind in _OWN
+            for place, text in zip(places, texts, strict=True):
+                self._parts[place] = text if own and text not in _WORDS else to_text(text)
+        made: list[str | None] = []
+        start = 0
+        for end in self._ends:
+            if end is None:
+                made.append(None)
+            else:
+                made.append("".join(self._parts[start:end]))
+                start = end
+        return made
+
+    def _value(self, native: Printed, text: str | None, *, outermost: bool = False) -> None:
+        if text is None:
+            self._parts.append("null")
+        elif native.logical.kind == "nested" or native.fields:
+            try:
+                self._nested(native, text)
+            except OddForm:
+                self._parts.append(text if outermost else to_text(text))
+        else:
+            _, places, found = self._singles.setdefault(id(native), (native, [], []))
+            places.append(len(self._parts))
+            found.append(text)
+            self._parts.append("")
+
+    def _nested(self, native: Printed, text: str) -> None:
+        if native.element is not None and native.name not in ("int2vector", "oidvector"):
+            self._items(native.element, array_items(text, native.element.delimiter))
+        elif native.fields:
+            values = record_values(text)
+            if len(values) != len(native.fields):
+                raise OddForm("the type has other fields")
+            for number, ((name, field), value) in enumerate(zip(native.fields, values, strict=True)):
+                self._parts.append(f"{',' if number else '{'}{to_text(name)}:")
+                self._value(field, value)
+            self._parts.append("}")
+        elif native.name == "hstore":
+            self._parts.append(to_text(hstore_pairs(text)))
+        else:
+            # What is a JSON text as it is printed, or as a column is made one.
+            self._parts.append(str(native.texts(pa.array([text], pa.string()))[0].as_py()))
+
+    def _items(self, element: Printed, items: Items) -> None:
+        self._parts.append("[")
+        for number, item in enumerate(items):
+            if number:
+                self._parts.append(",")
+            if isinstance(item, list):
+                self._items(element, item)
+            else:
+                self._value(element, item)
+        self._parts.append("]")
+
+
+def array_items(text: str, delimiter: str = ",") -> Items:
+    """The elements of a printed array, those of its inner dimensions as lists; null for NULL.
+
+    Raises:
+        OddForm: it is none, or its bounds don't begin with 1.
+    """
+    if not text.startswith("{"):
+        raise OddForm("the array has bounds of its own")
+    found: Items = []
+    open_lists: list[Items] = [found]
+    token = _tokens(delimiter)
+    at, due = 1, True
+    while open_lists:
+        match = token.match(text, at)
+        if match is None:
+            raise OddForm("not an array")
+        at = match.end()
+        quoted, bare, mark = match[1], match[2], match[3]
+        if mark is None or mark == "{":
+            if not due:
+                raise OddForm("two elements without a delimiter")
+            due = False
+            if mark == "{":
+                inner: Items = []
+                open_lists[-1].append(inner)
+                open_lists.append(inner)
+                due = True
+            elif quoted is not None:
+                open_lists[-1].append(_ESCAPED.sub(r"\1", quoted) if "\\" in quoted else quoted)
+            else:
+                open_lists[-1].append(None if bare == "NULL" else bare)
+        elif mark == "}":
+            closed = open_lists.pop()
+            if due and closed:
+                raise OddForm("an element is missing")
+            due = False
+        else:
+            if due:
+                raise OddForm("an element is missing")
+            due = True
+    if at != len(text):
+        raise OddForm("something follows the array")
+    return found
+
+
+_TOKENS: dict[str, re.Pattern[str]] = {}
+
+
+def _tokens(delimiter: str) -> re.Pattern[str]:
+    """An element in quotes, one without, or a mark."""
+    found = _TOKENS.get(delimiter)
+    if found is None:
+        mark = re.escape(delimiter)
+        pattern = rf'"((?:[^"\\]|\\.)*)"|((?:[^"\\{{}}{mark}])+)|([{{}}{mark}])'
+        found = _TOKENS[delimiter] = re.compile(pattern, re.DOTALL)
+    return found
+
+
+_FIELD = re.compile(r'((?:"(?:[^"\\]|\\.|"")*"|[^"\\,()]|\\.)*)([,)])', re.DOTALL)
+_IN_FIELD = re.compile(r'""|\\(.)', re.DOTALL)
+
+
+def record_values(text: str) -> list[str | None]:
+    """The fields of a printed composite value; null for one that is left out.
+
+    Raises:
+        OddForm: it is none.
+    """
+    if not text.startswith("("):
+        raise OddForm("not a composite value")
+    found: list[str | None] = []
+    at, mark = 1, ","
+    while mark == ",":
+        match = _FIELD.match(text, at)
+        if match is None:
+            raise OddForm("not a composite value")
+        at, printed, mark = match.end(), match[1], match[2]
+        found.append(_field(printed) if printed else None)
+    if at != len(text):
+        raise OddForm("something follows the composite value")
+    return found
+
+
+def _field(printed: str) -> str:
+    if not printed.startswith('"'):
+        return printed
+    return _IN_FIELD.sub(lambda match: match[1] or '"', printed[1:-1])
+
+
+def hstore_pairs(text: str) -> dict[str, str | None]:
+    """The keys and values of a printed hstore, in its order.
+
+    Raises:
+        OddForm: it is none.
+    """
+    found: dict[str, str | None] = {}
+    at = 0
+    while at < len(text):
+        match = _PAIR.match(text, at)
+        if match is None:
+            raise OddForm("not an hstore")
+        at = match.end()
+        key = _ESCAPED.sub(r"\1", match[1])
+        found[key] = None if match[3] else _ESCAPED.sub(r"\1", match[2])
+    return found

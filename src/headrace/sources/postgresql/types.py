@@ -1,0 +1,361 @@
+"""PostgreSQL's types: what they mean, and how what the server prints of them becomes canonical text.
+
+Built-in types are known by their numbers, which are the same everywhere; others come from the catalog, and those that
+extensions bring are known by name. A type that nobody knows is a string, as the server prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from headrace.changes.types import LogicalType
+from headrace.sources.postgresql import texts
+from headrace.sources.postgresql.nested import nested_texts
+
+_BUILT_IN = """
+16 bool 1000, 17 bytea* 1001, 18 char 1002, 19 name 1003, 20 int8 1016, 21 int2 1005, 22 int2vector 1006,
+23 int4 1007, 24 regproc 1008, 25 text* 1009, 26 oid 1028, 27 tid 1010, 28 xid 1011, 29 cid 1012, 30 oidvector 1013,
+114 json* 199, 142 xml* 143, 194 pg_node_tree* 0, 600 point 1017, 601 lseg 1018, 602 path* 1019, 603 box; 1020,
+604 polygon* 1027, 628 line 629, 650 cidr* 651, 700 float4 1021, 701 float8 1022, 718 circle 719, 774 macaddr8 775,
+790 money 791, 829 macaddr 1040, 869 inet* 1041, 1033 aclitem 1034, 1042 bpchar* 1014, 1043 varchar* 1015,
+1082 date 1182, 1083 time 1183, 1114 timestamp 1115, 1184 timestamptz 1185, 1186 interval 1187, 1266 timetz 1270,
+1560 bit* 1561, 1562 varbit* 1563, 1700 numeric* 1231, 1790 refcursor* 2201, 2202 regprocedure 2207,
+2203 regoper 2208, 2204 regoperator 2209, 2205 regclass 2210, 2206 regtype 2211, 2950 uuid 2951,
+2970 txid_snapshot* 2949, 3220 pg_lsn 3221, 3614 tsvector* 3643, 3615 tsquery 3645, 3642 gtsvector 3644,
+3734 regconfig 3735, 3769 regdictionary 3770, 3802 jsonb* 3807, 3904 int4range*r 3905, 3906 numrange*r 3907,
+3908 tsrange*r 3909, 3910 tstzrange*r 3911, 3912 daterange*r 3913, 3926 int8range*r 3927, 4072 jsonpath* 4073,
+4089 regnamespace 4090, 4096 regrole 4097, 4191 regcollation 4192, 4451 int4multirange*m 6150,
+4532 nummultirange*m 6151, 4533 tsmultirange*m 6152, 4534 tstzmultirange*m 6153, 4535 datemultirange*m 6155,
+4536 int8multirange*m 6157, 5038 pg_snapshot* 5039, 5069 xid8 271
+"""
+"""Number, name and the number of the array type. Behind the name: `*` where values may be stored out of line, then `r`
+for a range and `m` for several; `;` where that stands between the elements of an array."""
+_KINDS = {
+    "bool": "boolean", "int2": "int16", "int4": "int32", "int8": "int64", "oid": "int64", "xid": "int64",
+    "cid": "int64", "xid8": "uint64", "float4": "float32", "float8": "float64", "bytea": "bytes", "date": "date",
+    "interval": "interval", "uuid": "uuid", "json": "json", "jsonb": "json", "xml": "xml", "int2vector": "nested",
+    "oidvector": "nested",
+}  # fmt: skip
+_OF_EXTENSIONS = {
+    "geometry": "bytes",
+    "geography": "bytes",
+    "hstore": "nested",
+    "vector": "nested",
+    "halfvec": "nested",
+}
+_MOMENTS = {"time": "time", "timestamp": "timestamp", "timestamptz": "instant"}
+_FIRST_OF_USERS = 16_384
+_FIRST_MADE_AT_START = 10_000
+_LEAST_MOVED = 24
+"""The bytes of a value that the server never stores out of line."""
+
+
+class Queries(Protocol):
+    """What answers SQL."""
+
+    def rows(self, sql: str, params: Sequence[object] = ()) -> Sequence[tuple[Any, ...]]:
+        """The rows of a query."""
+
+
+@dataclass(frozen=True)
+class NativeType:
+    """What a column's type is, domains resolved to what they are made of.
+
+    Args:
+        oid: the type's number.
+        typmod: its modifier, such as precision and scale; -1 for none. That of an array is its elements'.
+        name: its name in the catalog: `int4`, `numeric`, `_int4`, an enum's own.
+        kind: `b` base or array, `e` enum, `c` composite, `r` range, `m` multirange, `p` pseudo-type.
+        variable: whether values may be stored out of line where they are long enough.
+        delimiter: what stands between the elements of an array of such values.
+        element: the elements' type, of an array.
+        fields: names and types, of a composite type.
+        labels: of an enum, in its order.
+    """
+
+    oid: int
+    typmod: int = -1
+    name: str = ""
+    kind: str = "b"
+    variable: bool = False
+    delimiter: str = ","
+    element: NativeType | None = None
+    fields: tuple[tuple[str, NativeType], ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @cached_property
+    def logical(self) -> LogicalType:
+        """What the values mean."""
+        if self.element is not None or (self.kind == "c" and self.fields):
+            return LogicalType("nested")
+        if self.kind != "b":
+            return LogicalType("string")
+        if self.oid >= _FIRST_OF_USERS:
+            return LogicalType(_OF_EXTENSIONS.get(self.name, "string"))
+        if self.name == "numeric":
+            return self._numeric()
+        if self.name == "money":
+            return LogicalType("decimal", 19, 2)
+        if self.name in _MOMENTS:
+            return LogicalType(_MOMENTS[self.name], 6 if self.typmod < 0 else self.typmod)
+        return LogicalType(_KINDS.get(self.name, "string"))
+
+    def _numeric(self) -> LogicalType:
+        if self.typmod < 0:
+            return LogicalType("decimal")
+        precision, scale = self._digits
+        if scale < 0:
+            return LogicalType("decimal", precision - scale, 0)
+        return LogicalType("decimal", max(precision, scale), scale)
+
+    @property
+    def _digits(self) -> tuple[int, int]:
+        packed = self.typmod - 4
+        return packed >> 16 & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
+
+    @property
+    def length(self) -> int | None:
+        """Characters, bits or digits, as declared; null where nothing bounds them."""
+        if self.typmod < 0:
+            return None
+        if self.name == "numeric":
+            return self._digits[0]
+        if self.name in ("varchar", "bpchar"):
+            return self.typmod - 4
+        return self.typmod if self.name in ("bit", "varbit") else None
+
+    @property
+    def scale(self) -> int | None:
+        """Digits after the point, as declared, below 0 too; fraction digits of a time."""
+        if self.typmod < 0:
+            return None
+        if self.name == "numeric":
+            return self._digits[1]
+        return self.typmod if self.name in _MOMENTS or self.name == "timetz" else None
+
+    @property
+    def large(self) -> bool:
+        """Whether a value may be stored out of line, so that a change that leaves it as it is may not have it."""
+        return self.variable and (self._most_bytes is None or self._most_bytes > _LEAST_MOVED)
+
+    @property
+    def _most_bytes(self) -> int | None:
+        """How many bytes a value takes at the most; null where nothing bounds it."""
+        if self.name in ("inet", "cidr"):
+            return 20
+        if self.typmod < 0 or self.element is not None:
+            return None
+        if self.name == "numeric":
+            precision, scale = self._digits
+            # Four digits in two bytes, before and behind the point.
+            return 3 + 2 * (-(-max(precision - scale, 0) // 4) + -(-max(scale, 0) // 4))
+        if self.length is None:
+            return None
+        return 1 + 4 * self.length if self.name in ("varchar", "bpchar") else 5 + (self.length + 7) // 8
+
+    def texts(self, values: pa.StringArray) -> pa.StringArray:
+        """Canonical texts of what the server prints; null stays null.
+
+        Infinite dates and times, and those before year 1 or after 9999, stay as they are printed, as do values that
+        don't have the form of their type.
+        """
+        logical = self.logical
+        if logical.kind == "nested":
+            return values if self.name in ("vector", "halfvec") else nested_texts(values, self)
+        if logical.kind == "boolean":
+            return texts.booleans(values)
+        if logical.kind in ("float32", "float64"):
+            return texts.floats(values, logical)
+        if logical.kind == "bytes":
+            return texts.base64_of_hex(values, 2 if self.name == "bytea" else 0)
+        if self.name == "money":
+            return texts.money(values)
+        if logical.kind == "time":
+            return texts.times(values, logical.digits)
+        if logical.kind == "timestamp":
+            return texts.timestamps(values, logical.digits)
+        if logical.kind == "instant":
+            return texts.instants(values, logical.digits)
+        return values
+
+    def to_json(self) -> list[Any]:
+        """The arguments that make it again, without those at the end that are usual."""
+        element = None if self.element is None else self.element.to_json()
+        fields = [[name, native.to_json()] for name, native in self.fields]
+        found = [
+            self.oid, self.typmod, self.name, self.kind, self.variable, self.delimiter, element, fields,
+            list(self.labels),
+        ]  # fmt: skip
+        while len(found) > 3 and found[-1] == _USUAL[len(found) - 1]:
+            found.pop()
+        return found
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> NativeType:
+        """Read `to_json`'s form back."""
+        oid, typmod, name, kind, variable, delimiter, element, fields, labels = [*data, *_USUAL[len(data) :]]
+        return cls(
+            oid,
+            typmod,
+            name,
+            kind,
+            variable,
+            delimiter,
+            None if element is None else cls.from_json(element),
+            tuple((name, cls.from_json(native)) for name, native in fields),
+            tuple(labels),
+        )
+
+
+_USUAL: tuple[Any, ...] = (0, -1, "", "b", False, ",", None, [], [])
+"""The values that `NativeType.to_json` leaves out at the end."""
+
+
+@dataclass(frozen=True)
+class CatalogType:
+    """A type as the catalog has it.
+
+    Args:
+        name: its name.
+        kind: as `NativeType.kind`; `d` for a domain.
+        variable: as `NativeType.variable`.
+        delimiter: as `NativeType.delimiter`.
+        element: the number of the elements' type; 0 for what is no array.
+        base: the number of the type that a domain is made of.
+        typmod: that type's modifier.
+        fields: name, type and modifier of a composite type's fields.
+        labels: of an enum.
+    """
+
+    name: str
+    kind: str = "b"
+    variable: bool = False
+    delimiter: str = ","
+    element: int = 0
+    base: int = 0
+    typmod: int = -1
+    fields: tuple[tuple[str, int, int], ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """The arguments that make it again."""
+        plain = [self.name, self.kind, self.variable, self.delimiter, self.element, self.base, self.typmod]
+        return [*plain, list(map(list, self.fields)), list(self.labels)]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> CatalogType:
+        """Read `to_json`'s form back."""
+        name, kind, variable, delimiter, element, base, typmod, fields, labels = data
+        parts = tuple((name, oid, modifier) for name, oid, modifier in fields)
+        return cls(name, kind, variable, delimiter, element, base, typmod, parts, tuple(labels))
+
+
+def _built_in(lines: Iterable[str]) -> dict[int, CatalogType]:
+    found = {}
+    for line in lines:
+        oid, name, array = line.split()
+        plain = name.rstrip("rm") if "*" in name else name
+        kind = name[len(plain) :] or "b"
+        bare = plain.rstrip("*;")
+        found[int(oid)] = CatalogType(bare, kind, "*" in plain, ";" if ";" in plain else ",")
+        if int(array):
+            found[int(array)] = CatalogType(f"_{bare}", variable=True, element=int(oid))
+    return found
+
+
+BUILT_IN = _built_in(_BUILT_IN.split(","))
+"""The types that have the same number in every database."""
+# In the order of their numbers, so that equal catalogs give equal texts.
+_TYPES = f"""
+SELECT t.oid::bigint, t.typname::text, t.typtype::text, t.typlen = -1 AND t.typstorage <> 'p', t.typdelim::text,
+  CASE WHEN t.typinput = 'array_in'::regproc THEN t.typelem::bigint ELSE 0 END, t.typbasetype::bigint, t.typtypmod,
+  (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod) ORDER BY a.attnum)
+   FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)::text,
+  (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)::text
+FROM pg_type t
+LEFT JOIN pg_type i ON i.oid = t.typelem AND t.typinput = 'array_in'::regproc
+LEFT JOIN pg_class c ON c.oid = coalesce(i.typrelid, t.typrelid) AND c.relkind <> 'c'
+WHERE t.typtype <> 'p' AND t.oid <> ALL ('{{{",".join(map(str, sorted(BUILT_IN)))}}}'::oid[])
+  AND (c.oid IS NULL OR EXISTS (SELECT FROM pg_attribute a
+    WHERE a.atttypid IN (t.oid, t.typarray) AND a.attnum > 0 AND NOT a.attisdropped))
+ORDER BY t.oid
+"""
+
+
+@dataclass(frozen=True)
+class TypeCatalog:
+    """What is known of types, by their numbers.
+
+    Args:
+        types: those that are not built in.
+    """
+
+    types: Mapping[int, CatalogType] = field(default_factory=dict)
+    _resolved: dict[tuple[int, int], NativeType] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, connection: Queries) -> TypeCatalog:
+        """All types of a database that are not built in."""
+        return cls(
+            {
+                int(oid): CatalogType(
+                    str(name),
+                    str(kind),
+                    bool(variable),
+                    str(delimiter),
+                    int(element),
+                    int(base),
+                    int(typmod),
+                    tuple((str(n), int(o), int(m)) for n, o, m in json.loads(fields or "[]")) if kind == "c" else (),
+                    tuple(json.loads(labels or "[]")),
+                )
+                for oid, name, kind, variable, delimiter, element, base, typmod, fields, labels in connection.rows(
+                    _TYPES
+                )
+            }
+        )
+
+    def resolve(self, oid: int, typmod: int = -1) -> NativeType:
+        """The type that a column has; a string where the number is not known.
+
+        Args:
+            oid: the type's number, or a domain's.
+            typmod: the column's modifier.
+        """
+        found = self._resolved.get((oid, typmod))
+        if found is None:
+            found = self._resolved[oid, typmod] = self._resolve(oid, typmod)
+        return found
+
+    def _resolve(self, oid: int, typmod: int) -> NativeType:
+        known = BUILT_IN.get(oid) or self.types.get(oid)
+        if known is None:
+            return NativeType(oid, typmod, variable=True)
+        if known.kind == "d":
+            return self.resolve(known.base, known.typmod)
+        return NativeType(
+            oid,
+            typmod,
+            known.name,
+            known.kind,
+            known.variable,
+            known.delimiter,
+            self.resolve(known.element, typmod) if known.element else None,
+            tuple((name, self.resolve(part, modifier)) for name, part, modifier in known.fields),
+            known.labels,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, by number as text."""
+        return {str(oid): known.to_json() for oid, known in self.types.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TypeCatalog:
+        """Read `to_json`'s form back."""
+        return cls({int(oid): CatalogType.from_json(known) for oid, known in data.items()})
