@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
+from tests.support.postgresql import new_postgres_database, postgres_database, postgres_server  # noqa: F401
 from tests.truth_table import TruthTable
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.real.debezium_server import java_21
-from tests.real.programs import program
+from tests.support.programs import program
 
 PROGRAMS = {
     "mariadbd": "mariadb-server",

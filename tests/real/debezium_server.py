@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.real.distribution import debezium_server
-from tests.real.programs import Server
+from tests.support.programs import Server
 
 from headrace.errors import ConnectError
 

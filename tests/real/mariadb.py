@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from tests.real.programs import Server, program
+from tests.support.programs import Server, program
 
 from headrace_emulators.engine.ports import free_ports
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.real.programs import Server, program
+from tests.support.programs import Server, program
 
 from headrace.errors import ConnectError
 

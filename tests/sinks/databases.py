@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from tests.real.mariadb import MariaDb as MariaDbServer
-from tests.real.postgres import Postgres as PostgresServer
-from tests.real.programs import program
+from tests.support import postgresql
+from tests.support.postgresql import PostgresServer
+from tests.support.programs import program
 
 from headrace.errors import ConnectError
 from headrace.sinks.jdbc.database import Database
@@ -21,7 +22,7 @@ from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.sink import JdbcSink
 
 _PROGRAMS = {
-    "postgresql": (("initdb", "postgresql"), ("postgres", "postgresql"), ("psql", "postgresql-client")),
+    "postgresql": postgresql.PROGRAMS,
     "mariadb": (
         ("mariadb-install-db", "mariadb-server"),
         ("mariadbd", "mariadb-server"),
