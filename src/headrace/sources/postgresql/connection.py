@@ -210,8 +210,8 @@ class ReplicationConnection(Connection):
     """A replication session: SQL, and then the stream of one slot until it is closed.
 
     While it streams, a thread of its own tells the server every few seconds that the reader lives, so a reader may take
-    its time. A copy that the session made of a slot is confirmed as far as it was received: it ends with the session, so
-    that loses nothing, and the server can shut down. Another slot is never moved.
+    its time. A copy that the session made of a slot is confirmed as far as it was received: it ends with the session,
+    so that loses nothing. Another slot is never moved. The server's fast shutdown waits for neither.
 
     Args:
         settings: the source's options.
@@ -301,9 +301,15 @@ class ReplicationConnection(Connection):
                 self._poll.poll(min(until - now, _ASK_SECONDS) * 1000)
 
     def confirm(self, position: int, *, reply: bool = False) -> None:
-        """Say that everything before an LSN was received; `reply` asks for a keepalive. It moves only a copy."""
+        """Remember that everything before an LSN was received; the server gets to know in time, and only a copy moves.
+
+        Args:
+            position: the LSN.
+            reply: say so at once, and ask for a keepalive.
+        """
         self._received = max(self._received, position)
-        self._tell(reply=reply)
+        if reply:
+            self._tell(reply=True)
 
     def close(self) -> None:
         """Close the session; a copy that it made is gone with it."""

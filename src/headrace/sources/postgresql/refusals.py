@@ -21,8 +21,8 @@ _DENIED_OBJECT = re.compile(r"permission denied for (table|schema|database|publi
 _IN_RECOVERY = re.compile(r"while in recovery|during recovery")
 
 SET_WAL_LEVEL = (
-    "Run: ALTER SYSTEM SET wal_level = logical; and restart the server. On RDS and Aurora set rds.logical_replication = "
-    "1 in the parameter group, on Cloud SQL cloudsql.logical_decoding = on."
+    "Run: ALTER SYSTEM SET wal_level = logical; and restart the server. On RDS and Aurora set rds.logical_replication "
+    "= 1 in the parameter group, on Cloud SQL cloudsql.logical_decoding = on."
 )
 MORE_SLOTS = (
     "Drop slots that nobody uses (SELECT slot_name, active FROM pg_replication_slots; SELECT "
@@ -81,7 +81,7 @@ def literal(text: str) -> str:
 
 def grant_replication(role: str) -> str:
     """The statement that lets a role, written as an identifier, replicate."""
-    return f"Run: ALTER ROLE {role} REPLICATION; or on RDS and Aurora: GRANT rds_replication TO {role};."
+    return f"Run: ALTER ROLE {role} REPLICATION; or on RDS and Aurora: GRANT rds_replication TO {role};"
 
 
 def refused(place: Place, sqlstate: str, message: str, detail: str = "") -> HeadraceError:
@@ -96,8 +96,8 @@ def refused(place: Place, sqlstate: str, message: str, detail: str = "") -> Head
     if sqlstate == "57P01":
         return LostConnection(
             f"The server ended a session in {place} ({message}).",
-            remedy="It was shut down, the session was terminated, or its slot was invalidated; the run goes on where it "
-            "stopped if the slot is still there.",
+            remedy="It was shut down, the session was terminated, or its slot was invalidated; the run goes on where "
+            "it stopped if the slot is still there.",
         )
     if not sqlstate or sqlstate.startswith(_GONE):
         return LostConnection(
@@ -118,11 +118,11 @@ def _remedy(place: Place, sqlstate: str, message: str) -> str:
     if sqlstate == _DENIED:
         denied = _DENIED_OBJECT.search(message)
         if "row-level security" in message:
-            return f"Run: ALTER ROLE {place.role} BYPASSRLS;."
+            return f"Run: ALTER ROLE {place.role} BYPASSRLS;"
         if denied and denied[1] in ("table", "view"):
-            return f"Run: GRANT SELECT ON {denied[2]} TO {place.role};."
+            return f"Run: GRANT SELECT ON {denied[2]} TO {place.role};"
         if denied and denied[1] == "schema":
-            return f"Run: GRANT USAGE ON SCHEMA {denied[2]} TO {place.role};."
+            return f"Run: GRANT USAGE ON SCHEMA {denied[2]} TO {place.role};"
         if "replication" in message.lower() or "wal sender" in message.lower():
             return grant_replication(place.role)
         return "Ask `headrace check --level privileges` which rights are missing."
@@ -167,13 +167,13 @@ _REFUSED_LOGINS = (
     (
         r"pg_hba\.conf.*(?:no encryption|SSL off)",
         "pg_hba.conf of server '{server}' lets user '{user}' into database '{database}' only with TLS, if at all.",
-        "Set 'sslmode' to require; or add a line for connections without TLS and run: SELECT pg_reload_conf();.",
+        "Set 'sslmode' to require; or add a line for connections without TLS and run: SELECT pg_reload_conf();",
     ),
     (
         r"pg_hba\.conf",
         "pg_hba.conf of server '{server}' has no line that lets user '{user}' into database '{database}'.",
         "Add the line: host {quoted} {role} <address of this machine>/32 scram-sha-256; then run: "
-        "SELECT pg_reload_conf();.",
+        "SELECT pg_reload_conf();",
     ),
     (
         r"authentication failed|no password supplied|role .+ does not exist",
@@ -198,7 +198,7 @@ _REFUSED_LOGINS = (
     (
         r"permission denied for database",
         "User '{user}' may not connect to database '{database}' on server '{server}'.",
-        "Run: GRANT CONNECT ON DATABASE {quoted} TO {role};.",
+        "Run: GRANT CONNECT ON DATABASE {quoted} TO {role};",
     ),
     (r"database .+ does not exist", "Server '{server}' has no database '{database}'.", "Check 'database'."),
     (
