@@ -86,6 +86,7 @@ def test_the_json_is_debeziums_table_and_more():
         {"length": 11},
         {"masked": True},
         {"truncated_to": 5},
+        {"enum_values": ("sad", "ok")},
     ],
 )
 def test_the_fingerprint_changes_with_the_structure(change):
@@ -93,6 +94,7 @@ def test_the_fingerprint_changes_with_the_structure(change):
     key = (change.get("name", "id"),)
     changed = TableSchema(ID, (other, *CUSTOMERS.columns[1:]), key)
     assert changed.fingerprint != CUSTOMERS.fingerprint
+    assert TableSchema.from_text(changed.to_text()) == changed
 
 
 def test_the_primary_key_is_said_beside_the_key_that_the_user_named():

@@ -64,6 +64,7 @@ class Column:
         comment: its comment in the source's catalog.
         masked: its values are hidden behind asterisks or hashes.
         truncated_to: how many characters are left of its values, where more may have been there.
+        enum_values: the labels of an enum type in their order, also where the column holds arrays of it.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Column:
     comment: str | None = None
     masked: bool = False
     truncated_to: int | None = None
+    enum_values: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Debezium's column, and beside it what Debezium doesn't have (`logicalType`, `default`, `large`...)."""
@@ -102,7 +104,7 @@ class Column:
             "generated": self.generated,
             "comment": self.comment,
             "defaultValueExpression": self.default_expression,
-            "enumValues": None,
+            "enumValues": None if self.enum_values is None else list(self.enum_values),
             "logicalType": str(self.logical),
             "default": self.default,
             "large": self.large,
@@ -130,6 +132,7 @@ class Column:
             comment=data.get("comment"),
             masked=data.get("masked", False),
             truncated_to=data.get("truncatedTo"),
+            enum_values=None if data.get("enumValues") is None else tuple(data["enumValues"]),
         )
 
 
