@@ -352,3 +352,20 @@ def test_a_fast_shutdown_is_not_held_up_and_a_crash_is_a_lost_connection(copy: b
                 assert isinstance(caught.value, LostConnection)
                 assert time.monotonic() - begun < 8
             server.start()
+
+
+@needs_postgres
+def test_a_fast_shutdown_is_not_held_up_by_a_reader_that_nobody_asks() -> None:
+    with postgres() as server:
+        database = server.new_database()
+        database.execute("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION headrace FOR TABLE t")
+        prepare_slot(database)
+        with reading(database, head(database)) as session:
+            read_to(session, head(database))
+            database.execute("INSERT INTO t VALUES (1, 'x')")
+            begun = time.monotonic()
+            server.stop()
+            assert time.monotonic() - begun < 5
+            with pytest.raises(LostConnection):
+                assert b"I" in [payload[25:26] for payload in session.receive(0.1)]
+                session.receive(0.1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PORT = "5432"
 _MANY_BYTES = 1 << 20
-_STATUS_SECONDS = 5.0
+_STATUS_SECONDS = 1.0
 _ASK_SECONDS = 0.25
 _KEEPALIVE_BYTES = 18
 _KEEPALIVE, _STATUS = b"k"[0], b"r"
@@ -209,9 +209,10 @@ class Connection(DriverConnection):
 class ReplicationConnection(Connection):
     """A replication session: SQL, and then the stream of one slot until it is closed.
 
-    While it streams, a thread of its own tells the server every few seconds that the reader lives, so a reader may take
-    its time. A copy that the session made of a slot is confirmed as far as it was received: it ends with the session,
-    so that loses nothing. Another slot is never moved. The server's fast shutdown waits for neither.
+    While it streams, a thread of its own answers the server, so a reader may take its time: it takes what comes, up to
+    a megabyte, and says every second how far that is. A copy that the session made of a slot is confirmed as far as it
+    was received: it ends with the session, so that loses nothing. Another slot is never moved. The server's fast
+    shutdown waits for neither.
 
     Args:
         settings: the source's options.
@@ -226,6 +227,8 @@ class ReplicationConnection(Connection):
         self._copies: set[str] = set()
         self._confirms = False
         self._over = False
+        self._kept: list[bytes] = []
+        self._kept_size = 0
         self._received = 0
         self._asked = 0.0
 
@@ -288,7 +291,7 @@ class ReplicationConnection(Connection):
         until = time.monotonic() + timeout_s
         while True:
             with self._lock:
-                found = self._taken()
+                found, self._kept, self._kept_size = self._kept or self._taken(), [], 0
             if found:
                 return found
             now = time.monotonic()
@@ -360,10 +363,22 @@ class ReplicationConnection(Connection):
     def _stay(self, period: float) -> None:
         while not self._closing.wait(period):
             try:
+                with self._lock:
+                    self._keep()
                 self._tell(reply=False)
             except LostConnection:
                 # Whoever receives finds it out, too.
                 return
+
+    def _keep(self) -> None:
+        """Take what was sent while nobody receives. A server that shuts down waits until all of it is answered."""
+        if self._over or self._closing.is_set() or self._kept_size >= _MANY_BYTES:
+            return
+        for payload in self._taken():
+            if self._kept and payload[0] == self._kept[-1][0] == _KEEPALIVE:
+                self._kept.pop()
+            self._kept.append(payload)
+            self._kept_size += len(payload)
 
     def _tell(self, *, reply: bool) -> None:
         with self._lock:
