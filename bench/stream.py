@@ -215,9 +215,9 @@ def warmed(folder: Path, runs: int, changes: int) -> None:
     print(f"warm, to files: {statistics.median(cpu):.1f} us of CPU per change ({min(cpu):.1f} to {max(cpu):.1f})")
 
 
-def spent() -> Cost:
-    """What this process and all its descendants spent so far, ended ones included."""
-    own = os.getpid()
+def spent(root: int | None = None) -> Cost:
+    """What a process (this one) and all its descendants spent so far, ended ones included."""
+    own = os.getpid() if root is None else root
     found: dict[int, tuple[str, int, float, float]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:

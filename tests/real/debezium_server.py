@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -25,12 +25,22 @@ class DebeziumServer:
         connector: the connector's own settings.
         form: `schema` (JSON with schema), `plain` (JSON without) or `avro`.
         registry: URL of the schema registry, for Avro.
+        java: settings of the JVM; by default those that start soonest.
     """
 
     def __init__(
-        self, folder: Path, prefix: str, bootstrap: str, connector: Mapping[str, str], form: str, registry: str = ""
+        self,
+        folder: Path,
+        prefix: str,
+        bootstrap: str,
+        connector: Mapping[str, str],
+        form: str,
+        registry: str = "",
+        *,
+        java: Sequence[str] = _JAVA,
     ) -> None:
         self.folder = folder
+        self.java = java
         self.prefix = prefix
         self.server = Server(f"Debezium Server ({prefix})", folder.with_suffix(".log"))
         settings = {
@@ -59,7 +69,7 @@ class DebeziumServer:
         home = debezium_server()
         runner = next(home.glob("*-runner.jar"))
         classpath = f"{runner}{os.pathsep}{home / 'lib'}{os.sep}*"
-        self.server.start([java_21(), *_JAVA, "-cp", classpath, "io.debezium.server.Main"], folder=self.folder)
+        self.server.start([java_21(), *self.java, "-cp", classpath, "io.debezium.server.Main"], folder=self.folder)
         return self
 
     def __exit__(self, *_: object) -> None:

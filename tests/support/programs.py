@@ -70,6 +70,12 @@ class Server:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that was started."""
+        assert self._process is not None
+        return self._process.pid
+
     def wait_until(self, ready: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
         """Return as soon as the condition holds.
 
