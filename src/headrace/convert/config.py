@@ -19,7 +19,7 @@ from headrace import registry
 from headrace.convert.connector_file import read_connector
 from headrace.convert.converters import format_section
 from headrace.convert.properties import Left, Properties
-from headrace.convert.reasons import DEFAULTS, LEFT, OF_ONE_SOURCE, REFUSED, USUAL, reason
+from headrace.convert.reasons import DEFAULTS, OF_SOME_SOURCES, REFUSED, reason, usual
 from headrace.convert.transforms import routing
 from headrace.errors import FileError, OptionError
 from headrace.options import Option, secret_in_name
@@ -41,6 +41,9 @@ _CONNECTORS = {
     "cassandra.Cassandra4Connector": ("cassandra", "Cassandra"),
 }
 """Debezium's connectors: the name that a source of Headrace would have, and that of the database."""
+_ALWAYS: Mapping[str, Mapping[str, str]] = {"postgresql": {"messages": "true"}}
+"""Options of a source by which it does what Debezium's connector always does."""
+_SLOT = "Drop the connector's slot when the connector has stopped, or name another one: the first run makes it."
 _NO_SOURCE = "To read what the connector writes into Kafka, use a source of type kafka."
 _BROKERS = "KAFKA_BOOTSTRAP_SERVERS"
 _OLD_NAMES = ("database.server.name", "database.history")
@@ -109,6 +112,7 @@ class _Pipeline:
         self._given = given
         self._file = given.config.file
         source = self._source()
+        self._kind = source["type"]
         format = self._format()
         sink = self._sink(bootstrap_servers)
         self.sections = {"source": source, "format": format, "sink": sink, "pipeline": self._run(format)}
@@ -129,13 +133,14 @@ class _Pipeline:
     def differences(self) -> Iterable[str]:
         """Where a default of Debezium's is not the default here and the file says nothing."""
         for name, theirs in DEFAULTS.items():
-            if name in OF_ONE_SOURCE and OF_ONE_SOURCE[name] != self.sections["source"]["type"]:
+            if name in OF_SOME_SOURCES and self._kind not in OF_SOME_SOURCES[name]:
                 continue
             rooms = self._declared_options.items()
             found = [(room, option) for room, declared in rooms if (option := _declared(declared, name)) is not None]
             said = any(_declared((option,), other) is option for room, option in found for other in self.sections[room])
-            if found and not said and not any(option.parse(theirs) == option.default for _, option in found):
-                yield f"{name}: {theirs} in Debezium, {_shown(found[0][1].default)} here"
+            same = any(_fits(option, theirs) and option.parse(theirs) == option.default for _, option in found)
+            if found and not said and not same:
+                yield f"{name}: {theirs} in Debezium, {_shown(found[0][1].default) or 'empty'} here"
 
     def _rank(self, item: tuple[str, str]) -> int:
         """Where the input has a property, so that the pipeline file follows its order."""
@@ -192,14 +197,16 @@ class _Pipeline:
                 f"'{self._file}' captures {called}, for which Headrace has no source.",
                 remedy=f"Sources here: {', '.join(known)}. {_NO_SOURCE}",
             )
-        return {"type": name}
+        if self._given.peek("slot.name"):
+            self._given.notes.append(_SLOT)
+        return {"type": name, **_ALWAYS.get(name, {})}
 
     def _format(self) -> dict[str, str]:
         """The format with what converters, transforms and the topics' prefix say."""
         given = self._given
         for name, remedy in REFUSED.items():
             value = given.peek(name)
-            if value is not None and not given.leave_usual(name, USUAL[name]):
+            if value is not None and not given.leave_usual(name, usual(self._kind, name)):
                 raise OptionError(f"The property '{given.given(name)}' can't be '{value}' here.", remedy=remedy)
         made = format_section(given)
         made |= routing(given, bare_json=_bare_json(made))
@@ -228,7 +235,7 @@ class _Pipeline:
         for name in given.names("producer."):
             value = given.peek(name) or ""
             few = name == _IN_FLIGHT and value.strip() in ("1", "2", "3", "4", "5")
-            if not given.leave_usual(name, USUAL.get(name, ())) and (few or not self._leave(name)):
+            if not given.leave_usual(name, usual(self._kind, name)) and (few or not self._leave(name)):
                 spelled = f"kafka.{name.removeprefix('producer.')}"
                 made[spelled] = given.value(spelled, value, origin=given.given(name))
                 given.take(name)
@@ -292,7 +299,7 @@ class _Pipeline:
         """Put a property where an option of its name is, or tell why there is none."""
         given = self._given
         text = given.peek(name) or ""
-        if given.leave_usual(name, USUAL.get(name, ())):
+        if given.leave_usual(name, usual(self._kind, name)):
             return
         if not text.strip():
             given.leave(name, "not needed", "it is empty")
@@ -327,12 +334,10 @@ class _Pipeline:
 
     def _leave(self, name: str) -> bool:
         """Leave a property that is known to have no counterpart; whether it is one."""
-        for why, table in LEFT.items():
-            because = reason(table, name)
-            if because is not None:
-                self._given.leave(name, why, because)
-                return True
-        return False
+        known = reason(self._kind, name)
+        if known is not None:
+            self._given.leave(name, *known)
+        return known is not None
 
 
 def _bare_json(format: Mapping[str, str]) -> bool:

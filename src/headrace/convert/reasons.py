@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from headrace.convert.properties import Why
 
-USUAL: Mapping[str, tuple[str, ...]] = {
+_USUAL: Mapping[str, tuple[str, ...]] = {
     "topic.naming.strategy": ("io.debezium.schema.SchemaTopicNamingStrategy",),
     "sourceinfo.struct.maker": ("io.debezium.connector.sqlserver.SqlServerSourceInfoStructMaker",),
     "event.processing.failure.handling.mode": ("fail",),
@@ -29,6 +29,27 @@ USUAL: Mapping[str, tuple[str, ...]] = {
 }
 """Values that ask for what is done anyway."""
 
+_USUAL_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "postgresql": {
+        "sourceinfo.struct.maker": ("io.debezium.connector.postgresql.PostgresSourceInfoStructMaker",),
+        "plugin.name": ("pgoutput",),
+        "slot.drop.on.stop": ("false",),
+        "flush.lsn.source": ("true",),
+        "lsn.flush.mode": ("connector",),
+        "offset.mismatch.strategy": ("trust_offset",),
+        "publish.via.partition.root": ("true",),
+        "replica.identity.autoset.values": ("",),
+        "snapshot.isolation.mode": ("serializable", "repeatable_read"),
+        "snapshot.locking.mode": ("shared",),
+        "include.unknown.datatypes": ("true",),
+        "hstore.handling.mode": ("json",),
+        "money.fraction.digits": ("2",),
+        "xmin.fetch.interval.ms": ("0",),
+        "read.only": ("true", "false"),
+    }
+}
+"""The same of one source."""
+
 REFUSED: Mapping[str, str] = {
     "topic.naming.strategy": "Topics are named prefix.database.schema.table; route them by ByLogicalTableRouter.",
     "converters": "Headrace has no custom converters. Leave them out, and mind the values that they change.",
@@ -36,6 +57,9 @@ REFUSED: Mapping[str, str] = {
 """Properties without which messages would be others, with what to do; their usual values are harmless."""
 
 DEFAULTS: Mapping[str, str] = {
+    "slot.name": "debezium",
+    "publication.name": "dbz_publication",
+    "publication.autocreate.mode": "all_tables",
     "snapshot.isolation.mode": "repeatable_read",
     "event.converting.failure.handling.mode": "warn",
     "event.processing.failure.handling.mode": "fail",
@@ -61,8 +85,8 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What Debezium 3 and Kafka Connect's converters do where a property is not given; a default that differs is listed."""
 
-OF_ONE_SOURCE: Mapping[str, str] = {"interval.handling.mode": "oracle"}
-"""Those of them that mean something with one source only."""
+OF_SOME_SOURCES: Mapping[str, tuple[str, ...]] = {"interval.handling.mode": ("oracle", "postgresql")}
+"""Those of them that mean something with some sources only."""
 
 _NOT_NEEDED: Mapping[str, str] = {
     "name": "it names the pipeline",
@@ -144,10 +168,50 @@ _NOT_SUPPORTED: Mapping[str, str] = {
 }
 
 
-LEFT: Mapping[Why, Mapping[str, str]] = {"not needed": _NOT_NEEDED, "not supported": _NOT_SUPPORTED}
+_LEFT: Mapping[Why, Mapping[str, str]] = {"not needed": _NOT_NEEDED, "not supported": _NOT_SUPPORTED}
 """By pattern of a name, why it is left out."""
 
+_LEFT_OF: Mapping[str, Mapping[Why, Mapping[str, str]]] = {
+    "postgresql": {
+        "not needed": {
+            "status.update.interval.ms": "readers say every few seconds that they are alive",
+            "schema.refresh.mode": "the log says which columns a change has",
+            "slot.max.retries": "readers have slots of their own, so none waits for another",
+            "slot.retry.delay.ms": "readers have slots of their own, so none waits for another",
+            "snapshot.isolation.mode": "all rows are read as of the point where the slot begins",
+            "snapshot.locking.mode*": "tables are locked (ACCESS SHARE) while they are read at one point",
+        },
+        "not supported": {
+            "plugin.name": "changes are read by pgoutput, which every server has",
+            "slot.drop.on.stop": "without the slot the changes until the next start would be lost",
+            "slot.stream.params": "the parameters are fixed, so that a range of the log read twice gives the same bytes",
+            "flush.lsn.source": "the slot goes on when all sinks have a batch",
+            "lsn.flush.mode": "the slot goes on when all sinks have a batch",
+            "offset.mismatch.strategy": "the checkpoint decides, and a slot that is ahead of it stops the run",
+            "publish.via.partition.root": "rows of a partition go by the name of the partitioned table",
+            "replica.identity.autoset.values": "nothing is altered in the source; use ALTER TABLE ... REPLICA IDENTITY",
+            "include.unknown.datatypes": "columns of all types are captured, as text where nothing else is known",
+            "hstore.handling.mode": "hstore is written as JSON",
+            "money.fraction.digits": "money is written with two digits",
+            "xmin.fetch.interval.ms": "xmin is always null",
+            "database.initial.statements": "no statements are run when a connection is made",
+            "database.sslpassword": "the file of the key must have no password",
+        },
+    }
+}
+"""The same of one source; it wins."""
 
-def reason(table: Mapping[str, str], name: str) -> str | None:
-    """What a table says of a property; null where it does not know it."""
-    return next((text for pattern, text in table.items() if fnmatchcase(name, pattern)), None)
+
+def usual(source: str, name: str) -> tuple[str, ...]:
+    """Values of a property that ask for what the source does anyway."""
+    return _USUAL_OF.get(source, {}).get(name, _USUAL.get(name, ()))
+
+
+def reason(source: str, name: str) -> tuple[Why, str] | None:
+    """Why a property is left out; null where that is not known."""
+    for tables in (_LEFT_OF.get(source, {}), _LEFT):
+        for why, table in tables.items():
+            because = next((text for pattern, text in table.items() if fnmatchcase(name, pattern)), None)
+            if because is not None:
+                return why, because
+    return None
