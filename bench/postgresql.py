@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import yaml
 from confluent_kafka import Consumer, TopicPartition
@@ -37,8 +37,9 @@ from memory import below
 from stream import Cost, spent
 
 from headrace_emulators.kafka.broker import KafkaBroker
+from headrace_emulators.postgresql.server import PostgresServer
 
-# The server and Debezium Server are started as the tests start them.
+# Debezium Server is started as the tests start it.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 TABLES = 10
@@ -82,16 +83,6 @@ end $$;
 """
 
 
-class Database(Protocol):
-    """The server that both tools read."""
-
-    port: int
-    database: str
-
-    def run(self, sql: str) -> str:
-        """Run statements; what they print."""
-
-
 class Tool:
     """One of the two, as one process tree.
 
@@ -103,7 +94,7 @@ class Tool:
 
     kind = ""
 
-    def __init__(self, folder: Path, database: Database, bootstrap: str, number: int, tables: list[str]) -> None:
+    def __init__(self, folder: Path, database: PostgresServer, bootstrap: str, number: int, tables: list[str]) -> None:
         self.name = f"{self.kind}_{number}"
         self.folder = folder / self.name
         self.database = database
@@ -275,7 +266,7 @@ def main() -> None:
 class Bench:
     """The server, the broker and the tools."""
 
-    def __init__(self, folder: Path, database: Database, bootstrap: str, tools: list[type[Tool]]) -> None:
+    def __init__(self, folder: Path, database: PostgresServer, bootstrap: str, tools: list[type[Tool]]) -> None:
         self.folder = folder
         self.database = database
         self.bootstrap = bootstrap
@@ -288,13 +279,14 @@ class Bench:
     @contextlib.contextmanager
     def started(cls, folder: Path, tools: list[type[Tool]]) -> Iterator[Bench]:
         """With a server and a broker in a folder, and the tables of all workloads."""
-        from tests.real.postgres import Postgres
-
-        (folder / "postgres").mkdir()
-        with Postgres(folder / "postgres") as server, KafkaBroker(folder / "kafka") as broker:
+        settings = {
             # A tool that is held gives no sign of life.
-            server.run("alter system set wal_sender_timeout = 0; alter system set max_wal_size = '16GB'")
-            server.run("select pg_reload_conf()")
+            "wal_sender_timeout": "0",
+            "max_wal_size": "16GB",
+            "shared_buffers": "256MB",
+            "logical_decoding_work_mem": "64MB",
+        }
+        with PostgresServer(folder / "postgres", **settings) as server, KafkaBroker(folder / "kafka") as broker:
             server.run(SCHEMA + "".join(SMALL.format(n=n) for n in range(TABLES)) + TRANSACTIONS)
             bench = cls(folder, server, broker.bootstrap, tools)
             try:
@@ -360,9 +352,8 @@ class Bench:
             count = min(2 * LARGE_TRANSACTION, first + changes - low)
             inserted = count // 2
             self.database.run("insert into wide" + ROWS.format(first=low, last=low + inserted - 1))
-            self.database.run(
-                f"update wide set price = price + 1, city = 'Linz' where id between {low} and {low + count - inserted - 1}"
-            )
+            last = low + count - inserted - 1
+            self.database.run(f"update wide set price = price + 1, city = 'Linz' where id between {low} and {last}")
 
     def snapshot(self, rows: int, runs: int) -> None:
         """Read a table by tools that were not running, and print what each needed for a row."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.real.debezium_server import java_21
-from tests.support.programs import program
+
+from headrace_emulators.engine.programs import program
 
 PROGRAMS = {
     "mariadbd": "mariadb-server",

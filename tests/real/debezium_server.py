@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from tests.real.distribution import debezium_server
-from tests.support.programs import Server
 
 from headrace.errors import ConnectError
+from headrace_emulators.engine.programs import Server
 
 _JAVA = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 

@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from tests.support.programs import Server, program
-
 from headrace_emulators.engine.ports import free_ports
+from headrace_emulators.engine.programs import Server, program
 
 _PACKAGE = "mariadb-server"
 _RAW = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit", "geometry", "point", "polygon")

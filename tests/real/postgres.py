@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.support.postgresql import PostgresServer
+from headrace_emulators.postgresql.server import PostgresServer
 
 _UNESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 

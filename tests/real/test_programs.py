@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.programs import Server, program
 
 from headrace.errors import ConnectError
+from headrace_emulators.engine.programs import Server, program
 
 
 def test_a_missing_program_is_an_error_that_names_its_package() -> None:
-    with pytest.raises(ConnectError, match="need the program no-such-daemon") as refused:
+    with pytest.raises(ConnectError, match="program no-such-daemon is needed") as refused:
         program("no-such-daemon", "some-package")
     assert "apt-get install some-package" in str(refused.value)
 

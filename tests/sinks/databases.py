@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 from tests.real.mariadb import MariaDb as MariaDbServer
-from tests.support import postgresql
-from tests.support.postgresql import PostgresServer
-from tests.support.programs import program
 
 from headrace.errors import ConnectError
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.sink import JdbcSink
+from headrace_emulators.engine.programs import program
+from headrace_emulators.postgresql.server import PROGRAMS, PostgresServer
 
 _PROGRAMS = {
-    "postgresql": postgresql.PROGRAMS,
+    "postgresql": PROGRAMS,
     "mariadb": (
         ("mariadb-install-db", "mariadb-server"),
         ("mariadbd", "mariadb-server"),

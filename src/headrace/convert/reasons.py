@@ -184,7 +184,7 @@ _LEFT_OF: Mapping[str, Mapping[Why, Mapping[str, str]]] = {
         "not supported": {
             "plugin.name": "changes are read by pgoutput, which every server has",
             "slot.drop.on.stop": "without the slot the changes until the next start would be lost",
-            "slot.stream.params": "the parameters are fixed, so that a range of the log read twice gives the same bytes",
+            "slot.stream.params": "they are fixed, so that a range of the log read twice gives the same bytes",
             "flush.lsn.source": "the slot goes on when all sinks have a batch",
             "lsn.flush.mode": "the slot goes on when all sinks have a batch",
             "offset.mismatch.strategy": "the checkpoint decides, and a slot that is ahead of it stops the run",

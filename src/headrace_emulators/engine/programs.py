@@ -1,4 +1,4 @@
-"""Programs of the machine that tests run: where they are, and starting and stopping them in order."""
+"""Programs of the machine that the demo and tests run: where they are, and starting and stopping them in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def program(name: str, package: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise ConnectError(
-        f"These tests need the program {name}, and this machine does not have it.",
+        f"The program {name} is needed, and this machine does not have it.",
         remedy=f"Run: apt-get install {package}",
     )
 

@@ -1,0 +1,1 @@
+"""A real PostgreSQL server on this machine, and the shop in it."""
