@@ -27,6 +27,7 @@ from headrace.testing.faults import kill_session
 from headrace.testing.waiting import PATIENCE, until
 
 _STARTS = 5
+_EMULATORS = {"sqlserver": "emulator", "db2": "db2-emulator", "oracle": "oracle-emulator"}
 
 
 @dataclass
@@ -34,7 +35,7 @@ class PipelineUnderTest:
     """One pipeline file, and runs of it that end by a fault, by a kill from outside, or in order."""
 
     folder: Path
-    server: Path
+    server: Path | str
     database: str
     sinks: list[dict[str, Any]]
     source_options: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class PipelineUnderTest:
         self.folder.mkdir(parents=True, exist_ok=True)
         source = {
             "type": self.kind,
-            "driver": {"sqlserver": "emulator", "db2": "db2-emulator", "oracle": "oracle-emulator"}[self.kind],
+            **({"driver": _EMULATORS[self.kind]} if self.kind in _EMULATORS else {}),
             "hostname": str(self.server),
             "database": self.database,
             **self.source_options,

@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from headrace_emulators.postgresql.server import PostgresDatabase, PostgresServer, missing
+from headrace_emulators.engine.programs import program
+from headrace_emulators.postgresql.server import USER, PostgresDatabase, PostgresServer, missing
 
 needs_postgres = pytest.mark.skipif(bool(missing()), reason=f"no PostgreSQL server is installed. {missing()}")
 """Mark of a test that starts a server of its own by `postgres`."""
@@ -22,6 +24,43 @@ def postgres(**settings: str) -> Iterator[PostgresServer]:
     with (
         tempfile.TemporaryDirectory(prefix="hr-", ignore_cleanup_errors=True) as folder,
         PostgresServer(Path(folder), **settings) as server,
+    ):
+        yield server
+
+
+class StandbyServer(PostgresServer):
+    """A server that follows another one until it is promoted.
+
+    Args:
+        folder: as of any server.
+        primary: the other one.
+    """
+
+    def __init__(self, folder: Path, primary: PostgresServer) -> None:
+        super().__init__(folder)
+        self._primary = primary
+
+    def __enter__(self) -> Self:
+        self._prepare_data()
+        self.start()
+        return self
+
+    def _making(self) -> list[str | Path]:
+        primary = f"host=127.0.0.1 port={self._primary.port} user={USER}"
+        return [program("pg_basebackup", "postgresql-client"), "-d", primary, "-R", "-c", "fast"]
+
+    def promote(self) -> None:
+        """Follow nobody any more; what the other one has and this one has not is gone."""
+        with self.connect("postgres") as connection:
+            connection.execute("SELECT pg_promote()")
+
+
+@contextmanager
+def standby_of(primary: PostgresServer) -> Iterator[StandbyServer]:
+    """A standby of a block's own, which has what the primary has now, and follows."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hr-", ignore_cleanup_errors=True) as folder,
+        StandbyServer(Path(folder), primary) as server,
     ):
         yield server
 

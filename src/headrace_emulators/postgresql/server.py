@@ -88,23 +88,20 @@ class PostgresServer:
 
     def _prepare_data(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.data.mkdir()
+        self.data.mkdir(mode=0o700)
         if self._user:
             self.folder.chmod(0o755)
             self._require_way()
             shutil.chown(self.data, self._user, self._user)
         prepared = subprocess.run(
-            [
-                self._prepare, "-D", self.data, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
-                "--no-sync",
-            ],
+            [*self._making(), "-D", self.data, "--no-sync"],
             user=self._user,
             group=self._user,
             extra_groups=[] if self._user else None,
             cwd=self.data,
             capture_output=True,
             text=True,
-        )  # fmt: skip
+        )
         if prepared.returncode != 0:
             raise ConnectError(
                 f"PostgreSQL could not prepare its data folder '{self.data}': {prepared.stderr.strip()}",
@@ -113,6 +110,10 @@ class PostgresServer:
         # In the file and not on the command line, which would win over what a test changes.
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
+
+    def _making(self) -> list[str | Path]:
+        """What makes the data folder."""
+        return [self._prepare, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]
 
     def _require_way(self) -> None:
         """Refuse a folder that the server's user can't reach."""
