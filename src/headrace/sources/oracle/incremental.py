@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.errors import CaptureError
 from headrace.sources.batch_sizes import Spool
+from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.offset import Key, Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
@@ -38,17 +40,8 @@ from headrace.sources.oracle.snapshot_read import (
     snapshot_rows,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import (
-    AdHoc,
-    Candidate,
-    IncrementalChunk,
-    Request,
-    RequestEnds,
-    RequestWaits,
-    further_requests,
-)
+from headrace.sources.snapshots.ad_hoc import AdHoc, IncrementalChunk, RequestWaits
 from headrace.sources.tables.masks import Masks
 
 COLUMNS = 3
@@ -57,7 +50,7 @@ _MOMENT_GONE = frozenset((TOO_OLD, CHANGED, NO_SCN))
 """Refusals to read a table as it was at an SCN, which do not mean that it can't be read as it is now."""
 
 
-class AdHocPlanner:
+class AdHocPlanner(AdHocReads[OracleTable]):
     """What signals ask for, and the chunks that answer it, for one batch. Runs in the driver.
 
     Args:
@@ -67,36 +60,8 @@ class AdHocPlanner:
     """
 
     def __init__(self, connect: Callable[[], Connection], settings: OracleSettings, database: str) -> None:
+        super().__init__(settings, database, tables_of)
         self._connect = connect
-        self._settings = settings
-        self._database = database
-
-    def table(self, offset: Offset) -> OracleTable | None:
-        """The signal table as the offset knows it, when its rows are streamed; null where there is none."""
-        name = self._settings.signal_data_collection
-        if not name:
-            return None
-        path = signal_table(name, self._database, offset.schemas)
-        if path is None:
-            say_once(f"The signal table '{name}' is not among the captured tables of database '{self._database}'.")
-            return None
-        return tables_of(offset.schemas)[path]
-
-    def requested(self, state: AdHoc, end: Offset, signals: Sequence[Signal]) -> AdHoc:
-        """The state after signals of the batch's commits and the files that came since.
-
-        Args:
-            state: before, as no batch has read a chunk of it yet.
-            end: the batch's end.
-            signals: rows of the signal table in the batch.
-        """
-        files, from_files = take_files(self._settings.signal_path, state.files, say)
-        state = replace(state, files=files)
-        found = [*signals, *from_files]
-        if not found:
-            return state
-        tables = [Candidate(table.id, table.chunk_key) for table in tables_of(end.schemas).values()]
-        return state.take(found, tables, say, at=end.commit)
 
     def blocking(self, state: AdHoc, end: Offset) -> tuple[AdHoc, list[str]]:
         """The state without the blocking snapshots that can begin after the batch, and their tables.
@@ -105,49 +70,47 @@ class AdHocPlanner:
         """
         if not state.blocking:
             return state, []
-        tables = tables_of(end.schemas)
-        for path in state.blocking:
-            if path not in tables:
-                say(f"Table '{path}' is not captured any more; its snapshot is left out.")
-        known = [path for path in state.blocking if path in tables]
+        known = self.captured_blocking(state, end)
         with self._connect() as connection:
-            ready = [path for path in known if readable(connection, tables[path], end.commit, waits=True)]
-        return replace(state, blocking=tuple(path for path in known if path not in ready)), ready
+            ready = [table.id.path for table in known if readable(connection, table, end.commit, waits=True)]
+        waiting = tuple(table.id.path for table in known if table.id.path not in ready)
+        return replace(state, blocking=waiting), ready
 
     def more(self, state: AdHoc, end: Offset, budget: int) -> AdHoc:
         """The state with up to `budget` further chunks as of the batch's end, tables one after another."""
-        if not state.requests or state.paused or end.tables:
-            return state
-        tables = tables_of(end.schemas)
-        with self._connect() as connection:
 
-            def further(request: Request, most: int) -> Request:
-                table = tables.get(request.table)
-                if table is None:
-                    raise RequestEnds("it is not captured any more")
-                return self._further(connection, request, table, scn.number(end.commit), most)
+        @contextmanager
+        def ranges() -> Iterator[_KeysAsOf]:
+            with self._connect() as connection:
+                yield _KeysAsOf(connection, scn.number(end.commit))
 
-            return state.with_requests(further_requests(state.requests, budget, further))
+        return self.further(state, end, budget, ranges)
 
-    def _further(self, connection: Connection, request: Request, table: OracleTable, at: int, budget: int) -> Request:
-        rows, condition = self._settings.incremental_snapshot_chunk_size, request.filter
 
-        def bounds(last: Key) -> list[Key]:
-            sql, parameters = statements.chunk_bounds(
-                table, request.lower, rows, budget, last=last, condition=condition
-            )
-            return keys(connection, table, sql, {**parameters, "scn": at})
+@dataclass(frozen=True)
+class _KeysAsOf:
+    """Keys of tables as of an SCN."""
 
-        def greatest() -> list[Key]:
-            return keys(connection, table, statements.greatest_key(table, condition), {"scn": at})
+    connection: Connection
+    at: int
 
+    def greatest(self, table: OracleTable, condition: str | None) -> list[Key]:
+        return self._keys(table, statements.greatest_key(table, condition), {})
+
+    def bounds(
+        self, table: OracleTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
+    ) -> list[Key]:
+        found = statements.chunk_bounds(table, lower, rows, chunks, last=last, condition=condition)
+        return self._keys(table, *found)
+
+    def _keys(self, table: OracleTable, sql: str, parameters: Mapping[str, object]) -> list[Key]:
         try:
-            return request.further(table.chunk_key, budget, greatest, bounds)
-        except CaptureError as error:
-            if not isinstance(error, OracleError) or error.number not in _MOMENT_GONE:
-                raise RequestEnds(error.message) from error
+            return keys(self.connection, table, sql, {**parameters, "scn": self.at})
+        except OracleError as error:
+            if error.number not in _MOMENT_GONE:
+                raise
             # The stream is too far behind, or the table was altered since: both pass when it moves on.
-            say_once(f"The ad-hoc snapshot of table '{request.table}' waits: {error.message}")
+            say_once(f"The ad-hoc snapshot of table '{table.id.path}' waits: {error.message}")
             raise RequestWaits from error
 
 

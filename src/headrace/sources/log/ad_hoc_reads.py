@@ -1,0 +1,147 @@
+"""Ad-hoc snapshots of sources that read the database's log: what signals ask for, and the chunks that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.errors import CaptureError
+from headrace.sources.offset import Key, Offset
+from headrace.sources.signal_files import take_files
+from headrace.sources.signals import Signal, say, say_once, signal_table
+from headrace.sources.snapshots.ad_hoc import (
+    AdHoc,
+    Candidate,
+    Request,
+    RequestEnds,
+    further_requests,
+)
+from headrace.sources.stream_options import SignalSettings
+from headrace.sources.tables.source_table import SourceTable
+
+Table = TypeVar("Table", bound=SourceTable[Any])
+_Asked = TypeVar("_Asked", bound=SourceTable[Any], contravariant=True)
+
+
+class KeyRanges(Protocol[_Asked]):
+    """Asks a database for keys of tables, as far as a batch goes."""
+
+    def greatest(self, table: _Asked, condition: str | None) -> Sequence[Key]:
+        """The last key of the rows that meet a condition; none where no row does.
+
+        Raises:
+            RequestWaits: not now, but perhaps with a later batch.
+            CaptureError: the server refuses it.
+        """
+
+    def bounds(
+        self, table: _Asked, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
+    ) -> Sequence[Key]:
+        """The keys at which the next chunks end.
+
+        Args:
+            table: it.
+            lower: keys after this; null from the beginning.
+            last: keys up to and with this.
+            rows: how many rows a chunk has.
+            chunks: how many keys at the most.
+            condition: a predicate of the user's that rows must meet; null for all.
+
+        Raises:
+            RequestWaits: not now, but perhaps with a later batch.
+            CaptureError: the server refuses it.
+        """
+
+
+class AdHocReads(Generic[Table]):
+    """What signals ask for, and the chunks that answer it, for one batch. Runs in the driver.
+
+    Args:
+        settings: the source's options.
+        database: the name of the database in which the tables are.
+        tables_of: the tables of an offset by path.
+    """
+
+    def __init__(
+        self, settings: SignalSettings, database: str, tables_of: Callable[[Mapping[str, Any]], Mapping[str, Table]]
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._tables_of = tables_of
+
+    def table(self, offset: Offset) -> Table | None:
+        """The signal table as the offset knows it, when its rows are streamed; null where there is none."""
+        name = self._settings.signal_data_collection
+        if not name:
+            return None
+        path = signal_table(name, self._database, offset.schemas)
+        if path is None:
+            say_once(f"The signal table '{name}' is not among the captured tables of database '{self._database}'.")
+            return None
+        return self._tables_of(offset.schemas)[path]
+
+    def requested(self, state: AdHoc, end: Offset, signals: Sequence[Signal]) -> AdHoc:
+        """The state after signals of the batch's commits and the files that came since.
+
+        Args:
+            state: before, as no batch has read a chunk of it yet.
+            end: the batch's end.
+            signals: what stands in the log of the batch.
+        """
+        files, from_files = take_files(self._settings.signal_path, state.files, say)
+        state = replace(state, files=files)
+        found = [*signals, *from_files]
+        if not found:
+            return state
+        tables = [Candidate(table.id, table.chunk_key) for table in self._tables_of(end.schemas).values()]
+        return state.take(found, tables, say, at=end.commit)
+
+    def captured_blocking(self, state: AdHoc, end: Offset) -> list[Table]:
+        """The tables that are to be read as in the first snapshot; says which are not captured any more."""
+        tables = self._tables_of(end.schemas)
+        for path in state.blocking:
+            if path not in tables:
+                say(f"Table '{path}' is not captured any more; its snapshot is left out.")
+        return [tables[path] for path in state.blocking if path in tables]
+
+    def further(
+        self,
+        state: AdHoc,
+        end: Offset,
+        budget: int,
+        ranges: Callable[[], AbstractContextManager[KeyRanges[Table]]],
+    ) -> AdHoc:
+        """The state with up to `budget` further chunks, tables one after another.
+
+        Args:
+            state: as no batch has read a further chunk yet.
+            end: the batch's end.
+            budget: how many chunks a batch may hold.
+            ranges: asks the database; not called where there is nothing to ask.
+        """
+        if not state.requests or state.paused or end.tables:
+            return state
+        tables = self._tables_of(end.schemas)
+        with ranges() as asked:
+
+            def further(request: Request, most: int) -> Request:
+                table = tables.get(request.table)
+                if table is None:
+                    raise RequestEnds("it is not captured any more")
+                return self._further(request, table, most, asked)
+
+            return state.with_requests(further_requests(state.requests, budget, further))
+
+    def _further(self, request: Request, table: Table, budget: int, asked: KeyRanges[Table]) -> Request:
+        rows, condition = self._settings.incremental_snapshot_chunk_size, request.filter
+        try:
+            return request.further(
+                table.chunk_key,
+                budget,
+                lambda: asked.greatest(table, condition),
+                lambda last: asked.bounds(table, request.lower, last, rows, budget, condition),
+            )
+        except CaptureError as error:
+            raise RequestEnds(error.message) from error

@@ -1,0 +1,197 @@
+"""The session that keeps a snapshot: all tables as they were at one place of the log, for as long as they are read.
+
+The session that makes a slot exports a snapshot of the place where the slot begins, which goes with its next command.
+The keeper imports it, takes locks that keep tables from being altered, truncated and rewritten, and exports it again.
+It lives in the planner's process. Readers that imported its snapshot go on when it ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from headrace import faultpoints
+from headrace.errors import CaptureError
+from headrace.sources.connection import LostConnection
+from headrace.sources.postgresql import statements
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.connection import Connection, connect
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.refusals import PostgresError
+
+LOCK_NOT_AVAILABLE = "55P03"
+_NO_TABLE = frozenset(("42P01", "3F000"))
+
+
+class PointPassed(Exception):
+    """A table was emptied, rewritten or replaced between the place of a snapshot and its lock, so the snapshot no
+    longer shows what it held. One at a later place does.
+
+    Args:
+        error: the error for the user where nothing else helps.
+    """
+
+    def __init__(self, error: CaptureError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Keeper:
+    """Holds a snapshot with the locks of its tables.
+
+    Args:
+        settings: the source's options.
+        snapshot: the name under which the session that made the slot exported it. It is not needed any more when this
+            returns.
+        tables: those that are read in it.
+
+    Raises:
+        PointPassed: begin again with a snapshot of a later place.
+        CaptureError: a table can't be locked in time, or may not be read.
+    """
+
+    def __init__(self, settings: PostgresSettings, snapshot: str, tables: Sequence[PostgresTable]) -> None:
+        self._keyed = {table.id.path: bool(table.chunk_key) for table in tables}
+        self._until = time.monotonic() + settings.snapshot_max_hold_s
+        self._name = ""
+        with ExitStack() as stack:
+            self._connection = stack.enter_context(connect(settings))
+            self._connection.run(statements.BEGIN)
+            # Before all else, even a lock.
+            self._connection.run(statements.import_snapshot(snapshot))
+            self._connection.run(statements.lock_timeout(settings.snapshot_lock_timeout_ms))
+            for table in tables:
+                lock_table(self._connection, table, settings)
+                faultpoints.reach("source.snapshot.lock")
+            self._require_untouched(tables)
+            self._name = str(self._connection.value(statements.EXPORT))
+            stack.pop_all()
+
+    @property
+    def connection(self) -> Connection:
+        """The session itself, for queries of the planner that are to see what the snapshot sees."""
+        return self._connection
+
+    @property
+    def snapshot(self) -> str:
+        """The name under which readers import the snapshot."""
+        return self._name
+
+    def serves(self, path: str) -> bool:
+        """Whether a table is read in the snapshot now.
+
+        A table with a key is not where the time of `snapshot_max_hold_s` is over or the session has ended: it can be
+        read as it is. Others need the snapshot until they are read, so it is held for them.
+
+        Raises:
+            CaptureError: the session has ended, and the table has no key.
+        """
+        keyed = self._keyed[path]
+        if keyed and time.monotonic() >= self._until:
+            if all(self._keyed.values()):
+                self.close()
+            return False
+        if self._is_open():
+            return True
+        if keyed:
+            return False
+        raise snapshot_ended(path)
+
+    def close(self) -> None:
+        """Let the snapshot go, with all locks."""
+        self._name = ""
+        self._connection.close()
+
+    def _is_open(self) -> bool:
+        if not self._name:
+            return False
+        try:
+            self._connection.value("SELECT 1")
+        except (LostConnection, PostgresError):
+            self.close()
+            return False
+        return True
+
+    def _require_untouched(self, tables: Sequence[PostgresTable]) -> None:
+        """Nothing may have happened to the tables between the snapshot's place and the locks.
+
+        Raises:
+            PointPassed: it did.
+        """
+        for table in tables:
+            leaves = set(table.leaves)
+            kept = dict(self._connection.rows(statements.FILES, (sorted(leaves),)))
+            if table.leaves != (table.oid,):
+                now = {int(oid) for (oid,) in self._connection.rows(statements.LEAVES, (table.oid,))}
+            else:
+                now = leaves
+            if now != leaves or set(kept) != leaves or not all(kept.values()):
+                raise PointPassed(
+                    CaptureError(
+                        f"Table '{table.id.path}' was truncated, rewritten or made again while its snapshot began.",
+                        remedy="Start again when that is done.",
+                    )
+                )
+
+
+def snapshot_ended(path: str) -> CaptureError:
+    """The error of a table without a key whose snapshot went with its session."""
+    return CaptureError(
+        f"The session that kept the snapshot of table '{path}' has ended, and the table has no key by which it could "
+        "be read without it.",
+        remedy="Start again: the table is read once more, from its beginning.",
+    )
+
+
+def lock_table(connection: Connection, table: PostgresTable, settings: PostgresSettings) -> None:
+    """Keep a table from being altered, truncated or rewritten until the transaction ends; rows may be written.
+
+    Args:
+        connection: in a transaction with the lock timeout; rolled back where this raises.
+        table: it.
+        settings: the source's options.
+
+    Raises:
+        PointPassed: it is not there any more.
+        CaptureError: it can't be locked in time; the sentence says who is in the way.
+    """
+    try:
+        connection.run(statements.lock(table))
+    except PostgresError as error:
+        connection.run(statements.END)
+        if error.sqlstate in _NO_TABLE:
+            raise PointPassed(
+                CaptureError(f"Table '{table.id.path}' went away while its snapshot began.", remedy="Start again.")
+            ) from error
+        if error.sqlstate == LOCK_NOT_AVAILABLE:
+            raise not_locked(connection, table, settings) from error
+        raise
+
+
+def not_locked(connection: Connection, table: PostgresTable, settings: PostgresSettings) -> CaptureError:
+    """The error for a table that could not be locked in time.
+
+    Args:
+        connection: outside of a transaction.
+        table: it.
+        settings: the source's options.
+    """
+    seconds = f"{settings.snapshot_lock_timeout_ms / 1000:g} s"
+    sentence = f"Table '{table.id.path}' could not be locked for reading within {seconds}"
+    found = connection.rows(statements.LOCKED_BY, (sorted({table.oid, *table.leaves}),))
+    remedy = "Set 'snapshot_lock_timeout_ms' to more"
+    if not found:
+        return CaptureError(f"{sentence}.", remedy=f"{remedy}.")
+    pid, application, user, granted = found[0]
+    if pid is None:
+        return CaptureError(
+            f"{sentence}, because a prepared transaction has locked it.",
+            remedy=f"End it (SELECT gid FROM pg_prepared_xacts;), or: {remedy}.",
+        )
+    who = ", ".join(part for part in (application, f"user {user}" if user else "") if part)
+    does = "has locked it for itself" if granted else "waits to lock it for itself"
+    return CaptureError(
+        f"{sentence}, because session {pid}{f' ({who})' if who else ''} {does}.",
+        remedy=f"Let it end, or run: SELECT pg_cancel_backend({pid}); or: {remedy}.",
+    )
