@@ -81,6 +81,9 @@ def comparable(row: dict[str, Any]) -> dict[str, Any]:
     for image in ("before", "after"):
         # Decoding leaves a time's fraction out where it is zero.
         out[image] = out[image] and {name: whole_time(name, text) for name, text in out[image].items()}
+    if row["source"]["connector"] == "postgresql" and out["before"]:
+        # Its connector writes null for columns that an old row does not say.
+        out["before"] = {column.name: out["before"].get(column.name) for column in TABLE.columns}
     out["table"] = {part: text or "" for part, text in row["table"].items()}
     out["time"] = row["event_time"].timestamp()
     out["source"] = {k: v for k, v in sorted(row["source"].items()) if k not in ("version", "name")}

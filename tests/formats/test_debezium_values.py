@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.support.debezium_values import VALUES
 
 from headrace.changes import Column, LogicalType
+from headrace.formats.debezium.column_types import wire_type
 from headrace.formats.debezium.floats import java_text, java_texts
-from headrace.formats.debezium.wire_types import ValueModes, wire_type
+from headrace.formats.debezium.wire_types import ValueModes
 from headrace.formats.debezium.written import Spelled, odd_texts
 from headrace.wire.json_columns import ODD, JsonColumn, JsonColumns
 from headrace.wire.json_rows import Cells

@@ -12,9 +12,10 @@ from typing import Any
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
+from headrace.formats.debezium.column_types import default_of, wire_type
 from headrace.formats.debezium.connect_fields import plain, struct
 from headrace.formats.debezium.shapes import EventShape
-from headrace.formats.debezium.wire_types import ValueModes, wire_type
+from headrace.formats.debezium.wire_types import ValueModes
 
 
 def adjusted(name: str, mode: str) -> str:
@@ -135,14 +136,8 @@ def envelope_fields(shape: EventShape, *, transaction: bool = True) -> list[dict
 
 def _column(column: Column, name: str, modes: ValueModes, parameters: dict[str, str]) -> dict[str, Any]:
     wire = wire_type(column, modes)
-    field: dict[str, Any] = {**wire.described(), "optional": column.nullable}
-    if wire.semantic:
-        field |= {"name": wire.semantic, "version": 1}
-    if wire.doc:
-        field["doc"] = wire.doc
-    if wire.parameters or parameters:
-        field["parameters"] = {**wire.parameters, **parameters}
-    default = wire.default(column)
+    field: dict[str, Any] = {**wire.described(), "optional": column.nullable, **wire.meaning(parameters)}
+    default = default_of(column, modes)
     if default is not None:
         field["default"] = default
     field["field"] = name

@@ -17,11 +17,13 @@ _TIMESTAMP = re.compile(
     r"(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?\s*"
 )
 _TIME = re.compile(r"(-?)([0-9]{1,6}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?")
-# What PostgreSQL's infinite timestamps became on the wire, in milliseconds.
+# What PostgreSQL's infinite timestamps became on the wire, in milliseconds, and its infinite dates, in days.
 _INFINITE = {"infinity": 9223372036825200, "-infinity": -9223372036832400}
-_MONTH = 2_629_800_000_000
+_INFINITE_DATES = {"infinity": -2147472692, "-infinity": -2147472691}
+_BEFORE_CHRIST = " BC"
+MONTH = 2_629_800_000_000
 """Microseconds of a twelfth of 365.25 days, by which Debezium counts months."""
-_DAY = 86_400_000_000
+DAY = 86_400_000_000
 _N = "-?[0-9]{1,9}"
 _ISO = re.compile(rf"([+-]?)P(?=.*?)((?:{_N}[YMWD])*)(?:T((?:{_N}(?:\.[0-9]*)?[HMS])*))?")
 _MONTHS = re.compile(r"([+-]?)([0-9]{1,9})-([0-9]{1,9})")
@@ -30,8 +32,10 @@ _CLOCK = re.compile(r"([+-]?)([0-9]{1,6}) ([0-9]{1,9}):([0-9]{1,9}):([0-9]{1,9})
 
 def of_date(text: str) -> int | None:
     """Days since 1970."""
-    found = _DATE.fullmatch(text)
-    return None if found is None else _days(*(int(part) for part in found.groups()))
+    if text in _INFINITE_DATES:
+        return _INFINITE_DATES[text]
+    found = _DATE.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+    return None if found is None else _days(_year(found[1], text), int(found[2]), int(found[3]))
 
 
 def of_timestamp(text: str, digits: int) -> int | None:
@@ -51,6 +55,11 @@ def nearest_timestamp(text: str) -> int | None:
         return _LAST if _INFINITE[text] > 0 else _FIRST
     moment = _moment(text)
     return None if moment is None else _LAST if moment > 0 else _FIRST
+
+
+def is_timestamp(text: str) -> bool:
+    """Whether a text is a local timestamp, of any year."""
+    return text in _INFINITE or _moment(text) is not None
 
 
 def of_time(text: str, digits: int) -> int | None:
@@ -79,10 +88,10 @@ def _interval(text: str) -> int | None:
         return int(text)
     months, clock, iso = _MONTHS.fullmatch(text), _CLOCK.fullmatch(text), _ISO.fullmatch(text)
     if months is not None:
-        return _signed(months[1], (int(months[2]) * 12 + int(months[3])) * _MONTH)
+        return _signed(months[1], (int(months[2]) * 12 + int(months[3])) * MONTH)
     if clock is not None:
         days, hours, minutes, seconds = (int(part) for part in clock.groups()[1:5])
-        count = days * _DAY + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+        count = days * DAY + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
         return _signed(clock[1], count + int((clock[6] or "")[:6].ljust(6, "0")))
     return None if iso is None else _signed(iso[1], _iso(iso[2] or "", iso[3] or ""))
 
@@ -92,8 +101,8 @@ def _iso(date_part: str, clock: str) -> int:
         found = re.search(rf"(-?[0-9]+)(?:\.[0-9]*)?{letter}", text)
         return 0 if found is None else int(found[1])
 
-    count = (part(date_part, "Y") * 12 + part(date_part, "M")) * _MONTH
-    count += part(date_part, "W") * 7 * _DAY + part(date_part, "D") * _DAY
+    count = (part(date_part, "Y") * 12 + part(date_part, "M")) * MONTH
+    count += part(date_part, "W") * 7 * DAY + part(date_part, "D") * DAY
     count += ((part(clock, "H") * 60 + part(clock, "M")) * 60 + part(clock, "S")) * 1_000_000
     below = re.search(r"(-?)[0-9]+\.([0-9]{1,6})[0-9]*S", clock)
     return count if below is None else count + _signed(below[1], int(below[2].ljust(6, "0")))
@@ -105,14 +114,19 @@ def _signed(sign: str, number: int) -> int:
 
 def _moment(text: str) -> int | None:
     """Nanoseconds since 1970."""
-    found = _TIMESTAMP.fullmatch(text)
+    found = _TIMESTAMP.fullmatch(text.removesuffix(_BEFORE_CHRIST))
     if found is None:
         return None
-    days = _days(int(found[1]), int(found[2]), int(found[3]))
+    days = _days(_year(found[1], text), int(found[2]), int(found[3]))
     hour, minute, second = (int(found[n] or 0) for n in (4, 5, 6))
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
     return (((days * 24 + hour) * 60 + minute) * 60 + second) * 10**9 + int((found[7] or "")[:9].ljust(9, "0"))
+
+
+def _year(digits: str, text: str) -> int:
+    """The year, counted from 0, which is 1 BC."""
+    return 1 - int(digits) if text.endswith(_BEFORE_CHRIST) else int(digits)
 
 
 def _days(year: int, month: int, day: int) -> int | None:

@@ -9,6 +9,7 @@ written one by one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from headrace.changes.key_text import key_text
 from headrace.errors import FormatError
 from headrace.formats.change_messages import counted, picked, rows_of, unknown_schema
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
+from headrace.formats.debezium import postgresql_types as postgresql
+from headrace.formats.debezium.column_types import wire_type
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.counts import nearest_timestamp
 from headrace.formats.debezium.events import (
@@ -35,11 +38,10 @@ from headrace.formats.debezium.events import (
     Layouts,
 )
 from headrace.formats.debezium.headers import ContextHeaders
-from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, MetadataEncoder
+from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, LOGICAL, SCHEMA, Message, MetadataEncoder
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
 from headrace.formats.debezium.table_texts import EncodeSettings, TableTexts, nameless_route
-from headrace.formats.debezium.wire_types import wire_type
-from headrace.formats.debezium.written import Spelled, WrittenSchema, odd_texts
+from headrace.formats.debezium.written import Spelled, WrittenSchema, odd_texts, prepared
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages
 from headrace.wire.spans import Array
@@ -74,7 +76,7 @@ class DebeziumEncoder(Codec):
             self._by_table.setdefault(schema.id, number)
         self._nameless = len(self._schemas) == 1 and not self._schemas[0].id.name
         self._all_alike = facts.typed is not None or (writing.single and self._nameless)
-        self._met: dict[int, int] = {}
+        self._met: dict[tuple[int, bool], int] = {}
         self._written: list[WrittenSchema] = []
         self._layouts = Layouts([])
         self._blocks: dict[int, SourceBlocks] = {}
@@ -91,7 +93,9 @@ class DebeziumEncoder(Codec):
     def may_lose(self) -> bool:
         """Whether a column may have values that the wire does not hold, and that are replaced."""
         modes = self._writing.modes
-        return not modes.failing and any(wire_type(c, modes).limited for s in self._schemas for c in s.columns)
+        every = (modes, replace(modes, connector=postgresql.NAME))
+        columns = [column for schema in self._schemas for column in schema.columns]
+        return not modes.failing and any(wire_type(column, one).limited for one in every for column in columns)
 
     def check(self) -> None:
         """Whether the options fit the schemas.
@@ -115,7 +119,7 @@ class DebeziumEncoder(Codec):
         rows = rows_of(batch, self._taken)
         if rows.size:
             made += self._of_data(picked(batch, rows), rows)
-        others = rows_of(batch, (*EDGES, HEARTBEAT, SCHEMA))
+        others = rows_of(batch, (*EDGES, HEARTBEAT, SCHEMA, LOGICAL))
         if others.size:
             made += self._of_metadata(batch, others)
         if made:
@@ -130,9 +134,10 @@ class DebeziumEncoder(Codec):
         kind = pc.index_in(rows.column("op"), pa.array(DATA)).to_numpy().astype(np.int64)
         place = np.zeros(rows.num_rows, np.int64)
         connector = connectors(rows)
-        events = Events(rows, numbers, kind, place, self._schema_numbers(rows, tables), connector)
         names = [*connector.dictionary.to_pylist(), None]
         of = connector.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        is_own = np.array([name == postgresql.NAME for name in names])[of]
+        events = Events(rows, numbers, kind, place, self._schema_numbers(rows, tables, is_own), connector)
         pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
         forms = np.array(
             [self._writing.forms.number(names[p // len(tables.ids)], tables.ids[p % len(tables.ids)]) for p in pairs]
@@ -142,16 +147,23 @@ class DebeziumEncoder(Codec):
             return [self._of_form(int(found[0]), events)]
         return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in found]
 
-    def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables) -> Array:
-        """The number of each row's schema, among those that were met."""
+    def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables, is_own: Array) -> Array:
+        """The number of each row's schema, among those that were met.
+
+        Args:
+            rows: the rows.
+            tables: their tables.
+            is_own: whether the row's connector writes values in its own way.
+        """
         if self._all_alike:
-            return np.full(rows.num_rows, self._meet(0), np.int64)
+            met = {own: self._meet(0, own=own) for own in np.unique(is_own).tolist()}
+            return np.where(is_own, met.get(True, 0), met.get(False, 0))
         ids = rows.column("schema_id").dictionary_encode()
         texts = [*ids.dictionary.to_pylist(), None]
         of = ids.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
+        pairs, at = np.unique((of * len(tables.ids) + tables.at) * 2 + is_own, return_inverse=True)
         found = np.empty(pairs.size, np.int64)
-        for n, pair in enumerate(pairs):
+        for n, pair in enumerate(pairs // 2):
             id, table = texts[pair // len(tables.ids)], tables.ids[pair % len(tables.ids)]
             number = self._by_id.get(id) if id is not None else None
             # Given schemas go by table: a single one whatever rows name, several only where rows name none.
@@ -159,21 +171,21 @@ class DebeziumEncoder(Codec):
                 number = self._by_table.get(table)
             if number is None:
                 raise unknown_schema(rows, int(np.flatnonzero(at == n)[0]))
-            found[n] = self._meet(number)
+            found[n] = self._meet(number, own=bool(pairs[n] % 2))
         return found[at]
 
-    def _meet(self, number: int) -> int:
-        met = self._met.get(number)
+    def _meet(self, number: int, *, own: bool) -> int:
+        met = self._met.get((number, own))
         if met is None:
             writing, typed = self._writing, self._typed is not None
             found = WrittenSchema(
                 self._schemas[number],
-                writing.modes,
+                replace(writing.modes, connector=postgresql.NAME if own else ""),
                 writing.rules,
                 placeholder=writing.shape.placeholder,
                 typed=typed,
             )
-            met = self._met[number] = len(self._written)
+            met = self._met[number, own] = len(self._written)
             self._written.append(found)
         return met
 
@@ -281,7 +293,7 @@ class DebeziumEncoder(Codec):
         def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.rows[column], texts, rows, in_key=False)
 
-        cells = images.cells(name, held)
+        cells = prepared(images.cells(name, held), layouts.rows)
         as_null = None
         if self._writing.modes.recorded_placeholders:
             as_null = events.kind == DELETE
@@ -336,7 +348,8 @@ class DebeziumEncoder(Codec):
         def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.key_columns[column], texts, rows, in_key=True)
 
-        parts = [cells.json(spelled) for cells in images.keys(old, asked, from_map)]
+        found = (prepared(cells, layouts.key_columns) for cells in images.keys(old, asked, from_map))
+        parts = [cells.json(spelled) for cells in found]
         return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
 
     def _unkeyed(self, events: Events, asked: Array, said: list[TableTexts], group: Array) -> pa.StringArray:
@@ -351,7 +364,8 @@ class DebeziumEncoder(Codec):
         def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.any_columns[column], texts, rows, in_key=True)
 
-        found = Cells.of_maps(layouts.any_key, keys, events.schema_number, asked).json(spelled)
+        cells = Cells.of_maps(layouts.any_key, keys, events.schema_number, asked)
+        found = prepared(cells, layouts.any_columns).json(spelled)
         if not self._writing.key_schemas:
             return found
         openings: list[str | None] = [None] * asked.size
@@ -403,16 +417,17 @@ class DebeziumEncoder(Codec):
     def _instead(self, rows: pa.RecordBatch, row: int, spelled: Spelled, text: str, *, in_key: bool) -> str:
         """What stands for a text that does not fit; raises where nothing may."""
         column, wire, modes = spelled.column, spelled.wire, self._writing.modes
-        nearest = nearest_timestamp(text) if wire.limited else None
         table = rows.column("table")[row].as_py() or {}
         key = rows.column("key")[row].as_py()
         key_said = "none" if key is None else key_text([value for _, value in key])
-        if nearest is not None and not modes.failing and not in_key:
+        beyond = wire.limited is not None and wire.limited(text)
+        nearest = "null" if column.nullable else _text(nearest_timestamp(text))
+        if beyond and nearest is not None and not modes.failing and not in_key:
             path = ".".join(table[part] for part in ("schema", "name") if table.get(part))
             first = f"table {path}, column {column.name}, key {key_said}"
             self.out_of_range = self.out_of_range.with_one(first)
-            return "null" if column.nullable else str(nearest)
-        raise _misfit(table, spelled, key_said, in_key=in_key)
+            return nearest
+        raise _misfit(table, spelled, key_said, beyond=beyond, in_key=in_key)
 
     # -------------------------------------------------------------------------------------------------- metadata
 
@@ -435,12 +450,12 @@ class DebeziumEncoder(Codec):
             elif line["op"] == HEARTBEAT:
                 found.append(self._metadata.heartbeat(line))
             else:
-                message, context = self._schema_change(rows.slice(n, 1), line)
+                message, context = self._with_source(rows.slice(n, 1), line)
                 found.append(message)
                 headers[-1] = context
         if not found:
             return []
-        partition = [None if lines[n]["op"] in EDGES else 0 for n in kept]
+        partition = [None if lines[n]["op"] in (*EDGES, LOGICAL) else 0 for n in kept]
         columns = [
             pa.array([message.topic for message in found], pa.string()),
             pa.array(partition, pa.int32()),
@@ -451,14 +466,27 @@ class DebeziumEncoder(Codec):
         ]
         return [(numbers[kept], pa.RecordBatch.from_arrays(columns, schema=MESSAGES))]
 
-    def _schema_change(self, row: pa.RecordBatch, line: dict[str, Any]) -> tuple[Message, Any]:
-        connector = line["source"].get("connector")
+    def _with_source(self, row: pa.RecordBatch, line: dict[str, Any]) -> tuple[Message, Any]:
+        """A schema change or logical message, and its headers."""
+        connector, is_logical = line["source"].get("connector"), line["op"] == LOGICAL
+        if is_logical:
+            # It is of no table, and the block wants one.
+            parts = [part.fill_null("") for part in row.column("table").flatten()]
+            named = pa.StructArray.from_arrays(parts, fields=list(row.schema.field("table").type))
+            row = row.set_column(row.schema.get_field_index("table"), "table", named)
         tables = Tables(row)
         form = self._writing.forms.number(connector, tables.ids[0])
         block = self._writing.forms.blocks[form]
         said = pa.array([connector], pa.string()).dictionary_encode()
-        source = self._blocks.setdefault(form, SourceBlocks(block)).json(row, tables, said)
-        message = self._metadata.schema_change(line, form, messages(_joined(source), 1)[0].as_py())
+        parts = self._blocks.setdefault(form, SourceBlocks(block)).json(row, tables, said)
+        source = messages(_joined(parts), 1)[0].as_py()
+        if is_logical:
+            transaction = row.column("transaction")
+            none, kind = transaction.is_null().to_numpy(zero_copy_only=False), np.zeros(1, np.int64)
+            found = messages(_joined(self._transaction(transaction, none, kind, seldom=False)), 1)[0].as_py()
+            message = self._metadata.logical_message(line, form, source, found.removeprefix(',"transaction":'))
+        else:
+            message = self._metadata.schema_change(line, form, source)
         headers = None
         if self._headers is not None:
             headers = self._headers.column(block.connector.name or said, None, 1)[0].as_py()
@@ -483,16 +511,23 @@ def _joined(parts: Sequence[str | Part]) -> list[str | Part]:
     return found
 
 
-def _misfit(table: dict[str, str | None], spelled: Spelled, key: str, *, in_key: bool) -> FormatError:
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _misfit(table: dict[str, str | None], spelled: Spelled, key: str, *, beyond: bool, in_key: bool) -> FormatError:
     column, wire = spelled.column, spelled.wire
     path = ".".join(part for part in table.values() if part is not None)
     kind = wire.semantic or wire.connect
-    if not wire.limited:
+    if not beyond:
         return FormatError(
             f"A value of table {path}, column '{column.name}', can't be written as {kind}: "
             f"it is not of the type {column.logical}."
         )
+    remedy = _REMEDY_OF_KEY if in_key else _REMEDY
+    if column.logical.kind == "decimal":
+        remedy = "Write decimals as text (decimal.handling.mode: string)."
     return FormatError(
         f"A value of table {path}, column {column.name!r}, key {key}, can't be written as {kind}.",
-        remedy=_REMEDY_OF_KEY if in_key else _REMEDY,
+        remedy=remedy,
     )

@@ -59,6 +59,8 @@ class Layouts:
         self.key_columns: list[Spelled] = [s for one in written for s in one.key]
         self.any_columns: list[Spelled] = [s for one in written for s in one.any_key]
         self.row: JsonColumns = columns_of([one.row for one in written])
+        alike = all(one.old_row is one.row for one in written)
+        self.old_row: JsonColumns = self.row if alike else columns_of([one.old_row for one in written])
         # A router may add a field to the key, so the closing brace is written after it.
         self.key: JsonColumns = columns_of([one.key for one in written], "")
         self.typed_key: JsonColumns = columns_of([one.typed_key for one in written], "")
@@ -123,11 +125,12 @@ class EventImages:
         if found is not None:
             return found
         column, events = self._events.rows.column(name), self._events
+        columns = self._layouts.old_row if name == "before" else self._layouts.row
         if not self._typed:
-            found = Cells.of_maps(self._layouts.row, column, events.schema_number, held)
+            found = Cells.of_maps(columns, column, events.schema_number, held)
         else:
             present = held & column.is_valid().to_numpy(zero_copy_only=False)
-            found = Cells.of_columns(self._layouts.row, self._column_texts(name), present, self._carried(name))
+            found = Cells.of_columns(columns, self._column_texts(name), present, self._carried(name))
         self._cells[name] = found
         return found
 

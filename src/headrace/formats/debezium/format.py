@@ -71,7 +71,7 @@ class DebeziumJson(ArrowFormat):
     name = "debezium_json"
     settings: DebeziumJsonSettings
     reads = frozenset(Feature) - {Feature.CHANGED, Feature.KEY_CHANGE}
-    writes = reads - {Feature.TOMBSTONE, Feature.MESSAGE}
+    writes = reads - {Feature.TOMBSTONE}
     written_columns = (
         "op", "table", "key", "before", "after", "before_absent", "after_absent", "position", "event_time",
         "capture_time", "snapshot", "transaction", "source", "schema_id", "table_schema",

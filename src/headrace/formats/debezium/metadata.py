@@ -1,26 +1,31 @@
-"""Debezium's messages that are no data change events: schema changes, transaction edges and heartbeats.
+"""Debezium's messages that are no data change events: schema changes, transaction edges, heartbeats, logical messages.
 
 Source: recorded events of the SQL Server connector 1.7.2 and 3.6.1 (rows 12 to 19 and 22 of their list of
-differences), and of the MariaDB connector 3.0.8.
+differences), and of the MariaDB and PostgreSQL connectors 3.0.8.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
+from headrace.changes import Column, LogicalType
 from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.blocks import SourceBlock
 from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
+from headrace.formats.debezium.connect_schemas import envelope_fields
 from headrace.formats.debezium.shapes import EventShape
 from headrace.formats.debezium.table_texts import EncodeSettings
+from headrace.formats.debezium.wire_types import WireType, json_of, logical_wire_type
 from headrace.wire.json_writer import to_text
 
-EDGES, HEARTBEAT, SCHEMA = ("begin", "end"), "heartbeat", "schema"
+EDGES, HEARTBEAT, SCHEMA, LOGICAL = ("begin", "end"), "heartbeat", "schema", "message"
 CONNECTOR_SCHEMAS = "io.debezium.connector"
 # java.sql.Types.OTHER, where a source does not tell a column's JDBC type; the field is required.
 _OTHER_TYPE = 1111
@@ -51,6 +56,8 @@ class MetadataEncoder:
 
     def takes(self, row: Mapping[str, Any]) -> bool:
         """Whether a row gives such a message."""
+        if row["op"] == LOGICAL:
+            return row["source"].get("prefix") is not None
         if row["op"] != SCHEMA:
             return row["op"] in (*EDGES, HEARTBEAT)
         source = row["source"]
@@ -83,6 +90,36 @@ class MetadataEncoder:
             (heartbeat_value(self._shape), f'{{"ts_ms":{_text(_milliseconds(row["capture_time"]))}}}'),
             row["position"],
         )
+
+    def logical_message(self, row: Mapping[str, Any], form: int, source: str, transaction: str) -> Message:
+        """What a session wrote into the log by itself.
+
+        Args:
+            row: the row.
+            form: the number of its source block.
+            source: the block's JSON.
+            transaction: the JSON of the transaction's block.
+        """
+        facts, wire = row["source"], self._content
+        prefix, text, data = _text(facts.get("prefix")), facts.get("content"), facts.get("content_base64")
+        if data is None and text is not None:
+            data = base64.b64encode(text.encode()).decode()
+        content = "null" if data is None else json_of(wire.value(data))
+        value = (
+            f'{{"op":"m","ts_ms":{_text(_milliseconds(row["capture_time"]))},"source":{source},'
+            f'"transaction":{transaction},"message":{{"prefix":{prefix},"content":{content}}}}}'
+        )
+        block = self._writing.forms.blocks[form]
+        return self._message(
+            self._topics.message,
+            (logical_message_key(block), f'{{"prefix":{prefix}}}'),
+            (logical_message_value(block, wire.connect), value),
+            row["position"],
+        )
+
+    @cached_property
+    def _content(self) -> WireType:
+        return logical_wire_type(Column("content", 1, LogicalType("bytes")), self._writing.modes)
 
     def schema_change(self, row: Mapping[str, Any], form: int, source: str) -> Message:
         """A change of a table's schema.
@@ -236,6 +273,27 @@ def schema_change_value(source: SourceBlock) -> dict[str, Any]:
         listed(_named(shape, change, "schema.Change"), "tableChanges", optional=False),
     ]
     return _named(shape, fields, f"{_last(source)}.SchemaChangeValue")
+
+
+@functools.cache
+def logical_message_key(source: SourceBlock) -> str:
+    """The Connect schema of a logical message's key."""
+    fields = [plain("string", "prefix", optional=True)]
+    return to_text(_named(source.shape, fields, f"{_last(source)}.MessageKey"))
+
+
+@functools.cache
+def logical_message_value(source: SourceBlock, content: str) -> str:
+    """The Connect schema of a logical message, whose content has this type."""
+    parts = [plain("string", "prefix", optional=True), plain(content, "content", optional=True)]
+    fields = [
+        plain("string", "op"),
+        plain("int64", "ts_ms", optional=True),
+        source.schema(),
+        envelope_fields(source.shape)[0 if source.shape.transaction_first else -1],
+        _named(source.shape, parts, f"{_last(source)}.Message", field="message"),
+    ]
+    return to_text(_named(source.shape, fields, f"{_last(source)}.MessageValue"))
 
 
 def _last(source: SourceBlock) -> str:

@@ -111,6 +111,7 @@ class TopicNames:
         delimiter: what stands between the parts of a topic.
         transaction: the topic of transaction edges.
         heartbeat: the topic of heartbeats.
+        message: the topic of logical messages.
         route: the tables' way to other topics, if any.
     """
 
@@ -119,6 +120,7 @@ class TopicNames:
     delimiter: str
     transaction: str
     heartbeat: str
+    message: str
     route: TopicRoute | None = None
 
     def unrouted(self, table: TableId, *, database: bool = True) -> str:
@@ -173,6 +175,7 @@ def topics(settings: EventSettings, shape: EventShape) -> TopicNames:
         delimiter=delimiter,
         transaction=valid_topic(whole or delimiter.join((prefix, settings.topic_transaction))),
         heartbeat=valid_topic(delimiter.join((settings.heartbeat_topics_prefix, prefix))),
+        message=valid_topic(delimiter.join((prefix, "message"))),
         route=_route(settings),
     )
 

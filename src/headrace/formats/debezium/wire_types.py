@@ -36,9 +36,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Column
+from headrace.formats.change_messages import quoted
 from headrace.formats.debezium import counts
 from headrace.formats.words import upper
 from headrace.wire.json_columns import BOOLEAN, CAPITALS, DAY, DECIMAL, FLOAT, MOMENT, ODD, QUOTED, TIME, WHOLE, ZONED
+from headrace.wire.json_writer import to_text
 from headrace.wire.typed_exact import value_of
 
 CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -55,9 +57,10 @@ _TRIM_ZONED = re.compile(r"(?:(\.[0-9]*[1-9])|\.)0*(Z|[+-][0-9:]+)$")
 
 @dataclass(frozen=True)
 class ValueModes:
-    """How values are written, in Debezium's words; one per format instance.
+    """How values are written, in Debezium's words.
 
     Args:
+        connector: whose values they are; empty for any.
         decimals: `precise`, `string` or `double`.
         times: `adaptive`, `adaptive_time_microseconds`, `connect`, `isostring`, `microseconds` or `nanoseconds`.
         binary: `bytes`, `base64`, `base64-url-safe` or `hex`.
@@ -70,6 +73,7 @@ class ValueModes:
         float_texts: whether binary numbers are strings with their canonical texts, for what reads them again.
     """
 
+    connector: str = ""
     decimals: str = "precise"
     times: str = "adaptive"
     binary: str = "bytes"
@@ -97,7 +101,10 @@ class WireType:
         constant: the JSON value of a default, where that is another.
         fields: the schema's fields, of a struct.
         doc: the schema's documentation, where Debezium has one.
-        limited: whether it holds less than the column may have: nanoseconds of 64 bits.
+        limited: of a type that holds less than the column may have (nanoseconds of 64 bits, decimals that are numbers),
+            whether a text is a value beyond it.
+        items: the schema of an array's items.
+        prepare: what becomes of a column of texts before kernels spell them.
     """
 
     connect: str
@@ -111,31 +118,48 @@ class WireType:
     constant: Callable[[str], Any] | None = None
     fields: tuple[Mapping[str, Any], ...] = ()
     doc: str | None = None
-    limited: bool = False
+    limited: Callable[[str], bool] | None = None
+    items: Mapping[str, Any] | None = None
+    prepare: Callable[[pa.StringArray], pa.StringArray] | None = None
 
     def described(self) -> dict[str, Any]:
-        """The type's part of a field's Connect schema, in JsonConverter's order, without `optional`."""
+        """The type's part of a field's Connect schema, in JsonConverter's order, up to `optional`."""
         found: dict[str, Any] = {"type": self.connect}
-        return found | ({"fields": list(self.fields)} if self.fields else {})
+        found |= {"fields": list(self.fields)} if self.fields else {}
+        return found | ({"items": dict(self.items)} if self.items is not None else {})
+
+    def meaning(self, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The part behind `optional`: what values mean.
+
+        Args:
+            more: further parameters.
+        """
+        found: dict[str, Any] = {"name": self.semantic, "version": 1} if self.semantic else {}
+        found |= {"doc": self.doc} if self.doc else {}
+        parameters = {**self.parameters, **(more or {})}
+        return found | ({"parameters": parameters} if parameters else {})
 
     def default(self, column: Column) -> Any:
         """The JSON value of the column's default; None where it has none that can be written."""
         return None if column.default is None else (self.constant or self.value)(column.default)
 
 
-def wire_type(column: Column, modes: ValueModes) -> WireType:
-    """The wire form of a column's values; every logical type has one."""
+def logical_wire_type(column: Column, modes: ValueModes) -> WireType:
+    """The wire form that a column's logical type has; every one has one."""
     return _MAKERS[column.logical.kind](column, modes)
 
 
-def absent_text(column: Column, modes: ValueModes) -> str | None:
-    """The canonical text that stands in for a column that an image does not carry; None where Debezium has none."""
-    if modes.recorded_placeholders and column.native_type not in ("text", "ntext", "image", "xml"):
-        return None
-    wire = wire_type(column, modes)
-    if column.logical.kind == "bytes":
-        return base64.b64encode(modes.placeholder.encode()).decode()
-    return modes.placeholder if wire.connect == "string" and not wire.checked else None
+class JsonText(str):
+    """A text that is JSON already."""
+
+    __slots__ = ()
+
+
+def json_of(value: object) -> str:
+    """A JSON value as its text."""
+    if isinstance(value, JsonText):
+        return value
+    return quoted(value) if isinstance(value, str) else to_text(value)
 
 
 def _as_is(text: str) -> str:
@@ -202,7 +226,7 @@ def _decimal(column: Column, modes: ValueModes) -> WireType:
     if precision is None:
         return WireType(
             "struct",
-            _variable_decimal,
+            variable_decimal,
             semantic=VARIABLE_DECIMAL,
             fields=(
                 {"type": "int32", "optional": False, "field": "scale"},
@@ -239,7 +263,8 @@ def _unscaled(text: str, scale: int, largest: int | None) -> str | None:
     return None if largest is not None and not -largest <= number < largest else _base64(number)
 
 
-def _variable_decimal(text: str) -> dict[str, Any] | None:
+def variable_decimal(text: str) -> dict[str, Any] | None:
+    """A number with its own scale."""
     if not _NUMBER.fullmatch(text):
         return None
     return {"scale": len(text.partition(".")[2]), "value": _base64(_integer(text.replace(".", "")))}
@@ -290,8 +315,9 @@ def _timestamp(column: Column, modes: ValueModes) -> WireType:
     if unit == "iso":
         return _iso("io.debezium.time.IsoTimestamp")
     digits, _, name = TIME_UNITS[unit]
+    limited = counts.is_timestamp if digits == 9 else None
     return WireType(
-        "int64", lambda text: counts.of_timestamp(text, digits), MOMENT, digits, semantic=name, limited=digits == 9
+        "int64", lambda text: counts.of_timestamp(text, digits), MOMENT, digits, semantic=name, limited=limited
     )
 
 

@@ -15,10 +15,13 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.row import arrow_type
 from headrace.changes.types import arrow_text
 from headrace.formats.change_messages import quoted
+from headrace.formats.debezium import postgresql_types as postgresql
+from headrace.formats.debezium.column_types import absent_json, default_of, unsaid_json, wire_type
 from headrace.formats.debezium.connect_schemas import FieldRules, key_schema, row_schema
 from headrace.formats.debezium.floats import java_texts
-from headrace.formats.debezium.wire_types import ValueModes, WireType, absent_text, wire_type
+from headrace.formats.debezium.wire_types import ValueModes, WireType, json_of
 from headrace.wire.json_columns import AS_IS, BOOLEAN, DAY, FLOAT, MOMENT, QUOTED, WHOLE, JsonColumn, JsonColumns
+from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import to_text
 from headrace.wire.spans import Array
 
@@ -59,6 +62,16 @@ class WrittenSchema:
         return [self._spelled(column, in_key=False) for column in self.schema.columns]
 
     @cached_property
+    def old_row(self) -> list[Spelled]:
+        """The columns of old images, where other things stand for what they do not say."""
+        if self._modes.connector != postgresql.NAME:
+            return self.row
+        return [
+            s._replace(json=s.json._replace(absent=unsaid_json(s.column, self._modes, s.json.null or "null")))
+            for s in self.row
+        ]
+
+    @cached_property
     def key(self) -> list[Spelled]:
         """The columns of the key, from maps; null where a key does not hold them."""
         return [self._spelled(column, in_key=True) for column in self.schema.key_columns]
@@ -94,13 +107,13 @@ class WrittenSchema:
 
     def _spelled(self, column: Column, *, in_key: bool) -> Spelled:
         wire, name = wire_type(column, self._modes), f"{quoted(self._fields[column.name])}:"
-        default = wire.default(column) if self._modes.null_as_default and column.nullable else None
-        null = "null" if default is None else _json(default)
+        default = default_of(column, self._modes) if self._modes.null_as_default and column.nullable else None
+        null = "null" if default is None else json_of(default)
         absent: str | None = null
-        if self._placeholder and not in_key:
-            stand_in = absent_text(column, self._modes)
+        if (self._placeholder or self._modes.connector == postgresql.NAME) and not in_key:
+            stand_in = absent_json(column, self._modes)
             if stand_in is not None:
-                absent = _json(wire.value(stand_in))
+                absent = stand_in
             elif default is None and not self._modes.recorded_placeholders:
                 absent = None
         code, first = wire.code, wire.first
@@ -135,7 +148,7 @@ def typed_code(column: Column, wire: WireType) -> tuple[int, int]:
 def _is_direct(kind: pa.DataType, wire: WireType) -> bool:
     types = pa.types
     if wire.code == MOMENT:
-        return bool(types.is_timestamp(kind)) and not wire.limited
+        return bool(types.is_timestamp(kind)) and wire.first < 9
     checks = {WHOLE: types.is_integer, BOOLEAN: types.is_boolean, DAY: types.is_date32}
     return wire.code in checks and bool(checks[wire.code](kind))
 
@@ -164,11 +177,36 @@ def odd_texts(texts: pa.StringArray, spelled: Spelled) -> list[str | None]:
     if spelled.wire.code == FLOAT:
         return java_texts(texts, single=spelled.wire.connect == "float")
     found = [spelled.wire.value(text) for text in texts.to_pylist()]
-    return [None if value is None else _json(value) for value in found]
+    return [None if value is None else json_of(value) for value in found]
 
 
-def _json(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else to_text(value)
+def prepared(cells: Cells, columns: Sequence[Spelled]) -> Cells:
+    """Cells whose texts are as kernels take them.
+
+    Args:
+        cells: the cells.
+        columns: the columns of all structures.
+    """
+    layout, at = cells.columns.layout, cells.at
+    parts, size = [cells.texts], len(cells.texts)
+    for number, spelled in enumerate(columns):
+        if spelled.wire.prepare is None:
+            continue
+        structure = int(np.searchsorted(layout.first, number, side="right")) - 1
+        rows = np.flatnonzero(cells.present & (cells.structure == structure))
+        places = cells.offsets[rows] + number - layout.first[structure]
+        places = places[at[places] >= 0]
+        texts = cells.texts.take(pa.array(at[places]))
+        made = spelled.wire.prepare(texts)
+        if made is not texts:
+            at = at.copy() if at is cells.at else at
+            at[places] = size + np.arange(places.size, dtype=np.int32)
+            parts.append(made)
+            size += len(made)
+    if at is cells.at:
+        return cells
+    texts = pa.concat_arrays(parts)
+    return Cells(cells.columns, cells.structure, cells.present, cells.offsets, at, texts)
 
 
 def equal_values(a: pa.Array, b: pa.Array) -> Array:

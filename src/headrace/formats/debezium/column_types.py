@@ -1,0 +1,106 @@
+"""What each column is on the wire: by its native type where its database's connector says so, else by its logical type.
+
+Also what stands for values that are not there: for one that a change does not carry, and for one that an old row does
+not say; and defaults, where the database computes one.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+from headrace.changes import Column
+from headrace.formats.debezium import postgresql_types as postgresql
+from headrace.formats.debezium.wire_types import VARIABLE_DECIMAL, ValueModes, WireType, json_of, logical_wire_type
+from headrace.wire.json_writer import to_text
+
+_ZEROS: dict[str, Any] = {
+    "int8": 0, "int16": 0, "int32": 0, "int64": 0, "float": 0.0, "double": 0.0, "boolean": False, "string": "",
+    "bytes": "", "array": [],
+}  # fmt: skip
+_ZERO = "AA=="
+"""The bytes of a decimal that is 0."""
+_NULL = "null"
+_COMPUTED = re.compile(r"\(?[A-Za-z0-9_]+\(.*\)", re.ASCII | re.DOTALL)
+"""Defaults that are a function's value: for those PostgreSQL's connector tells one that its type has."""
+_COMPUTED_TEXTS = {
+    "bool": "false", "json": "{}", "jsonb": "{}", "uuid": "00000000-0000-0000-0000-000000000000", "date": "1970-01-01",
+    "time": "00:00:00", "timestamp": "1970-01-01 00:00:00", "timestamptz": "1970-01-01 00:00:00+00",
+    "interval": "00:00:00", "varbit": "0", "bpchar": "", "varchar": "", "text": "", "xml": "", "float4": "0.0",
+    "float8": "0.0", "int2": "0", "int4": "0", "int8": "0", "bit": "00",
+}  # fmt: skip
+
+
+def wire_type(column: Column, modes: ValueModes) -> WireType:
+    """The wire form of a column's values; every column has one."""
+    return postgresql.wire_type(column, modes) or logical_wire_type(column, modes)
+
+
+def default_of(column: Column, modes: ValueModes) -> Any:
+    """The JSON value of the column's default; None where it has none that can be written."""
+    wire = wire_type(column, modes)
+    if column.default is not None or modes.connector != postgresql.NAME:
+        return wire.default(column)
+    if column.default_expression is None or not _COMPUTED.match(column.default_expression):
+        return None
+    if column.native_type == "numeric" and wire.semantic != VARIABLE_DECIMAL:
+        return _zero(wire)
+    text = _COMPUTED_TEXTS.get(column.native_type)
+    return None if text is None or column.enum_values is not None else (wire.constant or wire.value)(text)
+
+
+def absent_json(column: Column, modes: ValueModes) -> str | None:
+    """The JSON that stands in for a column that a new image does not carry; None where Debezium has none."""
+    if modes.recorded_placeholders and column.native_type not in ("text", "ntext", "image", "xml"):
+        return None
+    wire, text = wire_type(column, modes), modes.placeholder
+    data = base64.b64encode(text.encode()).decode()
+    if wire.connect == "array":
+        return _absent_items(column, modes)
+    if column.native_type == "hstore":
+        return json_of(to_text({text: text}))
+    if column.logical.kind == "bytes":
+        return json_of(wire.value(data)) if wire.connect != "struct" else None
+    return json_of(wire.value(text)) if wire.connect == "string" and not wire.checked else None
+
+
+def _absent_items(column: Column, modes: ValueModes) -> str | None:
+    element = postgresql.element_type(column, modes)
+    assert element is not None
+    text = modes.placeholder
+    if element.connect == "string" and not element.checked:
+        return to_text([text])
+    if element.connect == "bytes" and not element.semantic:
+        return to_text([base64.b64encode(text.encode()).decode()])
+    if element.connect in ("int16", "int32", "int64") or not column.nullable:
+        return to_text(list(text.encode())) if element.connect in _NUMBERS else None
+    return None
+
+
+_NUMBERS = frozenset(("int16", "int32", "int64", "float", "double"))
+
+
+def unsaid_json(column: Column, modes: ValueModes, null: str) -> str:
+    """The JSON that PostgreSQL's connector writes for a column that an old row does not say.
+
+    Args:
+        column: the column.
+        modes: how values are written.
+        null: what stands for null.
+    """
+    if column.nullable:
+        return null
+    default = default_of(column, modes)
+    return json_of(_zero(wire_type(column, modes)) if default is None else default)
+
+
+def _zero(wire: WireType) -> Any:
+    """The value that says nothing, in a column without NULL."""
+    if wire.semantic == VARIABLE_DECIMAL:
+        return {"scale": 0, "value": _ZERO}
+    if wire.parameters.get("scale") is not None:
+        return _ZERO
+    if wire.connect == "struct":
+        return wire.value("(0,0)") if wire.semantic == postgresql.POINT else wire.value("AQcAAAAAAAAA")
+    return _ZEROS[wire.connect]
