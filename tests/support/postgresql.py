@@ -10,6 +10,8 @@ from typing import Self
 
 import pytest
 
+from headrace.sources.postgresql import lsn
+from headrace.sources.postgresql.options import PostgresSettings
 from headrace_emulators.engine.programs import program
 from headrace_emulators.postgresql.server import USER, PostgresDatabase, PostgresServer, missing
 
@@ -92,3 +94,13 @@ def new_postgres_database(postgres_server: PostgresServer) -> Iterator[Callable[
 def postgres_database(new_postgres_database: Callable[..., PostgresDatabase]) -> PostgresDatabase:
     """A database of the test's own."""
     return new_postgres_database()
+
+
+def settings_of(database: PostgresDatabase, /, **options: str) -> PostgresSettings:
+    """The source's options for a database; slot and publication are named as it."""
+    return PostgresSettings.parse({"slot": database.name, **database.options, **options}, owner="source 'postgresql'")
+
+
+def log_end(database: PostgresDatabase) -> int:
+    """The LSN where the next record of the log will be."""
+    return lsn.of_server(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])

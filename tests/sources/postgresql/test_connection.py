@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.support.postgresql import PostgresDatabase, PostgresServer, needs_postgres, postgres
+from tests.support.postgresql import PostgresDatabase, PostgresServer, log_end, needs_postgres, postgres, settings_of
 
 from headrace.errors import ConnectError, HeadraceError, OptionError
 from headrace.sources.connection import LostConnection
@@ -22,10 +22,6 @@ from headrace.sources.postgresql.refusals import Place, PostgresError, not_conne
 from headrace.testing.waiting import until
 
 PLACE = Place("db:5432", "shop", "cdc", replicates=True)
-
-
-def settings(database: PostgresDatabase, /, **options: str) -> PostgresSettings:
-    return PostgresSettings.parse({**database.options, **options}, owner="source 'postgresql'")
 
 
 REFUSED_LOGINS = {
@@ -155,7 +151,7 @@ def test_a_real_server_refuses_sessions_in_these_words(postgres_database: Postgr
     ):
         for words, options in cases.items():
             with pytest.raises(ConnectError, match=words) as caught:
-                connect_replication(settings(postgres_database, **options))
+                connect_replication(settings_of(postgres_database, **options))
             assert "wrong" not in str(caught.value)
 
 
@@ -172,7 +168,7 @@ def test_every_session_writes_texts_alike_whatever_role_and_database_set(postgre
         "'pg_class'::regclass"
     )
     for open_session in (connect, connect_replication):
-        with open_session(settings(postgres_database, slot="orders")) as session:
+        with open_session(settings_of(postgres_database, slot="orders")) as session:
             assert b"".join(session.copy(f"COPY ({query}) TO STDOUT (FORMAT csv)")) == (
                 b"2026-01-02 03:04:05.5+00,1 mon 2 days,\\x00ff,0.1,pg_class\n"
             )
@@ -181,7 +177,7 @@ def test_every_session_writes_texts_alike_whatever_role_and_database_set(postgre
 
 def test_copy_streams_rows_and_leaves_a_session_that_goes_on(postgres_database: PostgresDatabase) -> None:
     numbers = "COPY (SELECT g, repeat('x', 50) FROM generate_series(1, 100000) g) TO STDOUT (FORMAT csv)"
-    with connect(settings(postgres_database)) as session:
+    with connect(settings_of(postgres_database)) as session:
         lines = b"".join(session.copy(numbers)).splitlines()
         assert (len(lines), lines[-1][:7]) == (100_000, b"100000,")
         blocks = session.copy(numbers)
@@ -191,7 +187,7 @@ def test_copy_streams_rows_and_leaves_a_session_that_goes_on(postgres_database: 
 
 
 def test_a_refused_copy_names_no_value_and_leaves_a_session_that_goes_on(postgres_database: PostgresDatabase) -> None:
-    with connect(settings(postgres_database)) as session:
+    with connect(settings_of(postgres_database)) as session:
         rows = "SELECT CASE WHEN g = 90000 THEN 'secret' ELSE g::text END::int FROM generate_series(1, 100000) g"
         for read in (lambda: list(session.copy(f"COPY ({rows}) TO STDOUT")), lambda: session.rows(rows)):
             with pytest.raises(PostgresError) as caught:
@@ -204,7 +200,7 @@ def test_a_refused_copy_names_no_value_and_leaves_a_session_that_goes_on(postgre
 
 
 def test_parameters_are_values_in_a_replication_session_too(postgres_database: PostgresDatabase) -> None:
-    with connect_replication(settings(postgres_database)) as session:
+    with connect_replication(settings_of(postgres_database)) as session:
         assert session.rows("SELECT %s, %s::int", ("it's; \\ 100%", 5)) == [("it's; \\ 100%", 5)]
         assert session.rows("IDENTIFY_SYSTEM")[0][3] == postgres_database.name
 
@@ -224,13 +220,9 @@ def prepare_slot(database: PostgresDatabase) -> None:
     database.execute(f"SELECT pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
 
 
-def head(database: PostgresDatabase) -> int:
-    return lsn.of_server(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
-
-
 @contextmanager
 def reading(database: PostgresDatabase, begin: int, *, copy: bool = True) -> Iterator[ReplicationConnection]:
-    with connect_replication(settings(database)) as session:
+    with connect_replication(settings_of(database)) as session:
         slot = database.name
         if copy:
             assert session.copy_slot(slot, "a_copy") <= begin
@@ -252,9 +244,9 @@ def read_to(session: ReplicationConnection, end: int) -> list[bytes]:
 
 
 def test_copies_bring_the_same_bytes_twice_and_a_keepalive_at_the_end(stream: PostgresDatabase) -> None:
-    begin = head(stream)
+    begin = log_end(stream)
     stream.execute("INSERT INTO t SELECT g, 'value ' || g FROM generate_series(1, 2000) g")
-    end = head(stream)
+    end = log_end(stream)
     reads = []
     for _ in range(2):
         with reading(stream, begin) as session:
@@ -266,17 +258,17 @@ def test_copies_bring_the_same_bytes_twice_and_a_keepalive_at_the_end(stream: Po
 
 
 def test_a_window_without_commits_ends_by_a_keepalive(stream: PostgresDatabase) -> None:
-    begin = head(stream)
+    begin = log_end(stream)
     with stream.server.connect("postgres") as other:
         other.execute("CREATE TABLE IF NOT EXISTS elsewhere (id int)")
         other.execute("INSERT INTO elsewhere SELECT generate_series(1, 1000)")
     with reading(stream, begin) as session:
-        assert b"I" not in [message[:1] for message in read_to(session, head(stream))]
+        assert b"I" not in [message[:1] for message in read_to(session, log_end(stream))]
 
 
 def test_a_reader_that_takes_its_time_is_not_cut(stream: PostgresDatabase) -> None:
     with stream.server.changed(wal_sender_timeout="1s"):
-        begin = head(stream)
+        begin = log_end(stream)
         with reading(stream, begin) as session, stream.connect() as other:
             stream.execute("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 20000) g")
             started, beats = time.monotonic(), set()
@@ -284,35 +276,35 @@ def test_a_reader_that_takes_its_time_is_not_cut(stream: PostgresDatabase) -> No
             while time.monotonic() < started + 2.5:
                 beats.update(other.execute("SELECT reply_time FROM pg_stat_replication").fetchall())
             assert len(beats) > 3
-            assert sum(message[:1] == b"I" for message in read_to(session, head(stream))) == 20_000
+            assert sum(message[:1] == b"I" for message in read_to(session, log_end(stream))) == 20_000
 
 
 @pytest.mark.parametrize(("copy", "moves"), [(True, True), (False, False)])
 def test_only_a_copy_is_confirmed(stream: PostgresDatabase, copy: bool, moves: bool) -> None:
-    begin = head(stream)
+    begin = log_end(stream)
     with reading(stream, begin, copy=copy) as session, stream.connect() as other:
         slot = "a_copy" if copy else stream.name
         sql = f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'"
         before = other.execute(sql).fetchone()
         stream.execute("INSERT INTO t VALUES (1, 'x')")
-        read_to(session, end := head(stream))
+        read_to(session, end := log_end(stream))
         session.confirm(end, reply=True)
         read_to(session, end)
         assert (other.execute(sql).fetchone() != before) == moves
 
 
 def test_a_terminated_reader_says_so(stream: PostgresDatabase) -> None:
-    with reading(stream, head(stream)) as session:
+    with reading(stream, log_end(stream)) as session:
         stream.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'a_copy'")
         with pytest.raises(LostConnection, match="The server ended a session"):
             read_to(session, 1 << 62)
 
 
 def test_what_came_before_the_end_is_handed_on_first(stream: PostgresDatabase) -> None:
-    with reading(stream, head(stream)) as session, stream.connect() as other:
+    with reading(stream, log_end(stream)) as session, stream.connect() as other:
         stream.execute("INSERT INTO t VALUES (1, 'x')")
         sent = "SELECT 1 FROM pg_stat_replication WHERE sent_lsn >= %s::pg_lsn"
-        until(lambda: other.execute(sent, (lsn.to_server(head(stream)),)).fetchone(), "all was sent")
+        until(lambda: other.execute(sent, (lsn.to_server(log_end(stream)),)).fetchone(), "all was sent")
         stream.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'a_copy'")
         found: list[bytes] = []
         with pytest.raises(LostConnection):
@@ -322,9 +314,9 @@ def test_what_came_before_the_end_is_handed_on_first(stream: PostgresDatabase) -
 
 
 def test_a_missing_publication_is_an_error_that_names_it(stream: PostgresDatabase) -> None:
-    begin = head(stream)
+    begin = log_end(stream)
     stream.execute("INSERT INTO t VALUES (1, 'x')")
-    with connect_replication(settings(stream)) as session:
+    with connect_replication(settings_of(stream)) as session:
         session.copy_slot(stream.name, "a_copy")
         session.start("a_copy", begin, 'no "such" one')
         with pytest.raises(PostgresError, match='publication "no "such" one" does not exist'):
@@ -339,9 +331,9 @@ def test_a_fast_shutdown_is_not_held_up_and_a_crash_is_a_lost_connection(copy: b
         database.execute("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION headrace FOR TABLE t")
         prepare_slot(database)
         for end_server in (server.stop, server.crash):
-            with reading(database, head(database), copy=copy) as session:
+            with reading(database, log_end(database), copy=copy) as session:
                 database.execute("INSERT INTO t SELECT coalesce(max(id), 0) + 1, 'x' FROM t")
-                read_to(session, head(database))
+                read_to(session, log_end(database))
                 stopping = threading.Thread(target=end_server)
                 begun = time.monotonic()
                 stopping.start()
@@ -360,8 +352,8 @@ def test_a_fast_shutdown_is_not_held_up_by_a_reader_that_nobody_asks() -> None:
         database = server.new_database()
         database.execute("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION headrace FOR TABLE t")
         prepare_slot(database)
-        with reading(database, head(database)) as session:
-            read_to(session, head(database))
+        with reading(database, log_end(database)) as session:
+            read_to(session, log_end(database))
             database.execute("INSERT INTO t VALUES (1, 'x')")
             begun = time.monotonic()
             server.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, OptionError
@@ -82,6 +82,11 @@ class Connection(DriverConnection):
         return int(self._pg.server_version)
 
     @property
+    def pid(self) -> int:
+        """The number of the server's process of this session."""
+        return int(self._pg.backend_pid)
+
+    @property
     def place(self) -> Place:
         """Where the session is, for sentences."""
         return self._place
@@ -111,6 +116,36 @@ class Connection(DriverConnection):
     def run(self, sql: str) -> None:
         """A statement without a result."""
         self.rows(sql)
+
+    def rows_within(
+        self, sql: str, seconds: float, explain: Callable[[int], HeadraceError]
+    ) -> list[tuple[str | None, ...]]:
+        """All rows of a statement that may have to wait, as texts.
+
+        Args:
+            sql: the statement.
+            seconds: how long it may take.
+            explain: the error to raise when it takes longer; asked while it still waits, with the number of the
+                server's process. The statement is cancelled then.
+
+        Raises:
+            PostgresError: the server refused the statement.
+            LostConnection: the connection broke.
+        """
+        self._send(sql)
+        until = time.monotonic() + seconds
+        while self._pg.is_busy():
+            if not self._wait(until - time.monotonic()) and time.monotonic() >= until:
+                error = explain(self.pid)
+                self._connection.cancel_safe()
+                self._rest()
+                raise error
+        result = self._pg.get_result()
+        self._require(result, "TUPLES_OK")
+        assert result is not None
+        values = [[result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
+        self._rest()
+        return [tuple(None if value is None else value.decode() for value in row) for row in values]
 
     def copy(self, sql: str) -> Iterator[bytes]:
         """What `COPY ... TO STDOUT` gives, in blocks of whole lines, streamed.

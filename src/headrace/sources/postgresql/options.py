@@ -201,3 +201,8 @@ class PostgresSettings(HeartbeatSettings, SignalSettings, ColumnSettings, Select
         default=False,
         aliases=("provide.transaction.metadata",),
     )
+
+    @property
+    def publication_name(self) -> str:
+        """The publication's name."""
+        return self.publication or self.slot

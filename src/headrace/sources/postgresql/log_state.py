@@ -1,0 +1,99 @@
+"""What an offset keeps of the log besides the commit that it reached: by what, and on which server, it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import CaptureError
+from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.publication import OPERATIONS, PublicationState
+
+# The timeline is in the name of the file that is written now; the control file has that of the last checkpoint.
+_SERVER = """
+SELECT system_identifier::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) FROM pg_control_system()
+"""
+
+
+@dataclass(frozen=True)
+class LogState:
+    """The server and the publication that an offset was reached with.
+
+    Args:
+        system: the cluster's identifier, which its copies share.
+        timeline: its history; a promoted standby begins another.
+        slot: the permanent slot's name.
+        publication: the publication's name.
+        publication_oid: it; one that was dropped and made again has another.
+        operations: which of insert, update, delete and truncate it publishes.
+        via_root: whether rows of partitions come as rows of the partitioned table.
+        members: for the oid of each of its tables what says that it is in there; a table that was taken out and put in
+            again has another. Empty for a publication of all tables.
+    """
+
+    system: str
+    timeline: int
+    slot: str
+    publication: str
+    publication_oid: int
+    operations: tuple[str, ...] = OPERATIONS
+    via_root: bool = True
+    members: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, settings: PostgresSettings) -> LogState:
+        """As it is now, on a primary.
+
+        Raises:
+            CaptureError: the publication is not there.
+        """
+        name = settings.publication_name
+        publication = PublicationState.of(connection, name)
+        if publication is None:
+            raise CaptureError(
+                f"Publication '{name}' is not there.", remedy="Set 'publication_autocreate' to filtered, or make it."
+            )
+        [(system, timeline)] = connection.rows(_SERVER)
+        return cls(
+            system=system,
+            timeline=int(timeline, 16),
+            slot=settings.slot,
+            publication=name,
+            publication_oid=publication.oid,
+            operations=publication.operations,
+            via_root=publication.via_root,
+            members={table: member.oid for table, member in publication.members.items() if member.oid},
+        )
+
+    def rejoined(self, before: LogState) -> frozenset[int]:
+        """The oids of tables that were in the publication before and are again, and were not in between."""
+        return frozenset(table for table, member in self.members.items() if before.members.get(table, member) != member)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "system": self.system,
+            "timeline": self.timeline,
+            "slot": self.slot,
+            "publication": self.publication,
+            "publication_oid": self.publication_oid,
+            "operations": list(self.operations),
+            "via_root": self.via_root,
+            "members": [[table, member] for table, member in sorted(self.members.items())],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LogState:
+        """Read `to_json`'s form back."""
+        return cls(
+            data["system"],
+            data["timeline"],
+            data["slot"],
+            data["publication"],
+            data["publication_oid"],
+            tuple(data["operations"]),
+            data["via_root"],
+            dict(data["members"]),
+        )

@@ -1,0 +1,259 @@
+"""The publication: which tables' changes the server sends.
+
+It is made before the slot, because the server reads the catalog as it was at each change: a slot that is older than its
+publication can't be read. Headrace alters only a publication that it made itself, which it tells by its comment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import CaptureError
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.refusals import PostgresError, identifier, literal
+
+_MADE = "Made by Headrace for replication slot {slot}"
+_UNFINISHED = " (being made)"
+_DENIED = "42501"
+_SHOWN = 20
+OPERATIONS = ("insert", "update", "delete", "truncate")
+
+_PUBLICATION = """
+SELECT oid::bigint, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate,
+    coalesce(obj_description(oid, 'pg_publication'), '')
+FROM pg_publication WHERE pubname = %s
+"""
+_MEMBERS = """
+SELECT c.oid::bigint, coalesce(r.oid, {in_schema}, 0)::bigint, n.nspname, c.relname, {filter}, {columns}
+FROM pg_get_publication_tables(%s) AS t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN LATERAL (
+    SELECT m.* FROM pg_publication_rel m
+    WHERE m.prpubid = %s
+    AND (m.prrelid = c.oid OR c.relispartition AND m.prrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid)))
+    ORDER BY m.prrelid = c.oid DESC LIMIT 1) AS r ON true
+"""
+_IN_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = {publication} AND s.pnnspid = n.oid)"
+_FILTER = "pg_get_expr(r.prqual, r.prrelid)"
+_COLUMNS = """
+(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs))
+"""
+# A partitioned table's rows are changed in its leaves.
+_WITHOUT_IDENTITY = """
+SELECT n.nspname, c.relname
+FROM unnest(%s::bigint[]) AS root (oid)
+CROSS JOIN LATERAL (SELECT root.oid::oid AS relid UNION SELECT relid FROM pg_partition_tree(root.oid::regclass)) AS leaf
+JOIN pg_class c ON c.oid = leaf.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relreplident <> 'f' AND NOT EXISTS (
+    SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+    AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
+ORDER BY 1, 2
+"""
+_UNFINISHED_NAMES = """
+SELECT pubname FROM pg_publication WHERE obj_description(oid, 'pg_publication') = %s
+"""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A table of a publication.
+
+    Args:
+        oid: what says that it is in the publication; a table that was taken out and put in again has another one. 0
+            where the publication has all tables.
+        name: schema and name, as statements have them.
+        filter: the condition that published rows meet; empty for all rows.
+        columns: the columns that are published, as statements have them; empty for all.
+    """
+
+    oid: int
+    name: str
+    filter: str = ""
+    columns: str = ""
+
+
+@dataclass(frozen=True)
+class PublicationState:
+    """What the server says of a publication.
+
+    Args:
+        name: its name.
+        oid: it; one that was dropped and made again has another.
+        all_tables: whether it has all tables of the database, also future ones.
+        via_root: whether rows of partitions are published as rows of the partitioned table.
+        operations: which of insert, update, delete and truncate it publishes.
+        comment: what was said about it.
+        members: its tables by their oid, under which their rows come.
+    """
+
+    name: str
+    oid: int
+    all_tables: bool = False
+    via_root: bool = True
+    operations: tuple[str, ...] = OPERATIONS
+    comment: str = ""
+    members: Mapping[int, Member] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, name: str) -> PublicationState | None:
+        """A publication as it is now; null where there is none of this name."""
+        rows = connection.rows(_PUBLICATION, (name,))
+        if not rows:
+            return None
+        oid, all_tables, via_root, *published, comment = rows[0]
+        newer = connection.version >= 150000
+        sql = _MEMBERS.format(
+            in_schema=_IN_SCHEMA.format(publication=oid) if newer else "NULL",
+            filter=_FILTER if newer else "NULL",
+            columns=_COLUMNS if newer else "NULL",
+        )
+        members = {
+            table: Member(member, f"{identifier(schema)}.{identifier(relation)}", condition or "", columns or "")
+            for table, member, schema, relation, condition, columns in connection.rows(sql, (name, oid))
+        }
+        operations = tuple(each for each, on in zip(OPERATIONS, published, strict=True) if on)
+        return cls(name, oid, all_tables, via_root, operations, comment, members)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Headrace made it."""
+        return self.comment.startswith(_MADE.format(slot=""))
+
+
+def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[PostgresTable]) -> None:
+    """See that the publication has exactly these tables, where it is Headrace's own, or these and others.
+
+    It is made where it is not there. Doing it twice changes nothing, and a table that is in it is not touched.
+
+    Raises:
+        CaptureError: it is not there or lacks something and Headrace may not change it; a table has no replica
+            identity, so that publishing its updates would stop the application.
+    """
+    name = settings.publication_name
+    state = PublicationState.of(connection, name)
+    alters = settings.publication_autocreate == "filtered"
+    if state is not None and not (alters and state.is_own):
+        require_complete(state, tables)
+        return
+    names = {table.oid: table_name(table) for table in tables}
+    if state is None:
+        statement = _create(name, list(names.values()))
+        if not alters:
+            raise CaptureError(
+                f"Publication '{name}' is not there, and 'publication_autocreate' is disabled.",
+                remedy=f"Run: {_shortened(name, list(names.values()))}",
+            )
+        _require_identities(connection, list(names))
+        comment = _MADE.format(slot=settings.slot)
+        statements = [statement, f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(comment)}"]
+    else:
+        added = {oid: each for oid, each in names.items() if oid not in state.members}
+        dropped = [member.name for oid, member in state.members.items() if oid not in names]
+        _require_identities(connection, list(added))
+        alter = f"ALTER PUBLICATION {identifier(name)}"
+        statements = [f"{alter} ADD TABLE {', '.join(added.values())}"] if added else []
+        statements += [f"{alter} DROP TABLE {', '.join(dropped)}"] if dropped else []
+    if not statements:
+        return
+    try:
+        connection.run("BEGIN")
+        connection.run(f"SET LOCAL lock_timeout = {settings.snapshot_lock_timeout_ms}")
+        for each in statements:
+            connection.run(each)
+        connection.run("COMMIT")
+    except PostgresError as error:
+        connection.run("ROLLBACK")
+        if error.sqlstate != _DENIED:
+            raise
+        raise CaptureError(
+            f"Role '{settings.user}' may not make or alter publication '{name}' ({error.message.rstrip('.')}).",
+            remedy=f"Let the owner of the tables run: {_shortened(name, list(names.values()))}",
+        ) from error
+
+
+def require_complete(state: PublicationState, tables: Sequence[PostgresTable]) -> None:
+    """See that a publication that Headrace may not alter has these tables, whole.
+
+    Raises:
+        CaptureError: it lacks one of them, or leaves out rows or columns.
+    """
+    alter = f"ALTER PUBLICATION {identifier(state.name)}"
+    for table in tables:
+        name, member = table_name(table), state.members.get(table.oid)
+        if member is None:
+            raise CaptureError(
+                f"Publication '{state.name}' does not have table '{table.id.path}'.",
+                remedy=f"Run: {alter} ADD TABLE {name}; or leave the table out with 'tables_excluded'.",
+            )
+        if member.filter or member.columns:
+            lacking = f"rows (it has only those WHERE {member.filter})" if member.filter else "columns"
+            raise CaptureError(
+                f"Publication '{state.name}' leaves out {lacking} of table '{table.id.path}'.",
+                remedy=f"Run: BEGIN; {alter} DROP TABLE {name}; {alter} ADD TABLE {name}; COMMIT;",
+            )
+
+
+def _require_identities(connection: Connection, oids: Collection[int]) -> None:
+    """See that the application can still update and delete rows of tables that are going to be published.
+
+    Raises:
+        CaptureError: it could not.
+    """
+    found = connection.rows(_WITHOUT_IDENTITY, (list(oids),)) if oids else []
+    if not found:
+        return
+    schema, relation = found[0]
+    name = f"{identifier(schema)}.{identifier(relation)}"
+    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    raise CaptureError(
+        f"Table '{schema}.{relation}'{others} has no primary key and no other replica identity, so once its changes "
+        "are published the server refuses the application's updates and deletes of it.",
+        remedy=f"Run: ALTER TABLE {name} REPLICA IDENTITY FULL; or leave the table out with 'tables_excluded'; or, for "
+        f"inserts only, run: CREATE PUBLICATION headrace_inserts FOR TABLE {name} WITH (publish = 'insert, truncate'); "
+        "and capture it with another pipeline that has 'publication' headrace_inserts.",
+    )
+
+
+def table_name(table: PostgresTable) -> str:
+    """A table's schema and name, as statements have them."""
+    return f"{identifier(table.id.schema)}.{identifier(table.id.name)}"
+
+
+def _create(name: str, tables: Sequence[str]) -> str:
+    listed = f" FOR TABLE {', '.join(tables)}" if tables else ""
+    return f"CREATE PUBLICATION {identifier(name)}{listed} WITH (publish_via_partition_root = true)"
+
+
+def _shortened(name: str, tables: Sequence[str]) -> str:
+    more = ["..."] if len(tables) > _SHOWN else []
+    return f"{_create(name, [*tables[:_SHOWN], *more])};"
+
+
+# A slot has no comment, so the publication's says whether a first start came as far as its first batch.
+
+
+def say_slot_begins(connection: Connection, settings: PostgresSettings) -> None:
+    """Note that the slot is being made, where the publication is Headrace's own."""
+    state = PublicationState.of(connection, settings.publication_name)
+    if state is not None and state.is_own:
+        _comment(connection, state.name, _MADE.format(slot=settings.slot) + _UNFINISHED)
+
+
+def slot_is_unfinished(connection: Connection, settings: PostgresSettings) -> bool:
+    """Whether a start that made the slot gave no batch."""
+    state = PublicationState.of(connection, settings.publication_name)
+    return state is not None and state.comment == _MADE.format(slot=settings.slot) + _UNFINISHED
+
+
+def say_slot_began(connection: Connection, slot: str) -> None:
+    """Note that there are batches of the slot."""
+    comment = _MADE.format(slot=slot)
+    for (name,) in connection.rows(_UNFINISHED_NAMES, (comment + _UNFINISHED,)):
+        _comment(connection, name, comment)
+
+
+def _comment(connection: Connection, name: str, text: str) -> None:
+    connection.run(f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(text)}")
