@@ -12,6 +12,7 @@ import queue
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace_emulators.engine.traffic import Workload as Traffic
+    from headrace_emulators.oracle.shop import OracleShop
+    from headrace_emulators.postgresql.shop import PostgresShop
 
 _END_SECONDS = 10.0
 
@@ -32,11 +35,11 @@ class Workload:
     """The parent's side; use it in a `with` block, at whose end the child ends.
 
     Args:
-        folder: the emulated server's folder.
+        folder: the server's folder.
         database: `flights` or `shop`: both the database's name and what is done with it.
         seed: of the changes.
         rate: transactions per second.
-        source: which kind of database it is, as the emulators are named.
+        source: which kind of database it is.
     """
 
     def __init__(self, folder: Path, database: str, seed: int, rate: float, source: str = "sqlserver") -> None:
@@ -147,20 +150,28 @@ def _made(source: str, folder: Path, name: str, seed: int) -> Traffic[Any]:
     return kinds[name].create(EmulatedServer(folder), seed, name=name)
 
 
-def _oracle(folder: Path, seed: int, rate: float, stop: threading.Event) -> None:
-    """Changes of an Oracle database, which writes its redo log by itself."""
-    from headrace_emulators.oracle.shop import OWNER, OracleShop
+def _writes_log(source: str, folder: Path, seed: int, rate: float, stop: threading.Event) -> None:
+    """Changes of a database that writes its log by itself, so that nothing has to capture them."""
+    with ExitStack() as running:
+        shop: OracleShop | PostgresShop
+        if source == "oracle":
+            from headrace_emulators.oracle.shop import OracleShop
 
-    shop = OracleShop.create(folder, seed)
-    rows = folder / "rows.sqlite"
-    _answer(file=str(rows))
-    if sys.stdin.readline() != "change\n":
-        return
-    threading.Thread(target=_listen_for_end, args=(stop,), daemon=True).start()
-    shop.replay(stop, rate=rate)
-    shop.database.publish(rows, OWNER)
-    _answer(transactions=shop.transactions)
-    sys.stdin.read()
+            shop = OracleShop.create(folder, seed)
+        else:
+            from headrace_emulators.postgresql.server import private_server
+            from headrace_emulators.postgresql.shop import PostgresShop
+
+            shop = PostgresShop.create(running.enter_context(private_server(folder)), seed)
+        rows = folder / "rows.sqlite"
+        _answer(file=str(rows))
+        if sys.stdin.readline() != "change\n":
+            return
+        threading.Thread(target=_listen_for_end, args=(stop,), daemon=True).start()
+        shop.replay(stop, rate=rate)
+        shop.publish(rows)
+        _answer(transactions=shop.transactions)
+        sys.stdin.read()
 
 
 def _listen_for_end(stop: threading.Event) -> None:
@@ -173,8 +184,8 @@ def main(arguments: list[str]) -> None:
     """The child's side: make the database, then change and capture it as the parent commands."""
     folder, name, seed, rate, source = arguments
     stop = threading.Event()
-    if source == "oracle":
-        _oracle(Path(folder), int(seed), float(rate), stop)
+    if source in ("oracle", "postgresql"):
+        _writes_log(source, Path(folder), int(seed), float(rate), stop)
         return
     traffic = _made(source, Path(folder), name, int(seed))
     with traffic.database.capturing():

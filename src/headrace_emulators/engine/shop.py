@@ -9,11 +9,11 @@ import datetime as dt
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from headrace_emulators.engine.session import Session
 from headrace_emulators.engine.traffic import Cursor, DemoDatabase, Workload
 
 TABLES = ("customers", "products", "orders", "order_lines", "audit_log")
@@ -103,16 +103,16 @@ class Stock:
 class ShopDatabase(DemoDatabase, Protocol):
     """A database that a shop changes through its controlling connection."""
 
-    @property
-    def session(self) -> Session:
-        """The controlling connection."""
-
-    def cursor(self) -> Cursor:
-        """A cursor on it."""
+    def transaction(self) -> AbstractContextManager[Cursor]:
+        """A transaction of it, committed at the block's end, rolled back when the block raises."""
 
 
 Database = TypeVar("Database", bound=ShopDatabase)
 Action = Callable[[Cursor], None]
+
+
+class _Undone(Exception):
+    """The shop takes a transaction back."""
 
 
 class SqlShop(Workload[Database]):
@@ -154,7 +154,7 @@ class SqlShop(Workload[Database]):
             customers: how many the history has.
             products: how many the history has.
         """
-        database = server.create_database(name)
+        database = cls._new_database(server, name)
         database.script(cls.script)
         shop = cls(database, seed)
         with database.transaction() as cursor:
@@ -169,6 +169,10 @@ class SqlShop(Workload[Database]):
             shop._enable_capture(table)
         database.capture()
         return shop
+
+    @classmethod
+    def _new_database(cls, server: Any, name: str) -> Any:
+        return server.create_database(name)
 
     def actions(self) -> list[tuple[int, Action]]:
         """What happens in the shop, and how often."""
@@ -187,20 +191,13 @@ class SqlShop(Workload[Database]):
         while True:
             undone = chance.random() < 1 / 12
             kept = self.stock.copy()
-            session = self.database.session
-            session.storage.begin()
-            cursor = self.database.cursor()
-            try:
+            with suppress(_Undone), self.database.transaction() as cursor:
                 for action in chance.choices(actions, weights, k=chance.choice((1, 1, 2, 4))):
                     self.values.tick()
                     action(cursor)
-                if not undone:
-                    session.commit()
-            except BaseException:
-                session.rollback()
-                raise
+                if undone:
+                    raise _Undone
             if undone:
-                session.rollback()
                 self.stock = kept
                 self._done.clear()
             yield not undone

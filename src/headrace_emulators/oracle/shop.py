@@ -115,6 +115,10 @@ class OracleShop:
                 stop.wait(ahead)
         self.settle()
 
+    def publish(self, path: Path) -> None:
+        """Write the rows of all tables into a plain SQLite file, for a comparison."""
+        self.database.publish(path, OWNER)
+
     def settle(self) -> None:
         """End the long transaction."""
         if self._long_age:

@@ -50,7 +50,7 @@ class PostgresServer:
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
         self.data = folder / "data"
-        (self.port,) = free_ports(1)
+        self.port = int(settings.get("port") or free_ports(1)[0])
         self._user = "postgres" if os.geteuid() == 0 else None
         self._server = Server("PostgreSQL", folder / "postgres.log")
         self._prepare, self._daemon, self._client = (program(name, package) for name, package in PROGRAMS)
@@ -59,6 +59,8 @@ class PostgresServer:
                 f"The path of the folder '{folder}' is too long for a socket of PostgreSQL.",
                 remedy="Use a folder with a shorter path.",
             )
+        if self._user:
+            self._require_way()
         self._settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -91,7 +93,6 @@ class PostgresServer:
         self.data.mkdir(mode=0o700)
         if self._user:
             self.folder.chmod(0o755)
-            self._require_way()
             shutil.chown(self.data, self._user, self._user)
         prepared = subprocess.run(
             [*self._making(), "-D", self.data, "--no-sync"],
@@ -126,6 +127,12 @@ class PostgresServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def command(self) -> list[str]:
+        """What starts it, as a user of the machine may type it."""
+        started = [str(self._daemon), "-D", str(self.data)]
+        return ["runuser", "-u", self._user, "--", *started] if self._user else started
 
     def start(self) -> None:
         """Start, or start again after `stop` or `crash`, and wait until it answers."""
@@ -253,6 +260,15 @@ class PostgresDatabase:
             )
         with self.server.connect("postgres") as connection:
             connection.execute(f"DROP DATABASE {self.name} WITH (FORCE)")
+
+
+def private_server(folder: Path) -> PostgresServer:
+    """A server that listens on no port: who may enter its data folder connects by the socket in there.
+
+    Raises:
+        ConnectError: the server is not installed, or can't use the folder.
+    """
+    return PostgresServer(folder, listen_addresses="", port="5432")
 
 
 def missing() -> str:
