@@ -8,10 +8,9 @@ size of a transaction.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, repeat
+from headrace.sources.transaction_numbers import Tally, number_events
 
 _END_ORDER = "e"
 """Order of END in its commit: after the hex digits of every change, before announcements about the commit."""
@@ -153,12 +153,10 @@ def _merged(cursors: Sequence[_Cursor]) -> Iterator[tuple[pa.RecordBatch, np.nda
 
 
 @dataclass
-class _Open:
+class _Open(Tally):
     """The transaction that may go on in the next batch."""
 
-    commit: str
-    events: int = 0
-    by_table: dict[int, int] = field(default_factory=dict)
+    commit: str = ""
 
 
 class _Numbering:
@@ -172,7 +170,7 @@ class _Numbering:
         self, connector: str, tables: Sequence[str], times: CommitTimes, capture_time: dt.datetime | None
     ) -> None:
         self._connector = connector
-        self._names = [json.dumps(table, ensure_ascii=False) for table in tables]
+        self._names = tables
         self._times = times
         self._capture_time = capture_time
         self._open: _Open | None = None
@@ -189,25 +187,9 @@ class _Numbering:
         going_on = self._open if self._open is not None and self._open.commit == commits[0] else None
         if self._open is not None and going_on is None:
             ended.append(self._open)
-        found = [going_on or _Open(commits[0]), *(_Open(commit) for commit in commits[1:])]
+        found = [going_on or _Open(commit=commits[0]), *(_Open(commit=commit) for commit in commits[1:])]
 
-        sums = np.bincount(groups, weights).astype(np.int64)
-        total = _running(groups, weights, np.array([found[0].events] + [0] * (len(found) - 1)))
-        pairs, firsts, places = np.unique(groups * len(self._names) + origins, return_index=True, return_inverse=True)
-        of_group, of_table = np.divmod(pairs, len(self._names))
-        # Only the first transaction can have gone on from the batch before.
-        carried = [found[0].by_table.get(table, 0) for table in of_table[of_group == 0].tolist()]
-        before = np.zeros(len(pairs), dtype=np.int64)
-        before[: len(carried)] = carried
-        own = _running(places, weights, before)
-        counts = np.bincount(places, weights).astype(np.int64)
-        # In order of first appearance, as the list of collections has it.
-        for pair in np.argsort(firsts).tolist():
-            by_table, table = found[of_group[pair]].by_table, int(of_table[pair])
-            by_table[table] = by_table.get(table, 0) + int(counts[pair])
-        for transaction, events in zip(found, sums.tolist(), strict=True):
-            transaction.events += events
-
+        total, own = number_events(groups, origins, weights, found)
         self._open = found[-1]
         ended += found[:-1]
         begun = commits if going_on is None else commits[1:]
@@ -235,7 +217,7 @@ class _Numbering:
 
     def _ends(self, transactions: list[_Open]) -> pa.RecordBatch:
         totals = pa.array([transaction.events for transaction in transactions], pa.int64())
-        collections = {"data_collections": [self._collections(transaction) for transaction in transactions]}
+        collections = {"data_collections": [transaction.collections(self._names) for transaction in transactions]}
         commits = [transaction.commit for transaction in transactions]
         return self._edges(Operation.END, commits, Position("", _END_ORDER).text, totals, collections)
 
@@ -266,21 +248,3 @@ class _Numbering:
                 "source": Images(names, texts).maps(rows, count, rows),
             },
         )
-
-    def _collections(self, transaction: _Open) -> str:
-        counts = ",".join(
-            f'{{"data_collection":{self._names[table]},"event_count":{count}}}'
-            for table, count in transaction.by_table.items()
-        )
-        return f"[{counts}]"
-
-
-def _running(groups: np.ndarray, weights: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """The number of each event in its group: that of its first message, after what was counted before."""
-    order = np.argsort(groups, kind="stable")
-    sorted_groups, sorted_weights = groups[order], weights[order]
-    sums = np.cumsum(sorted_weights) - sorted_weights
-    starts = np.searchsorted(sorted_groups, np.arange(len(before)))
-    numbers: np.ndarray = np.empty(len(groups), dtype=np.int64)
-    numbers[order] = sums - sums[starts][sorted_groups] + before[sorted_groups] + 1
-    return numbers

@@ -1,0 +1,312 @@
+"""From the bytes of pgoutput to change rows, one window of the log at a time.
+
+Messages are taken together in blocks. What a block's messages are and where their values stand is found by kernels, and
+a batch of change rows is made of all tables' rows at once, so that its cost depends on the number of values, and not on
+how many tables and transactions they belong to.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import faultpoints
+from headrace.changes import Operation
+from headrace.errors import CaptureError, FormatError
+from headrace.sources.batch_sizes import BATCH_BYTES
+from headrace.sources.postgresql import lsn
+from headrace.sources.postgresql.blocks import IS_CHANGE, Between, Block, Transactions
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.change_rows import ANNOUNCED, CODES, ITSELF, Rows, RowWriter
+from headrace.sources.postgresql.event_numbers import EventNumbers
+from headrace.sources.postgresql.layouts import Layouts
+from headrace.sources.postgresql.log_tables import table_of
+from headrace.sources.postgresql.logical_messages import LogicalMessages
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.pgoutput import Truncate, read
+from headrace.sources.postgresql.relation import Relation
+from headrace.sources.postgresql.row_images import RowImages
+from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.stream_options import events_of_key_change
+from headrace.sources.tables.masks import Masks
+from headrace.wire import pgoutput_kernels as kernels
+from headrace.wire.spans import Array
+
+BLOCK_ROWS = 50_000
+"""Messages of a block at the most, if they are not larger than `BATCH_BYTES` before."""
+_LETTERS = {"c": kernels.INSERT, "u": kernels.UPDATE, "d": kernels.DELETE}
+_OPERATIONS = {
+    kernels.INSERT: CODES[Operation.CREATE],
+    kernels.UPDATE: CODES[Operation.UPDATE],
+    kernels.DELETE: CODES[Operation.DELETE],
+}
+_UNKNOWN = -2
+
+
+class WindowDecoder:
+    """Makes change rows of what the server sends of one window: `start_boundary <= C.lsn < end_boundary`.
+
+    Rows come in the order of their positions. The same window gives the same rows however its messages are cut into
+    feeds. Memory does not grow with a transaction. Not thread-safe; one for each window.
+
+    Args:
+        start_boundary, end_boundary: LSNs. Transactions whose commit record begins in between are of the window, and
+            logical messages outside of transactions whose record begins there.
+        tables: what is known of captured tables, by the oids that the log says; others are left out.
+        types: what is known of types.
+        settings: the source's options.
+        database: the database's name.
+        capture_time: when the batch was planned.
+    """
+
+    def __init__(
+        self,
+        start_boundary: int,
+        end_boundary: int,
+        tables: Mapping[int, PostgresTable],
+        types: TypeCatalog,
+        settings: PostgresSettings,
+        database: str,
+        capture_time: dt.datetime | None,
+    ) -> None:
+        self._start, self._end = start_boundary, end_boundary
+        self._tables, self._types, self._settings, self._database = tables, types, settings, database
+        self._layouts = Layouts(Masks.of(settings), self._table_of)
+        self._numbered = settings.provide_transaction_metadata
+        self._numbers = EventNumbers(self._layouts)
+        self._messages = LogicalMessages(settings, start_boundary, end_boundary, capture_time)
+        self._writer = RowWriter(self._layouts, capture_time, numbered=self._numbered)
+        self._key_change_events = events_of_key_change(settings.skipped_operations)
+        self._skipped = np.zeros(256, np.bool_)
+        self._skipped[[letter for op, letter in _LETTERS.items() if op in settings.skipped_operations]] = True
+        self._between = Between(start_boundary)
+        self._states: dict[int, int] = {}
+        self._announced = np.full(0, -1, np.int64)
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._inside = False
+        self.finished = False
+        """Whether all of the window came."""
+
+    def feed(self, payloads: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """Payloads of CopyData as they came, `w` and `k`, and the rows of those that make a batch full.
+
+        Raises:
+            FormatError: a payload is not as the protocol says.
+            CaptureError: the log does not say what is needed, or a text is not UTF-8.
+        """
+        for first in range(0, len(payloads), BLOCK_ROWS):
+            if self.finished:
+                break
+            part = payloads[first : first + BLOCK_ROWS]
+            self.finished = self._is_last(part)
+            if len(self._waiting) + len(part) > BLOCK_ROWS:
+                yield from self._flush()
+            self._waiting += part
+            self._size += sum(map(len, part))
+            if self._size >= BATCH_BYTES or self.finished:
+                yield from self._flush()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The rows that are left.
+
+        Raises:
+            FormatError: a transaction of the window is not complete.
+        """
+        yield from self._flush()
+        if self._between.open is not None:
+            commit = lsn.to_server(self._between.open.commit)
+            raise FormatError(f"The log ended inside of the transaction that commits at {commit}.")
+
+    def _is_last(self, payloads: Sequence[bytes]) -> bool:
+        """Whether the window ends here: by the last edge of a transaction and what is said behind it."""
+        reached = 0
+        for payload in reversed(payloads):
+            kind = payload[25:26] if payload[:1] == b"w" else payload[:1]
+            if kind == b"k":
+                reached = max(reached, int.from_bytes(payload[1:9]))
+            elif kind == b"B":
+                self._inside = True
+                return int.from_bytes(payload[26:34]) >= self._end
+            elif kind == b"C":
+                self._inside = False
+                reached = max(reached, int.from_bytes(payload[35:43]))
+                break
+        return not self._inside and reached >= self._end
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        if not waiting:
+            return
+        batch = self._decode(Block.of(waiting, self._end))
+        if batch.num_rows:
+            yield batch
+            faultpoints.reach("source.stream.batch")
+
+    def _decode(self, block: Block) -> pa.RecordBatch:
+        transactions = Transactions.in_block(block, self._between)
+        self._between = transactions.between
+        states = self._states_in(block)
+        changes, images = self._changes(block, transactions, states)
+        found = self._messages.read(block, transactions)
+        transactions = found.transactions
+        rows = Rows.together([changes, self._truncates(block, transactions, states), found.rows])
+        facts = found.facts
+        if self._numbered:
+            rows, said = self._numbers.number(rows, block, transactions)
+            facts = {**facts, **said}
+        rows = Rows.together([self._schemas(rows), rows])
+        return self._writer.batch(rows, images, transactions, facts)
+
+    def _table_of(self, relation: Relation) -> PostgresTable | None:
+        known = self._tables.get(relation.oid)
+        return None if known is None else table_of(relation, known, self._types, self._database)
+
+    def _states_in(self, block: Block) -> _States:
+        """The state of each table at each message of a block."""
+        found = [(oid, 0, number) for oid, number in self._states.items()]
+        for at in block.of_kinds(b"R"):
+            relation = block.content(at)
+            assert isinstance(relation, Relation)
+            number = self._layouts.number(relation)
+            found.append((relation.oid, at + 1, number))
+            self._states[relation.oid] = number
+        return _States(found)
+
+    def _changes(self, block: Block, transactions: Transactions, states: _States) -> tuple[Rows, RowImages]:
+        messages = block.messages
+        at = np.flatnonzero(IS_CHANGE[messages.kinds])
+        tables = states.at(messages.oids[at], at)
+        if (tables == _UNKNOWN).any():
+            raise _without_relation(int(messages.places[at[tables == _UNKNOWN][0]]))
+        kept = (tables >= 0) & (transactions.commits[transactions.of[at]] >= self._start)
+        kept &= ~self._skipped[messages.kinds[at]]
+        at, tables = at[kept], tables[kept]
+        kinds = messages.kinds[at]
+        is_update = kinds == kernels.UPDATE
+        has_old = (kinds == kernels.DELETE) | (is_update & (messages.tags[at] != kernels.NEW))
+        has_new = kinds != kernels.DELETE
+        arrays = self._layouts.arrays
+        images = RowImages(block.data, block.starts, at, tables, has_old, has_new, arrays)
+        if images.wrong >= 0:
+            read(block.payloads[at[images.wrong]])
+            place = lsn.to_server(int(messages.places[at[images.wrong]]))
+            raise FormatError(f"The row of pgoutput at {place} has not the columns that its table was said to have.")
+        images.spell()
+        ops = np.zeros(256, np.int64)
+        for letter, code in _OPERATIONS.items():
+            ops[letter] = code
+        rows = Rows.at(
+            at,
+            ITSELF,
+            ops[kinds],
+            transactions=transactions.of[at],
+            ordinals=transactions.ordinals[at],
+            places=messages.places[at],
+            tables=tables,
+            old=images.old,
+            new=images.new,
+            total=self._weights(is_update & has_old, images),
+        )
+        self._check_keys(rows, images)
+        if self._settings.skip_messages_without_change:
+            alike = images.alike(arrays.captured, unknown=False)
+            rows = rows.only(~(is_update & alike)) if alike.any() else rows
+        return rows, images
+
+    def _weights(self, has_both: Array, images: RowImages) -> Array:
+        """For how many events each row counts."""
+        counts = np.ones(len(has_both), np.int64)
+        if self._numbered and has_both.any():
+            moved = has_both & ~images.alike(self._layouts.arrays.key, unknown=True)
+            counts[moved] = self._key_change_events
+        return counts
+
+    def _check_keys(self, rows: Rows, images: RowImages) -> None:
+        """Stop where the log does not say all of a key."""
+        arrays = self._layouts.arrays
+        if not len(arrays.key.columns):
+            return
+        lacking = images.lacking(np.where(rows.new >= 0, rows.new, rows.old), arrays.key)
+        if lacking < 0:
+            return
+        path = self._layouts.all[rows.tables[lacking]].table.id.path
+        raise CaptureError(
+            f"The change of table '{path}' at {lsn.to_server(int(rows.places[lacking]))} does not have all columns of "
+            "the table's key.",
+            remedy=f"Run ALTER TABLE {path} REPLICA IDENTITY FULL and read the table again, or set "
+            "'message_key_columns' to columns of its replica identity.",
+        )
+
+    def _truncates(self, block: Block, transactions: Transactions, states: _States) -> Rows:
+        found: list[tuple[int, int, int]] = []
+        if "t" not in self._settings.skipped_operations:
+            for at in block.of_kinds(b"T"):
+                content = block.content(at)
+                assert isinstance(content, Truncate)
+                oids = np.array(content.oids, np.int64)
+                tables = states.at(oids, np.full(len(oids), at))
+                if (tables == _UNKNOWN).any():
+                    raise _without_relation(int(block.messages.places[at]))
+                if transactions.commits[transactions.of[at]] >= self._start:
+                    found += [(at, place, table) for place, table in enumerate(tables.tolist()) if table >= 0]
+        numbers, places, of = np.array(found, np.int64).reshape(-1, 3).T
+        return Rows.at(
+            numbers,
+            ITSELF,
+            Operation.TRUNCATE,
+            transactions=transactions.of[numbers],
+            ordinals=transactions.ordinals[numbers],
+            places=block.messages.places[numbers],
+            subs=places,
+            tables=of,
+            total=1,
+        )
+
+    def _schemas(self, rows: Rows) -> Rows:
+        """The rows that announce schemas, each before the first row that follows it."""
+        arrays = self._layouts.arrays
+        missing = int(arrays.holders.max(initial=-1)) + 1 - len(self._announced)
+        self._announced = np.concatenate([self._announced, np.full(missing, -1, np.int64)])
+        is_new = np.zeros(len(rows.order), np.bool_)
+        kernels.mark_new(rows.tables, arrays.holders, arrays.schemas, self._announced, is_new)
+        first = rows.only(is_new)
+        nothing = np.full(len(first.order), -1, np.int64)
+        return first._replace(
+            order=first.order - ITSELF + ANNOUNCED,
+            ops=np.full(len(first.order), CODES[Operation.SCHEMA], np.int64),
+            ordinals=first.ordinals - 1,
+            marks=np.full(len(first.order), ord("s"), np.uint8),
+            old=nothing,
+            new=nothing,
+            total=nothing,
+            own=nothing,
+        )
+
+
+class _States:
+    """The states of tables over the messages of a block.
+
+    Args:
+        found: the oid of a table, from which message on it has the state, and the state's number.
+    """
+
+    def __init__(self, found: list[tuple[int, int, int]]) -> None:
+        found = sorted(found)
+        self._keys = np.array([oid << 31 | at for oid, at, _ in found], np.int64)
+        self._oids = np.array([oid for oid, _, _ in found], np.int64)
+        self._numbers = np.array([number for _, _, number in found], np.int64)
+
+    def at(self, oids: Array, messages: Array) -> Array:
+        """The state's number of each table at a message: -1 where it is not captured, `_UNKNOWN` without a state."""
+        if not len(self._keys):
+            return np.full(len(oids), _UNKNOWN, np.int64)
+        places = np.searchsorted(self._keys, (oids << 31) | (messages + 1), side="right") - 1
+        return np.where((places >= 0) & (self._oids[places] == oids), self._numbers[places], _UNKNOWN)
+
+
+def _without_relation(place: int) -> FormatError:
+    return FormatError(f"The log has a change at {lsn.to_server(place)} of a table that it did not describe before.")

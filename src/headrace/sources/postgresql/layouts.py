@@ -1,0 +1,189 @@
+"""The tables of a window as kernels take them: for each state that the log shows of one, where its columns go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import SchemaError
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.relation import Relation
+from headrace.sources.postgresql.types import NativeType
+from headrace.sources.tables.masks import Change, Masks
+from headrace.wire.pgoutput_kernels import Columns
+from headrace.wire.spans import Array
+
+_NO_TEXTS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What makes the texts that are given out of those that the server printed.
+
+    Args:
+        native: the type of the values.
+        mask: what is done to them then.
+        length: as masks take it.
+    """
+
+    native: NativeType
+    mask: Change | None = None
+    length: int | None = None
+
+    def __call__(self, texts: pa.StringArray) -> pa.StringArray:
+        """Whole columns; null stays null."""
+        spelled = self.native.texts(texts)
+        return spelled if self.mask is None else self.mask(spelled, self.length)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether texts stay as they are."""
+        return self.mask is None and self.native.texts(_NO_TEXTS) is _NO_TEXTS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table in one state.
+
+    Args:
+        relation: as the log shows it.
+        table: what is captured of it.
+        places: for each of its captured columns the place in the row's tuple.
+    """
+
+    relation: Relation
+    table: PostgresTable
+    places: tuple[int, ...]
+
+    @classmethod
+    def of(cls, relation: Relation, table: PostgresTable) -> Layout:
+        """The layout of a table's rows.
+
+        Raises:
+            SchemaError: the log does not have a column that is captured.
+        """
+        found = {column.name: place for place, column in enumerate(relation.columns)}
+        missing = [column.name for column in table.schema.columns if column.name not in found]
+        if missing:
+            raise SchemaError(f"The log shows table '{table.id.path}' without its column '{missing[0]}'.")
+        return cls(relation, table, tuple(found[column.name] for column in table.schema.columns))
+
+    @cached_property
+    def key(self) -> tuple[int, ...]:
+        """The places of the key's columns in the row's tuple."""
+        names = [column.name for column in self.table.schema.columns]
+        return tuple(self.places[names.index(name)] for name in self.table.schema.key)
+
+
+class Layouts:
+    """All states of captured tables that a window has shown so far, by number."""
+
+    def __init__(self, masks: Masks, table_of: Callable[[Relation], PostgresTable | None]) -> None:
+        self.all: list[Layout] = []
+        self._masks = masks
+        self._table_of = table_of
+        self._numbers: dict[Relation, int] = {}
+        self._spellings: dict[Spelling, int] = {}
+        self._holders: dict[int, int] = {}
+        self._schemas: dict[str, int] = {}
+        self._arrays: Arrays | None = None
+
+    def number(self, relation: Relation) -> int:
+        """The number of a table's state; -1 for a table that is not captured."""
+        number = self._numbers.get(relation)
+        if number is None:
+            table = self._table_of(relation)
+            number = -1 if table is None else len(self.all)
+            if table is not None:
+                self.all.append(Layout.of(relation, table))
+                self._arrays = None
+            self._numbers[relation] = number
+        return number
+
+    @property
+    def arrays(self) -> Arrays:
+        """All of them, as kernels take them."""
+        if self._arrays is None:
+            self._arrays = self._made()
+        return self._arrays
+
+    def _made(self) -> Arrays:
+        spelled: list[list[int]] = []
+        by: list[int] = []
+        for layout in self.all:
+            natives = layout.table.natives
+            masked = self._masks.of_table(layout.table.schema, natives).changes
+            masks = {place: (change, length) for place, change, length in masked}
+            spellings = [Spelling(native, *masks.get(place, ())) for place, native in enumerate(natives)]
+            own = [(place, s) for place, s in zip(layout.places, spellings, strict=True) if not s.is_plain]
+            spelled.append([place for place, _ in own])
+            by += [self._spellings.setdefault(spelling, len(self._spellings)) for _, spelling in own]
+        layouts = self.all
+        schemas = [layout.table.schema for layout in layouts]
+        return Arrays(
+            widths=_numbers([len(layout.relation.columns) for layout in layouts]),
+            holders=_numbers([self._holders.setdefault(x.relation.oid, len(self._holders)) for x in layouts]),
+            schemas=_numbers([self._schemas.setdefault(s.fingerprint, len(self._schemas)) for s in schemas]),
+            captured=_columns([layout.places for layout in layouts]),
+            key=_columns([layout.key for layout in layouts]),
+            spelled=_columns(spelled),
+            by=_numbers(by),
+            spellings=tuple(self._spellings),
+            names=pa.array([column.name for schema in schemas for column in schema.columns], pa.string()),
+            key_names=pa.array([name for schema in schemas for name in schema.key], pa.string()),
+            databases=pa.array([schema.id.database for schema in schemas], pa.string()),
+            namespaces=pa.array([schema.id.schema for schema in schemas], pa.string()),
+            tables=pa.array([schema.id.name for schema in schemas], pa.string()),
+            fingerprints=pa.array([schema.fingerprint for schema in schemas], pa.string()),
+        )
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Layouts by number.
+
+    Args:
+        widths: how many values a tuple has.
+        holders: a number for each table, whatever it is called and looks like.
+        schemas: a number for each schema.
+        captured: the places in the tuple of the columns that are given out.
+        key: those of the key's columns.
+        spelled: those whose texts do not stay as they are.
+        by: for each of these the number of its spelling.
+        spellings: all of them.
+        names, key_names: the names of `captured` and `key`.
+        databases, namespaces, tables, fingerprints: what change rows say of a table.
+    """
+
+    widths: Array
+    holders: Array
+    schemas: Array
+    captured: Columns
+    key: Columns
+    spelled: Columns
+    by: Array
+    spellings: tuple[Spelling, ...]
+    names: pa.StringArray
+    key_names: pa.StringArray
+    databases: pa.StringArray
+    namespaces: pa.StringArray
+    tables: pa.StringArray
+    fingerprints: pa.StringArray
+
+    @cached_property
+    def key_sizes(self) -> Array:
+        """How many columns each key has."""
+        return np.diff(self.key.firsts)
+
+
+def _numbers(found: Sequence[int]) -> Array:
+    return np.array(found, np.int64)
+
+
+def _columns(found: Sequence[Sequence[int]]) -> Columns:
+    firsts = np.cumsum([0, *(len(columns) for columns in found)]).astype(np.int64)
+    return Columns(firsts, _numbers([column for columns in found for column in columns]))
