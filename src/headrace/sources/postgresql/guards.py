@@ -158,7 +158,7 @@ def _require_publication(
     gone = [each for each in before.operations if each not in now.operations]
     if gone:
         raise DataLossError(
-            f"Publication '{name}' does not publish {' and '.join(gone)} any more.",
+            f"Publication '{name}' does not publish {', '.join(gone)} any more.",
             remedy=f"Run: ALTER PUBLICATION \"{name}\" SET (publish = '{', '.join(before.operations)}'); {AFTER_LOSS}",
         )
     if now.via_root != before.via_root:
