@@ -10,8 +10,8 @@ import logging
 
 import pytest
 
-from headrace.sources.change_tables.catalog import TableSelection
 from headrace.sources.sqlserver.catalog import captured_tables
+from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
 
 INT, VARCHAR = ("int", 4, 10, 0), ("varchar", 20, 0, 0)

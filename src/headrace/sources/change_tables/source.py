@@ -22,7 +22,7 @@ from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.catalog import CatalogTable, TableSelection, columns_of
+from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.options import ChangeTableSettings
@@ -43,6 +43,7 @@ from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, refused_
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
+from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, unmatched

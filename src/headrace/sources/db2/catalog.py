@@ -14,7 +14,7 @@ from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, FoundTable, TableSelection
+from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.db2.advice import ADVICE
@@ -22,6 +22,7 @@ from headrace.sources.db2.statements import ZOS, Statements
 from headrace.sources.db2.types import NativeType, constant_default
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.selection import FoundTable, TableSelection
 from headrace.sources.tables.table_rules import TableRules
 
 Place = tuple[str, str]
@@ -76,7 +77,7 @@ def captured_tables(
     places = sorted(place for place in places if not place[1].startswith(_OURS))
     numbers = {place: number for number, place in enumerate(places)}
     tables = [FoundTable(*place, number, place in registered) for place, number in numbers.items()]
-    chosen = selection.among(tables, _not_captured, ADVICE)
+    chosen = selection.among(tables, _not_captured, ADVICE.capture)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     changes = _grouped(connection.rows(statements.CHANGE_COLUMNS), ColumnFacts._make)
     keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)

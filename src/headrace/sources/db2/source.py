@@ -11,7 +11,7 @@ from typing import ClassVar
 from headrace.errors import OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable, TableSelection
+from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.db2.catalog import captured_tables
@@ -21,6 +21,7 @@ from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import Db2Settings
 from headrace.sources.db2.permissions import missing_in_database
 from headrace.sources.db2.statements import ZOS, Statements
+from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
 
 

@@ -14,7 +14,7 @@ from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, FoundTable, TableSelection
+from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.sqlserver import statements
@@ -22,6 +22,7 @@ from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.types import NativeType, constant_default
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.selection import FoundTable, TableSelection
 from headrace.sources.tables.table_rules import TableRules
 
 ColumnIds = frozenset[tuple[str, int]]
@@ -66,7 +67,7 @@ def captured_tables(connection: Connection, selection: TableSelection, rules: Ta
         OptionError: an option can't be applied to a table.
     """
     tables = [FoundTable(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
-    chosen = selection.among(tables, _not_captured, ADVICE)
+    chosen = selection.among(tables, _not_captured, ADVICE.capture)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
     instances = _instances(connection)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable, TableSelection
+from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.sqlserver import statements
@@ -20,6 +20,7 @@ from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace.sources.sqlserver.permissions import missing_in_database
+from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
 
 
