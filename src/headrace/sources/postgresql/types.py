@@ -70,7 +70,7 @@ class NativeType:
     Args:
         oid: the type's number.
         typmod: its modifier, such as precision and scale; -1 for none. That of an array is its elements'.
-        name: its name in the catalog: `int4`, `numeric`, `_int4`, an enum's own.
+        name: its name in the catalog: `int4`, `numeric`, an enum's own; that of an array is `_` and its elements'.
         kind: `b` base or array, `e` enum, `c` composite, `r` range, `m` multirange, `p` pseudo-type.
         variable: whether values may be stored out of line where they are long enough.
         delimiter: what stands between the elements of an array of such values.
@@ -121,7 +121,9 @@ class NativeType:
 
     @property
     def length(self) -> int | None:
-        """Characters, bits or digits, as declared; null where nothing bounds them."""
+        """Characters, bits or digits, as declared; null where nothing bounds them. An array has its elements'."""
+        if self.element is not None:
+            return self.element.length
         if self.typmod < 0:
             return None
         if self.name == "numeric":
@@ -132,12 +134,21 @@ class NativeType:
 
     @property
     def scale(self) -> int | None:
-        """Digits after the point, as declared, below 0 too; fraction digits of a time."""
+        """Digits after the point, as declared, below 0 too; fraction digits of a time. As `length` for an array."""
+        if self.element is not None:
+            return self.element.scale
         if self.typmod < 0:
             return None
         if self.name == "numeric":
             return self._digits[1]
         return self.typmod if self.name in _MOMENTS or self.name == "timetz" else None
+
+    @property
+    def enum_values(self) -> tuple[str, ...] | None:
+        """The labels of an enum, and of an array's elements; null for other types."""
+        if self.element is not None:
+            return self.element.enum_values
+        return self.labels if self.kind == "e" else None
 
     @property
     def large(self) -> bool:
@@ -339,14 +350,15 @@ class TypeCatalog:
             return NativeType(oid, typmod, variable=True)
         if known.kind == "d":
             return self.resolve(known.base, known.typmod)
+        element = self.resolve(known.element, typmod) if known.element else None
         return NativeType(
             oid,
             typmod,
-            known.name,
+            known.name if element is None else f"_{element.name}",
             known.kind,
             known.variable,
             known.delimiter,
-            self.resolve(known.element, typmod) if known.element else None,
+            element,
             tuple((name, self.resolve(part, modifier)) for name, part, modifier in known.fields),
             known.labels,
         )

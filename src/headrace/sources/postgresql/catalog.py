@@ -1,0 +1,363 @@
+"""The server's catalog: which tables are captured, and how they look now.
+
+One query per kind of fact for all tables, so that a thousand tables cost as many round trips as one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace.changes import TableId
+from headrace.errors import CaptureError
+from headrace.sources.postgresql import catalog_statements as statements
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.defaults import constant_defaults
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.refusals import identifier
+from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
+from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.lost import is_named
+from headrace.sources.tables.selection import FoundTable, TableSelection
+from headrace.sources.tables.table_rules import TableRules, no_column_left
+
+_TABLE, _PARTITIONED = "r", "p"
+_OTHERS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_KEY, _NOTHING = "d", "n"
+_FILTERED = "filtered"
+
+
+class CatalogTable(NamedTuple):
+    """A row of `statements.TABLES`."""
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    unlogged: bool
+    partition: bool
+    identity: str
+
+    @property
+    def path(self) -> str:
+        """`schema.name`."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        """The name in statements."""
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a publication says of tables.
+
+    Args:
+        name: its name.
+        oid: its number; 0 where it is not there yet.
+        via_root: whether changes of partitions come under the name of the partitioned table.
+        columns: the names of the published columns by the numbers of its tables; null for all.
+    """
+
+    name: str
+    oid: int = 0
+    via_root: bool = True
+    columns: Mapping[int, frozenset[str] | None] | None = None
+
+    @classmethod
+    def of(cls, connection: Connection, name: str) -> Publication:
+        """The publication as it is now."""
+        rows = connection.rows(statements.PUBLICATION, (name,))
+        if not rows:
+            return cls(name)
+        ((oid, via_root),) = rows
+        published = connection.rows(statements.published(connection.version), (name,))
+        columns = {int(table): None if names is None else frozenset(json.loads(names)) for table, names in published}
+        return cls(name, int(oid), bool(via_root), columns)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the database has it."""
+        return self.oid != 0
+
+    def publishes(self, oid: int) -> bool:
+        """Whether it has a table, under its own name."""
+        return self.columns is not None and oid in self.columns
+
+    def publishes_column(self, oid: int, column: str, *, generated: bool) -> bool:
+        """Whether changes of a table have a column; those that the server computes only where it says so."""
+        names = None if self.columns is None else self.columns.get(oid)
+        return not generated if names is None else column in names
+
+
+def publication_name(settings: PostgresSettings) -> str:
+    """The publication that the options name."""
+    return settings.publication or settings.slot
+
+
+def named_tables(settings: PostgresSettings) -> tuple[str, ...]:
+    """The patterns of the tables that the options name; empty for all."""
+    return (settings.table,) if settings.table else tuple(settings.tables)
+
+
+def means(settings: PostgresSettings, path: str) -> bool:
+    """Whether the options mean a table (`schema.name`), which may be there or not."""
+    return is_named(path, named_tables(settings), settings.tables_excluded, settings.database)
+
+
+def captured_tables(
+    connection: Connection,
+    database: str,
+    settings: PostgresSettings,
+    *,
+    strict: bool,
+    known: Collection[str] = (),
+    types: TypeCatalog | None = None,
+) -> dict[str, PostgresTable]:
+    """The tables that the options mean, by path, in the order of the include list, as the catalog shows them now.
+
+    Args:
+        connection: to the database.
+        database: its name.
+        settings: the source's options.
+        strict: whether it is an error that a named table is not there or can't be captured, or that there is none.
+        known: tables that may be missing all the same, because they were captured once.
+        types: what is known of types; asked for without it.
+
+    Raises:
+        CaptureError: a named table is not there or can't be captured, or there is none at all (where `strict`); a
+            key can't be as the options say.
+        OptionError: an option can't be applied to a table.
+    """
+    found = _Tables(connection, settings)
+    chosen = found.chosen(database, strict=strict, known=known)
+    return found.described(chosen, database, types or TypeCatalog.of(connection))
+
+
+def catalog_state(connection: Connection, oids: Collection[int]) -> str:
+    """A text that is another one when anything was changed that tables and types say.
+
+    That is: tables came, went, or got other names; columns, keys, replica identities, partitions, types, labels of
+    enums, publications. It may also be another one where nothing of this was changed. Comments don't count.
+
+    Args:
+        connection: to the database.
+        oids: the numbers of the captured tables.
+    """
+    text = _array(oids)
+    return str(connection.value(statements.state(connection.version), (text, text, text)))
+
+
+class _Tables:
+    """The tables of a database, and which of them can be captured.
+
+    Args:
+        connection: to the database.
+        settings: the source's options.
+    """
+
+    def __init__(self, connection: Connection, settings: PostgresSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._publication = Publication.of(connection, publication_name(settings))
+        self._relations = {
+            int(oid): CatalogTable(
+                int(oid), str(schema), str(name), str(kind), bool(unlogged), bool(part), str(identity)
+            )
+            for oid, schema, name, kind, unlogged, part, identity in connection.rows(statements.TABLES)
+        }
+        self._parents: dict[int, int] = {}
+        self._partitions: dict[int, list[int]] = defaultdict(list)
+        for child, parent in connection.rows(statements.PARTITIONS):
+            self._parents[int(child)] = int(parent)
+            self._partitions[int(parent)].append(int(child))
+
+    def chosen(self, database: str, *, strict: bool, known: Collection[str]) -> list[CatalogTable]:
+        """The tables that the options mean."""
+        include = named_tables(self._settings)
+        self._require_publication(database, strict=strict)
+        selection = TableSelection(
+            database, include, self._settings.tables_excluded, (), strict and bool(include), known
+        )
+        tables = [
+            FoundTable(relation.schema, relation.name, relation.oid, self._lack(relation) is None)
+            for relation in self._relations.values()
+        ]
+        found = [self._relations[table.number] for table in selection.among(tables, self._not_captured, "")]
+        if strict and not found and not known:
+            if self._publication.is_there:
+                raise CaptureError(
+                    f"Publication '{self._publication.name}' publishes no table that the options mean.",
+                    remedy=f"Run: ALTER PUBLICATION {identifier(self._publication.name)} ADD TABLE <schema>.<table>;",
+                )
+            raise CaptureError(
+                f"Database '{database}' has no table to capture.", remedy="Check 'database' and 'tables_excluded'."
+            )
+        return found
+
+    def _require_publication(self, database: str, *, strict: bool) -> None:
+        if self._publication.is_there or not strict or self._settings.publication_autocreate == _FILTERED:
+            return
+        raise CaptureError(
+            f"Database '{database}' has no publication '{self._publication.name}'.",
+            remedy=f"Run: CREATE PUBLICATION {identifier(self._publication.name)} FOR TABLE <schema>.<table> "
+            "WITH (publish_via_partition_root = true); or set 'publication_autocreate' to filtered.",
+        )
+
+    def _lack(self, relation: CatalogTable) -> CaptureError | None:
+        """Why a table is not captured; null where it is, or would be if the options meant it."""
+        path, publication = relation.path, self._publication
+        if relation.kind in _OTHERS:
+            return CaptureError(
+                f"'{path}' is {_OTHERS[relation.kind]}, and only tables have changes in the log.",
+                remedy="Name the tables that it is made of, or leave it out.",
+            )
+        if relation.partition and publication.via_root and not publication.publishes(relation.oid):
+            root = self._relations[self._root(relation.oid)]
+            return CaptureError(
+                f"Table '{path}' is a partition of '{root.path}', under whose name its changes come.",
+                remedy=f"Name '{root.path}' in its place.",
+            )
+        if relation.kind == _PARTITIONED and not publication.via_root:
+            return CaptureError(
+                f"Publication '{publication.name}' publishes the changes of table '{path}' under the names of its "
+                "partitions.",
+                remedy=f"Run: ALTER PUBLICATION {identifier(publication.name)} SET (publish_via_partition_root = "
+                "true); or name the partitions.",
+            )
+        unlogged = next((one for one in self._stored(relation) if one.unlogged), None)
+        if unlogged is not None:
+            return CaptureError(
+                f"Table '{unlogged.path}' is unlogged, so its changes are not in the log.",
+                remedy=f"Run: ALTER TABLE {unlogged.quoted} SET LOGGED;",
+            )
+        if publication.is_there and not publication.publishes(relation.oid) and not self._can_be_added:
+            return CaptureError(
+                f"Publication '{publication.name}' does not have table '{path}'.",
+                remedy=f"Run: ALTER PUBLICATION {identifier(publication.name)} ADD TABLE {relation.quoted};",
+            )
+        return None
+
+    @property
+    def _can_be_added(self) -> bool:
+        """Whether tables that the options name come into the publication."""
+        return self._settings.publication_autocreate == _FILTERED and bool(named_tables(self._settings))
+
+    def _not_captured(self, table: FoundTable, database: str) -> CaptureError:
+        return self._lack(self._relations[table.number]) or CaptureError(
+            f"Table '{table.path}' of database '{database}' can't be captured.", remedy="Leave it out."
+        )
+
+    def _root(self, oid: int) -> int:
+        while oid in self._parents:
+            oid = self._parents[oid]
+        return oid
+
+    def _stored(self, relation: CatalogTable) -> list[CatalogTable]:
+        """The tables that hold its rows."""
+        if relation.kind == _TABLE:
+            return [relation]
+        below = (self._relations[oid] for oid in self._partitions[relation.oid] if oid in self._relations)
+        return [one for part in below if part.kind in (_TABLE, _PARTITIONED) for one in self._stored(part)]
+
+    def described(self, chosen: Sequence[CatalogTable], database: str, types: TypeCatalog) -> dict[str, PostgresTable]:
+        """The tables with their columns and keys."""
+        leaves = {relation.oid: tuple(self._stored(relation)) for relation in chosen}
+        own = _array(relation.oid for relation in chosen)
+        columns = _grouped(self._connection.rows(statements.COLUMNS, (own,)))
+        keys = _grouped(self._connection.rows(statements.KEYS, (own,)))
+        comments = {int(oid): str(text) for oid, text in self._connection.rows(statements.COMMENTS, (own,))}
+        rules = TableRules.of(self._settings)
+        found = {}
+        for relation, described in zip(chosen, self._columns(chosen, columns, types), strict=True):
+            if not described:
+                raise no_column_left(TableId(database, relation.schema, relation.name))
+            own_keys = [_IndexKey(bool(p), bool(i), bool(m), tuple(json.loads(n))) for p, i, m, n in keys[relation.oid]]
+            nullable = {column.name for column in described if column.nullable}
+            names = {column.name for column in described}
+            unique = [
+                UniqueKey(key.columns, primary=key.primary)
+                for key in own_keys
+                if names.issuperset(key.columns) and nullable.isdisjoint(key.columns)
+            ]
+            parts = leaves[relation.oid]
+            table = postgres_table(
+                rules,
+                TableId(database, relation.schema, relation.name),
+                described,
+                unique,
+                Storage(relation.oid, tuple(leaf.oid for leaf in parts), _identity(relation, parts, own_keys)),
+                comment=comments.get(relation.oid),
+                names=[str(name) for name, *_ in columns[relation.oid]],
+            )
+            found[table.id.path] = table
+        return found
+
+    def _columns(
+        self, chosen: Sequence[CatalogTable], columns: Mapping[int, list[Any]], types: TypeCatalog
+    ) -> list[list[FoundColumn]]:
+        published = [
+            [
+                (row, types.resolve(int(row[1]), int(row[2])))
+                for row in columns[relation.oid]
+                if self._publication.publishes_column(relation.oid, str(row[0]), generated=bool(row[5]))
+            ]
+            for relation in chosen
+        ]
+        asked = [(None if row[5] else row[6], native) for found in published for row, native in found]
+        defaults = iter(constant_defaults(self._connection, asked))
+        return [
+            [
+                FoundColumn(
+                    name=str(name),
+                    native=native,
+                    nullable=not required,
+                    default=next(defaults),
+                    default_expression=expression,
+                    identity=bool(identity) or str(expression or "").startswith("nextval("),
+                    generated=bool(generated),
+                    comment=comment,
+                )
+                for (name, _, _, required, identity, generated, expression, comment), native in found
+            ]
+            for found in published
+        ]
+
+
+class _IndexKey(NamedTuple):
+    """A row of `statements.KEYS`, without the table's number."""
+
+    primary: bool
+    is_identity: bool
+    immediate: bool
+    columns: tuple[str, ...]
+
+
+def _identity(relation: CatalogTable, leaves: Sequence[CatalogTable], keys: Sequence[_IndexKey]) -> ReplicaIdentity:
+    """What changes say of the old row. Those of a partitioned table say what its partitions have."""
+    kind = relation.identity
+    if relation.kind == _PARTITIONED and leaves:
+        kinds = {leaf.identity for leaf in leaves}
+        kind = kinds.pop() if len(kinds) == 1 else _NOTHING if _NOTHING in kinds else _KEY
+    if kind == INDEX:
+        meant = (key.columns for key in keys if key.is_identity)
+    else:
+        meant = (key.columns for key in keys if kind == _KEY and key.primary and key.immediate)
+    return ReplicaIdentity(kind, frozenset(next(meant, ())))
+
+
+def _array(oids: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, oids))}}}"
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = defaultdict(list)
+    for oid, *rest in rows:
+        found[int(oid)].append(rest)
+    return found

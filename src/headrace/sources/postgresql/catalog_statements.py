@@ -1,0 +1,91 @@
+"""The SQL that asks the server's catalog how tables look. Numbers of tables are given as the text of an array."""
+
+from __future__ import annotations
+
+WITH_ATTRIBUTES = 150000
+"""The version from which on publications have column lists."""
+WITH_GENERATED = 180000
+"""The version from which on publications may have columns that the server computes."""
+PUBLICATION = "SELECT oid::bigint, pubviaroot FROM pg_publication WHERE pubname = %s"
+_PUBLISHED = """
+SELECT c.oid::bigint, {} FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pubname = %s
+"""
+_NAMES = "to_json(t.attnames)::text"
+# The view has all columns of a table without a list, also those that are never published.
+_NAMES_WITHOUT_GENERATED = """(SELECT json_agg(a.attname) FROM pg_attribute a
+  WHERE a.attrelid = c.oid AND a.attname = ANY(t.attnames) AND a.attgenerated = '')::text"""
+TABLES = """
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence = 'u', c.relispartition,
+  c.relreplident::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY n.nspname, c.relname
+"""
+PARTITIONS = """
+SELECT i.inhrelid::bigint, i.inhparent::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE c.relispartition ORDER BY i.inhrelid
+"""
+COLUMNS = """
+SELECT a.attrelid::bigint, a.attname::text, a.atttypid::bigint, a.atttypmod, a.attnotnull OR t.typnotnull,
+  a.attidentity <> '', a.attgenerated <> '', pg_get_expr(d.adbin, d.adrelid), s.description
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_description s ON s.objoid = a.attrelid AND s.classoid = 'pg_class'::regclass AND s.objsubid = a.attnum
+WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
+"""
+COMMENTS = """
+SELECT objoid::bigint, description FROM pg_description
+WHERE objoid = ANY(%s::oid[]) AND classoid = 'pg_class'::regclass AND objsubid = 0
+"""
+# Where a key may be deferred, the server does not take it for the replica identity.
+KEYS = """
+SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, i.indimmediate,
+  (SELECT json_agg(a.attname ORDER BY k.place) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
+   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.place <= i.indnkeyatts)::text
+FROM pg_index i
+WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND NOT i.indisexclusion
+  AND i.indpred IS NULL AND i.indexprs IS NULL
+ORDER BY i.indrelid, i.indisprimary DESC, i.indisreplident DESC, i.indexrelid
+"""
+TYPE_NAMES = """
+SELECT format_type(o::bigint::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t (o, m, place)
+ORDER BY place
+"""
+# What is hashed is the transaction that wrote each row of the catalog last. ANALYZE and VACUUM write in place.
+STATE = """
+WITH tables AS (SELECT c.oid, c.xmin, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't' AND n.nspname !~ '^pg_'),
+parts (number, hash) AS (
+  SELECT 1, hash_record_extended((oid, xmin), 0) FROM tables
+  UNION ALL SELECT 2, hash_record_extended((attrelid, attnum, xmin), 0) FROM pg_attribute
+    WHERE attnum > 0 AND (attrelid = ANY(%s::oid[]) OR attrelid IN (SELECT oid FROM tables WHERE relkind = 'c'))
+  UNION ALL SELECT 3, hash_record_extended((oid, xmin), 0) FROM pg_attrdef WHERE adrelid = ANY(%s::oid[])
+  UNION ALL SELECT 4, hash_record_extended((indexrelid, xmin), 0) FROM pg_index WHERE indrelid = ANY(%s::oid[])
+  UNION ALL SELECT 5, hash_record_extended((inhrelid, inhparent, xmin), 0) FROM pg_inherits
+  UNION ALL SELECT 6, hash_record_extended((oid, xmin), 0) FROM pg_type
+    WHERE typtype IN ('b', 'd', 'e', 'r') AND typelem = 0 AND oid >= 16384
+  UNION ALL SELECT 7, hash_record_extended((oid, xmin), 0) FROM pg_enum
+  UNION ALL SELECT 8, hash_record_extended((oid, xmin), 0) FROM pg_namespace WHERE nspname !~ '^pg_'
+  UNION ALL SELECT 9, hash_record_extended((oid, xmin), 0) FROM pg_publication
+  UNION ALL SELECT 10, hash_record_extended((oid, xmin), 0) FROM pg_publication_rel
+  {}
+)
+SELECT string_agg(number || '.' || count || '.' || hash, ' ' ORDER BY number)
+FROM (SELECT number, count(*), bit_xor(hash) AS hash FROM parts GROUP BY number) p
+"""
+_SCHEMAS = "UNION ALL SELECT 11, hash_record_extended((oid, xmin), 0) FROM pg_publication_namespace"
+
+
+def published(version: int) -> str:
+    """The tables of a publication, and the names of the columns that it publishes as JSON text; null for all."""
+    if version >= WITH_GENERATED:
+        return _PUBLISHED.format(_NAMES)
+    return _PUBLISHED.format(_NAMES_WITHOUT_GENERATED if version >= WITH_ATTRIBUTES else "NULL")
+
+
+def state(version: int) -> str:
+    """A text that is another one when tables, types or publications were changed."""
+    return STATE.format(_SCHEMAS if version >= WITH_ATTRIBUTES else "")

@@ -1,0 +1,142 @@
+"""What the options make of a table, whether the catalog shows it or the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from headrace.changes import Column, TableId
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.types import NativeType
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.table_rules import TableRules
+
+FULL, INDEX = "f", "i"
+
+
+@dataclass(frozen=True)
+class ReplicaIdentity:
+    """What updates and deletes say of the old row.
+
+    Args:
+        kind: d (key), i (index), f (all) or n (nothing).
+        columns: those of the key or the index.
+    """
+
+    kind: str = "d"
+    columns: frozenset[str] = frozenset()
+
+    def may_lack(self, column: str) -> bool:
+        """Whether a change that leaves a large value of a column as it is does not have it."""
+        return self.kind != FULL and column not in self.columns
+
+    def preferred(self, keys: Sequence[UniqueKey]) -> list[UniqueKey]:
+        """A table's keys in the order in which they may be the key of its change rows.
+
+        An index that is the replica identity goes before the primary key, which deletes then don't say.
+        """
+        if self.kind != INDEX or any(key.primary and self.columns == set(key.columns) for key in keys):
+            return sorted(keys, key=lambda key: not key.primary)
+        ordered = sorted(keys, key=lambda key: (self.columns != set(key.columns), not key.primary))
+        return [UniqueKey(key.columns) for key in ordered]
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column as the catalog or the log shows it.
+
+    Args:
+        name: its name.
+        native: its type.
+        nullable: whether it may be NULL.
+        default: its default as canonical text, where it is a constant.
+        default_expression: its default as the server writes it.
+        identity: whether the server numbers it.
+        generated: whether the server computes it.
+        comment: its comment.
+    """
+
+    name: str
+    native: NativeType
+    nullable: bool = True
+    default: str | None = None
+    default_expression: str | None = None
+    identity: bool = False
+    generated: bool = False
+    comment: str | None = None
+
+    def column(self, position: int, *, large: bool) -> Column:
+        """The column of a table's schema."""
+        return Column(
+            name=self.name,
+            position=position,
+            logical=self.native.logical,
+            native_type=self.native.name,
+            length=self.native.length,
+            scale=self.native.scale,
+            nullable=self.nullable,
+            default=self.default,
+            default_expression=self.default_expression,
+            identity=self.identity,
+            generated=self.generated,
+            large=large,
+            comment=self.comment,
+            enum_values=self.native.enum_values,
+        )
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a table's rows are, and what the log says of them.
+
+    Args:
+        oid: as `PostgresTable.oid`.
+        leaves: as `PostgresTable.leaves`.
+        identity: the replica identity.
+    """
+
+    oid: int
+    leaves: tuple[int, ...]
+    identity: ReplicaIdentity
+
+
+def postgres_table(
+    rules: TableRules,
+    id: TableId,
+    columns: Sequence[FoundColumn],
+    keys: Sequence[UniqueKey],
+    storage: Storage,
+    *,
+    comment: str | None = None,
+    names: Collection[str] = (),
+) -> PostgresTable:
+    """A captured table.
+
+    Args:
+        rules: what the options say.
+        id: where it lives.
+        columns: its columns that are published, in its order.
+        keys: primary key and unique indexes of columns that are never NULL.
+        storage: where its rows are.
+        comment: what the catalog says of the table.
+        names: all its columns, published or not; those of `columns` without it.
+
+    Raises:
+        CaptureError: the key can't be as the options say.
+        OptionError: no column is left, or a mask can't be applied.
+    """
+    found = [
+        (column.column(place, large=column.native.large and storage.identity.may_lack(column.name)), column.native)
+        for place, column in enumerate(columns, 1)
+    ]
+    table = rules.chosen(id, found, storage.identity.preferred(keys), comment)
+    return PostgresTable(
+        table.schema,
+        table.natives,
+        table.chunk_key,
+        table.protected,
+        storage.oid,
+        storage.identity.kind,
+        storage.leaves,
+        tuple(names) or tuple(column.name for column in columns),
+    )
