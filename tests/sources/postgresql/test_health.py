@@ -137,5 +137,5 @@ def test_a_transaction_that_keeps_the_log_is_named(
         busy.execute("BEGIN; INSERT INTO other VALUES (1)")
         words = f"for the transaction of process {busy.info.backend_pid} (application 'nightly load'), open for"
         assert words in ask(postgres_database, offset).sentence
-    postgres_database.execute("BEGIN; INSERT INTO other VALUES (1); PREPARE TRANSACTION 'job 8'")
+    postgres_database.execute("BEGIN; INSERT INTO other VALUES (2); PREPARE TRANSACTION 'job 8'")
     assert "for the prepared transaction 'job 8'," in ask(postgres_database, offset).sentence
