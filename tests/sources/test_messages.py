@@ -45,6 +45,8 @@ def test_a_schema_that_a_row_brings_encodes_the_rows_behind_it_like_one_known_be
 
 def test_counts_add_up_over_schemas() -> None:
     rows = [*_rows(_schema("int32"), 1, "1", "2"), *_rows(_schema("int64"), 2, "3")]
-    found = pa.Table.from_batches(Messages.named("debezium_json", {"topic_prefix": "s"}, counted=True).of(rows, [])).to_pylist()
+    found = pa.Table.from_batches(
+        Messages.named("debezium_json", {"topic_prefix": "s"}, counted=True).of(rows, [])
+    ).to_pylist()
     counted = [row["counted"] for row in found if row["counted"]]
     assert sum(line["rows"] for line in counted if line["op"] == "c") == 3
