@@ -25,8 +25,9 @@ def captured(*names):
     for name in names or RECORDING.oids:
         key = () if name not in KEYS else (KEYS[name],)
         columns = tuple(Column(column, 1, LogicalType("string")) for column in key)
-        oid = RECORDING.oids[name]
-        found[oid] = PostgresTable(TableSchema(TableId("db", "public", name), columns, key), (), oid=oid)
+        oid, natives = RECORDING.oids[name], (TypeCatalog().resolve(25),) * len(key)
+        schema = TableSchema(TableId("db", "public", name), columns, key)
+        found[oid] = PostgresTable(schema, natives, oid=oid, leaves=(oid,))
     return found
 
 
@@ -73,7 +74,7 @@ def test_a_new_row_has_its_values_and_its_key():
             "c",
             {"id": "1"},
             None,
-            {"id": "1", "name": "one", "ok": "true", "price": "1.50", "at": "2026-01-02 03:04:05", "big": None},
+            {"id": "1", "name": "one", "ok": "true", "price": "1.50", "at": "2026-01-02 03:04:05.000000", "big": None},
         )
     ]
     assert first["key_text"] == '["1"]'

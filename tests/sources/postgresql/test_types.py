@@ -253,3 +253,9 @@ def _quoted(text: str | None) -> str:
     if text == "" or any(c in '(),"\\ \t\n\v\f\r' for c in text):
         return '"' + text.replace("\\", "\\\\").replace('"', '""') + '"'
     return text
+
+
+@pytest.mark.parametrize("name", sorted(_BY_NAME))
+def test_a_column_of_nulls_only_stays_as_it_is(name: str) -> None:
+    for values in ([], [None], [None, None]):
+        assert _native(name).texts(pa.array(values, pa.string())).to_pylist() == values

@@ -23,11 +23,10 @@ from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.change_rows import ANNOUNCED, CODES, ITSELF, Rows, RowWriter
 from headrace.sources.postgresql.event_numbers import EventNumbers
 from headrace.sources.postgresql.layouts import Layouts
-from headrace.sources.postgresql.log_tables import table_of
 from headrace.sources.postgresql.logical_messages import LogicalMessages
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.pgoutput import Truncate, read
-from headrace.sources.postgresql.relation import Relation
+from headrace.sources.postgresql.relation import Relation, table_of
 from headrace.sources.postgresql.row_images import RowImages
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.stream_options import events_of_key_change
@@ -60,8 +59,6 @@ class WindowDecoder:
         settings: the source's options.
         database: the database's name.
         capture_time: when the batch was planned.
-        after: for tables whose snapshot is newer than the stream, the LSN up to which commits are in it; rows of these
-            commits are left out.
     """
 
     def __init__(
@@ -73,9 +70,7 @@ class WindowDecoder:
         settings: PostgresSettings,
         database: str,
         capture_time: dt.datetime | None,
-        after: Mapping[int, int] | None = None,
     ) -> None:
-        self._after = {oid: commit for oid, commit in (after or {}).items() if commit >= start_boundary}
         self._start, self._end = start_boundary, end_boundary
         self._tables, self._types, self._settings, self._database = tables, types, settings, database
         self._layouts = Layouts(Masks.of(settings), self._table_of)
@@ -102,10 +97,9 @@ class WindowDecoder:
             FormatError: a payload is not as the protocol says.
             CaptureError: the log does not say what is needed, or a text is not UTF-8.
         """
-        for first in range(0, len(payloads), BLOCK_ROWS):
+        for part in _parts(payloads):
             if self.finished:
                 break
-            part = payloads[first : first + BLOCK_ROWS]
             self.finished = self._is_last(part)
             if len(self._waiting) + len(part) > BLOCK_ROWS:
                 yield from self._flush()
@@ -167,7 +161,7 @@ class WindowDecoder:
 
     def _table_of(self, relation: Relation) -> PostgresTable | None:
         known = self._tables.get(relation.oid)
-        return None if known is None else table_of(relation, known, self._types, self._database)
+        return None if known is None else table_of(relation, known, self._types, self._settings, self._database)
 
     def _states_in(self, block: Block) -> _States:
         """The state of each table at each message of a block."""
@@ -186,10 +180,7 @@ class WindowDecoder:
         tables = states.at(messages.oids[at], at)
         if (tables == _UNKNOWN).any():
             raise _without_relation(int(messages.places[at[tables == _UNKNOWN][0]]))
-        commits = transactions.commits[transactions.of[at]]
-        kept = (tables >= 0) & (commits >= self._start)
-        for oid, after in self._after.items():
-            kept &= (messages.oids[at] != oid) | (commits > after)
+        kept = (tables >= 0) & (transactions.commits[transactions.of[at]] >= self._start)
         kept &= ~self._skipped[messages.kinds[at]]
         at, tables = at[kept], tables[kept]
         kinds = messages.kinds[at]
@@ -258,12 +249,8 @@ class WindowDecoder:
                 tables = states.at(oids, np.full(len(oids), at))
                 if (tables == _UNKNOWN).any():
                     raise _without_relation(int(block.messages.places[at]))
-                commit = transactions.commits[transactions.of[at]]
-                if commit >= self._start:
-                    chosen = enumerate(zip(content.oids, tables.tolist(), strict=True))
-                    found += [
-                        (at, place, t) for place, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)
-                    ]
+                if transactions.commits[transactions.of[at]] >= self._start:
+                    found += [(at, place, table) for place, table in enumerate(tables.tolist()) if table >= 0]
         numbers, places, of = np.array(found, np.int64).reshape(-1, 3).T
         return Rows.at(
             numbers,
@@ -296,6 +283,17 @@ class WindowDecoder:
             total=nothing,
             own=nothing,
         )
+
+
+def _parts(payloads: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Payloads in parts that are no larger than a block, but for a payload that is."""
+    ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
+    first, before = 0, 0
+    while first < len(payloads):
+        upto = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+        upto = max(first + 1, min(upto, first + BLOCK_ROWS))
+        yield payloads[first:upto]
+        first, before = upto, int(ends[upto - 1])
 
 
 class _States:

@@ -17,8 +17,6 @@ from headrace.sources.tables.masks import Change, Masks
 from headrace.wire.pgoutput_kernels import Columns
 from headrace.wire.spans import Array
 
-_NO_TEXTS = pa.array([], pa.string())
-
 
 @dataclass(frozen=True)
 class Spelling:
@@ -42,7 +40,7 @@ class Spelling:
     @property
     def is_plain(self) -> bool:
         """Whether texts stay as they are."""
-        return self.mask is None and self.native.texts(_NO_TEXTS) is _NO_TEXTS
+        return self.mask is None and self.native.is_plain
 
 
 @dataclass(frozen=True)

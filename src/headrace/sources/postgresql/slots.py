@@ -304,9 +304,7 @@ def drop_if_there(connection: Connection, slot: str) -> None:
 
 
 @contextmanager
-def copy_reader(
-    settings: PostgresSettings, boundary: int, *, copies_only: bool = False
-) -> Iterator[ReplicationConnection]:
+def copy_reader(settings: PostgresSettings, boundary: int) -> Iterator[ReplicationConnection]:
     """The stream of everything that commits at a boundary or later, by a temporary copy of the slot.
 
     Any number of them can read at once; nothing that they do moves the slot. Where the server has no slot free, the
@@ -315,7 +313,6 @@ def copy_reader(
     Args:
         settings: the source's options.
         boundary: where to begin; not behind the end of the log.
-        copies_only: rather fail than stream the slot itself.
 
     Raises:
         DataLossError: the slot is gone, lost the log or begins later; also where that shows while it is read.
@@ -326,7 +323,7 @@ def copy_reader(
         with connect_replication(settings) as session:
             # A slot of another kind can be copied, too.
             require_ours(SlotState.of(session, settings.slot), settings.slot, settings.database)
-            slot = _copied(session, settings, boundary, copies_only)
+            slot = _copied(session, settings, boundary)
             if slot is not None:
                 session.start(slot, boundary, settings.publication_name, messages=_with_messages(settings))
             else:
@@ -341,14 +338,14 @@ def _with_messages(settings: PostgresSettings) -> bool:
     return settings.messages or bool(settings.signal_prefix)
 
 
-def _copied(session: ReplicationConnection, settings: PostgresSettings, boundary: int, copies_only: bool) -> str | None:
+def _copied(session: ReplicationConnection, settings: PostgresSettings, boundary: int) -> str | None:
     """The name of a copy of the slot that has what begins at the boundary; null where no slot is free."""
     for attempt in range(1, _ATTEMPTS + 1):
         name = _temporary_name()
         try:
             confirmed = session.copy_slot(settings.slot, name)
         except PostgresError as error:
-            if error.sqlstate == _NO_SLOT_FREE and not copies_only:
+            if error.sqlstate == _NO_SLOT_FREE:
                 return None
             if error.sqlstate in (_NOT_THERE, _NOT_READY):
                 require_ours(SlotState.of(session, settings.slot), settings.slot, settings.database)

@@ -86,6 +86,8 @@ def _padded(values: pa.StringArray, fixed: int, digits: int, *, zoned: bool = Fa
     sizes = ends - starts - (_ZONE if zoned else 0)
     width = fixed + (digits + 1 if digits else 0)
     regular = (sizes >= fixed) & (sizes <= width)
+    if not regular.any():
+        return values
     if fixed == _DAY_AND_CLOCK:
         # `infinity`, `10000-01-01 00:00:00` and `0044-03-15 00:00:00 BC` are others.
         where = np.where(regular, starts, 0)

@@ -50,6 +50,9 @@ _OF_EXTENSIONS = {
     "halfvec": "nested",
 }
 _MOMENTS = {"time": "time", "timestamp": "timestamp", "timestamptz": "instant"}
+_SPELLED = frozenset(("boolean", "float32", "float64", "bytes", "time", "timestamp", "instant"))
+"""Logical types whose canonical text is not what the server prints."""
+_JSON_AS_PRINTED = ("vector", "halfvec")
 _FIRST_OF_USERS = 16_384
 _FIRST_MADE_AT_START = 10_000
 _LEAST_MOVED = 24
@@ -170,6 +173,13 @@ class NativeType:
             return None
         return 1 + 4 * self.length if self.name in ("varchar", "bpchar") else 5 + (self.length + 7) // 8
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the canonical text is what the server prints."""
+        if self.logical.kind == "nested":
+            return self.name in _JSON_AS_PRINTED
+        return self.logical.kind not in _SPELLED and self.name != "money"
+
     def texts(self, values: pa.StringArray) -> pa.StringArray:
         """Canonical texts of what the server prints; null stays null.
 
@@ -177,8 +187,10 @@ class NativeType:
         don't have the form of their type.
         """
         logical = self.logical
+        if self.is_plain:
+            return values
         if logical.kind == "nested":
-            return values if self.name in ("vector", "halfvec") else nested_texts(values, self)
+            return nested_texts(values, self)
         if logical.kind == "boolean":
             return texts.booleans(values)
         if logical.kind in ("float32", "float64"):
