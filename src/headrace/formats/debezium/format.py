@@ -63,9 +63,13 @@ class DebeziumJson(ArrowFormat):
     behaviour); a large value that a change does not carry has the placeholder whatever its type
     (`unavailable_max_as_null`); the commit time is the transaction's end, also as `ts_ms` of BEGIN and END; times keep
     their digits and defaults are unescaped where 1.7.2 cut them or did not; an interval keeps its text
-    (`interval_handling_mode`); an unsigned 64-bit number is a decimal and never wrapped.
+    (`interval_handling_mode`; PostgreSQL's is written in ISO 8601); an unsigned 64-bit number is a decimal and never
+    wrapped. Of PostgreSQL's types, those that its connector leaves out are strings or JSON; dates before 1582 and
+    before Christ are those of the stream, in snapshots, too; an array of arrays and a timestamp beyond the microseconds
+    of 64 bits are null and counted (`event_converting_failure_handling_mode`). As its connector does, columns that an
+    old row does not say are null, or the default or zero where they can't be.
 
-    Source: Debezium's documentation of the SQL Server, Oracle and Db2 connectors (data change events).
+    Source: Debezium's documentation of the SQL Server, Oracle, Db2 and PostgreSQL connectors (data change events).
     """
 
     name = "debezium_json"

@@ -106,7 +106,8 @@ class EventSettings(FormatSettings):
     )
     unavailable_value_placeholder: str = option(
         "The placeholder, in shapes 2.3 and 3, for a text or bytes value that a change does not carry; columns of "
-        "other types are left out. Shapes 1.7 and 3.0 write null.",
+        "other types are left out. Shapes 1.7 and 3.0 write null. PostgreSQL's rows have it in all shapes, also in "
+        "arrays and in hstore.",
         default="__debezium_unavailable_value",
         aliases=("unavailable.value.placeholder",),
     )
