@@ -93,19 +93,11 @@ def test_without_the_root_partitions_are_its_tables(database: PostgresDatabase) 
         ensure(database, "days")
 
 
-@pytest.mark.parametrize(
-    ("members", "sentence"),
-    [
-        ("a WHERE (id > 5)", r"leaves out rows \(it has only those WHERE \(id > 5\)\) of table 'public.a'"),
-        ('a, "B c" (id)', "leaves out columns of table 'public.B c'"),
-    ],
-)
-def test_one_that_leaves_out_rows_or_columns_is_refused(
-    database: PostgresDatabase, members: str, sentence: str
-) -> None:
-    database.execute(f"CREATE PUBLICATION {database.name} FOR TABLE {members}")
+def test_one_that_leaves_out_rows_is_refused(database: PostgresDatabase) -> None:
+    database.execute(f"CREATE PUBLICATION {database.name} FOR TABLE a WHERE (id > 5)")
+    sentence = r"leaves out rows of table 'public\.a': it has those WHERE \(id > 5\)\."
     with pytest.raises(CaptureError, match=sentence) as caught:
-        ensure(database, "a", "B c" if "B c" in members else "a")
+        ensure(database, "a")
     # The statement mends it.
     database.execute(caught.value.remedy.removeprefix("Run: BEGIN; ").removesuffix(" COMMIT;"))
     ensure(database, "a")

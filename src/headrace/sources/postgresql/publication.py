@@ -27,7 +27,7 @@ SELECT oid::bigint, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, p
 FROM pg_publication WHERE pubname = %s
 """
 _MEMBERS = """
-SELECT c.oid::bigint, coalesce(r.oid, {in_schema}, 0)::bigint, n.nspname, c.relname, {filter}, {columns}
+SELECT c.oid::bigint, coalesce(r.oid, {in_schema}, 0)::bigint, n.nspname, c.relname, {filter}
 FROM pg_get_publication_tables(%s) AS t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN LATERAL (
     SELECT m.* FROM pg_publication_rel m
@@ -37,10 +37,6 @@ LEFT JOIN LATERAL (
 """
 _IN_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = {publication} AND s.pnnspid = n.oid)"
 _FILTER = "pg_get_expr(r.prqual, r.prrelid)"
-_COLUMNS = """
-(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a
-    WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs))
-"""
 # A partitioned table's rows are changed in its leaves.
 _WITHOUT_IDENTITY = """
 SELECT n.nspname, c.relname
@@ -66,13 +62,11 @@ class Member:
             where the publication has all tables.
         name: schema and name, as statements have them.
         filter: the condition that published rows meet; empty for all rows.
-        columns: the columns that are published, as statements have them; empty for all.
     """
 
     oid: int
     name: str
     filter: str = ""
-    columns: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,11 +102,10 @@ class PublicationState:
         sql = _MEMBERS.format(
             in_schema=_IN_SCHEMA.format(publication=oid) if newer else "NULL",
             filter=_FILTER if newer else "NULL",
-            columns=_COLUMNS if newer else "NULL",
         )
         members = {
-            table: Member(member, f"{identifier(schema)}.{identifier(relation)}", condition or "", columns or "")
-            for table, member, schema, relation, condition, columns in connection.rows(sql, (name, oid))
+            table: Member(member, f"{identifier(schema)}.{identifier(relation)}", condition or "")
+            for table, member, schema, relation, condition in connection.rows(sql, (name, oid))
         }
         operations = tuple(each for each, on in zip(OPERATIONS, published, strict=True) if on)
         return cls(name, oid, all_tables, via_root, operations, comment, members)
@@ -146,13 +139,13 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
                 f"Publication '{name}' is not there, and 'publication_autocreate' is disabled.",
                 remedy=f"Run: {_shortened(name, list(names.values()))}",
             )
-        _require_identities(connection, list(names))
+        require_identities(connection, list(names))
         comment = _MADE.format(slot=settings.slot)
         statements = [statement, f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(comment)}"]
     else:
         added = {oid: each for oid, each in names.items() if oid not in state.members}
         dropped = [member.name for oid, member in state.members.items() if oid not in names]
-        _require_identities(connection, list(added))
+        require_identities(connection, list(added))
         alter = f"ALTER PUBLICATION {identifier(name)}"
         statements = [f"{alter} ADD TABLE {', '.join(added.values())}"] if added else []
         statements += [f"{alter} DROP TABLE {', '.join(dropped)}"] if dropped else []
@@ -175,10 +168,10 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
 
 
 def require_complete(state: PublicationState, tables: Sequence[PostgresTable]) -> None:
-    """See that a publication that Headrace may not alter has these tables, whole.
+    """See that a publication that Headrace may not alter has all rows of these tables.
 
     Raises:
-        CaptureError: it lacks one of them, or leaves out rows or columns.
+        CaptureError: it lacks one of them, or leaves out rows.
     """
     alter = f"ALTER PUBLICATION {identifier(state.name)}"
     for table in tables:
@@ -188,15 +181,15 @@ def require_complete(state: PublicationState, tables: Sequence[PostgresTable]) -
                 f"Publication '{state.name}' does not have table '{table.id.path}'.",
                 remedy=f"Run: {alter} ADD TABLE {name}; or leave the table out with 'tables_excluded'.",
             )
-        if member.filter or member.columns:
-            lacking = f"rows (it has only those WHERE {member.filter})" if member.filter else "columns"
+        if member.filter:
             raise CaptureError(
-                f"Publication '{state.name}' leaves out {lacking} of table '{table.id.path}'.",
+                f"Publication '{state.name}' leaves out rows of table '{table.id.path}': it has those WHERE "
+                f"{member.filter}.",
                 remedy=f"Run: BEGIN; {alter} DROP TABLE {name}; {alter} ADD TABLE {name}; COMMIT;",
             )
 
 
-def _require_identities(connection: Connection, oids: Collection[int]) -> None:
+def require_identities(connection: Connection, oids: Collection[int]) -> None:
     """See that the application can still update and delete rows of tables that are going to be published.
 
     Raises:

@@ -1,0 +1,241 @@
+"""What a role may not do in a PostgreSQL database, and what the server is not set up for.
+
+Each comes with the statement, or on a managed service the setting, that mends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from headrace.errors import ConnectError, HeadraceError
+from headrace.permissions import MissingPermission
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.catalog import captured_tables
+from headrace.sources.postgresql.connection import Connection, connect, connect_replication
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.publication import (
+    PublicationState,
+    require_complete,
+    require_identities,
+    table_name,
+)
+from headrace.sources.postgresql.refusals import MORE_SENDERS, MORE_SLOTS, ON_PRIMARY, identifier
+from headrace.sources.postgresql.slots import SlotState, require_ours
+from headrace.sources.tables.lost import WITHOUT_ROWS
+
+_SERVICE = """
+SELECT CASE WHEN EXISTS (SELECT FROM pg_proc WHERE proname = 'aurora_version') THEN 'aurora'
+    WHEN current_setting('rds.logical_replication', true) IS NOT NULL THEN 'rds'
+    WHEN current_setting('cloudsql.logical_decoding', true) IS NOT NULL THEN 'cloudsql'
+    WHEN current_setting('azure.extensions', true) IS NOT NULL THEN 'azure' ELSE '' END
+"""
+_ROLE = """
+SELECT r.rolname, r.rolsuper OR r.rolreplication OR EXISTS (
+    SELECT FROM pg_roles m WHERE m.rolname = 'rds_replication' AND pg_has_role(m.oid, 'MEMBER')),
+    has_database_privilege(current_database(), 'CREATE'),
+    r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE')
+FROM pg_roles r WHERE r.rolname = current_user
+"""
+_ROOM = """
+SELECT pg_is_in_recovery(), current_setting('wal_level'),
+    current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)::int,
+    current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_replication)::int
+"""
+_TABLES = """
+SELECT c.oid::bigint, has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
+    row_security_active(c.oid), pg_has_role(c.relowner, 'USAGE')
+FROM pg_class c WHERE c.oid = ANY (%s::oid[])
+"""
+_OWNS_PUBLICATION = "SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s"
+_MAY_INSERT = "SELECT has_table_privilege(to_regclass(%s), 'INSERT')"
+
+
+@dataclass(frozen=True)
+class Service:
+    """How a server of a vendor is set up.
+
+    Args:
+        wal_level: what switches logical decoding on.
+        replication: what lets a role replicate, with `{role}` for it.
+    """
+
+    wal_level: str
+    replication: str = "Run: ALTER ROLE {role} REPLICATION;"
+
+
+SERVICES = {
+    "": Service("Run: ALTER SYSTEM SET wal_level = logical; and restart the server."),
+    "rds": Service(
+        "Set rds.logical_replication = 1 in the parameter group and reboot the instance.",
+        "Run: GRANT rds_replication TO {role};",
+    ),
+    "aurora": Service(
+        "Set rds.logical_replication = 1 in the cluster's parameter group and reboot the writer.",
+        "Run: GRANT rds_replication TO {role};",
+    ),
+    "azure": Service("Set the server parameter wal_level to logical and restart the server."),
+    "cloudsql": Service("Set the flag cloudsql.logical_decoding to on.", "Run: ALTER USER {role} REPLICATION;"),
+}
+
+
+def missing_permissions(settings: PostgresSettings) -> list[MissingPermission]:
+    """What the role may not do, and what the server lacks; nothing is changed to find it out.
+
+    Raises:
+        HeadraceError: the server can't be asked, or the options name tables that are not there.
+    """
+    with connect(settings) as connection:
+        tables = captured_tables(connection, settings.database, settings, strict=False)
+        return list(_Questions(connection, settings, list(tables.values())).missing())
+
+
+@dataclass(frozen=True)
+class _Questions:
+    connection: Connection
+    settings: PostgresSettings
+    tables: list[PostgresTable]
+
+    def missing(self) -> Iterator[MissingPermission]:
+        service = SERVICES[str(self.connection.value(_SERVICE))]
+        [(user, replicates, creates, sees_others)] = self.connection.rows(_ROLE)
+        role = identifier(user)
+        yield from self._of_server(service)
+        if not replicates:
+            yield MissingPermission.of(
+                ["REPLICATION"], "", "to make, read and advance the slot", service.replication.format(role=role)
+            )
+        else:
+            yield from _refusals(lambda: connect_replication(self.settings).close(), ConnectError)
+        if self.settings.snapshot_mode != "initial_only":
+            yield from _refusals(self._see_slot)
+            yield from self._of_publication(role, creates=creates)
+        if self.settings.snapshot_mode not in WITHOUT_ROWS:
+            yield from self._of_rows(role)
+        yield from self._watching(role, sees_others=sees_others)
+
+    def _of_server(self, service: Service) -> Iterator[MissingPermission]:
+        [(in_recovery, level, slots, senders)] = self.connection.rows(_ROOM)
+        if in_recovery:
+            yield MissingPermission("The server is a standby, whose log can't be read.", ON_PRIMARY)
+            return
+        if level != "logical":
+            yield MissingPermission(f"wal_level of the server is {level}, not logical.", service.wal_level)
+        is_there = SlotState.of(self.connection, self.settings.slot) is not None
+        wanted = self.settings.max_readers + (1 if is_there else 2)
+        for name, free, remedy, needs in (
+            ("max_replication_slots", slots, MORE_SLOTS, 0 if is_there else 1),
+            ("max_wal_senders", senders, MORE_SENDERS, 1),
+        ):
+            if free < wanted:
+                yield MissingPermission(
+                    f"{max(free, 0)} of {name} are free, and up to {wanted} are used: for the slot, the look for new "
+                    "changes and 'max_readers'.",
+                    remedy,
+                    required=free < needs,
+                )
+
+    def _see_slot(self) -> None:
+        state = SlotState.of(self.connection, self.settings.slot)
+        if state is not None:
+            require_ours(state, self.settings.slot, self.settings.database)
+
+    def _of_publication(self, role: str, *, creates: bool) -> Iterator[MissingPermission]:
+        name = self.settings.publication_name
+        state = PublicationState.of(self.connection, name)
+        alters = self.settings.publication_autocreate == "filtered"
+        if state is not None and not (alters and state.is_own):
+            yield from _refusals(lambda: require_complete(state, self.tables))
+            return
+        if not alters:
+            # Without it no table could be found.
+            return
+        added = [table for table in self.tables if state is None or table.oid not in state.members]
+        yield from _refusals(lambda: require_identities(self.connection, [table.oid for table in added]))
+        if state is None and not creates:
+            yield MissingPermission.of(
+                ["CREATE"],
+                f"on database '{self.settings.database}'",
+                f"to make publication '{name}'",
+                f"Run: GRANT CREATE ON DATABASE {identifier(self.settings.database)} TO {role}; or make the "
+                "publication and set 'publication_autocreate' to disabled.",
+            )
+        if state is not None and not self.connection.value(_OWNS_PUBLICATION, (name,)):
+            yield MissingPermission(
+                f"Publication '{name}' belongs to another role, so tables can't be added to it.",
+                f"Run: ALTER PUBLICATION {identifier(name)} OWNER TO {role};",
+            )
+        for table, (_, _, _, owns) in self._rights(added):
+            if not owns:
+                yield MissingPermission(
+                    f"The login does not own table '{table.id.path}', which only its owner adds to a publication.",
+                    f"Grant it the owner's role; or let the owner run CREATE PUBLICATION {identifier(name)} FOR TABLE "
+                    f"{table_name(table)}, ...; and set 'publication_autocreate' to disabled.",
+                )
+
+    def _of_rows(self, role: str) -> Iterator[MissingPermission]:
+        closed: set[str] = set()
+        for table, (enters, reads, filtered, _) in self._rights(self.tables):
+            schema = table.id.schema
+            if not enters and schema not in closed:
+                closed.add(schema)
+                yield MissingPermission.of(
+                    ["USAGE"],
+                    f"on schema '{schema}'",
+                    "snapshots of its tables",
+                    f"Run: GRANT USAGE ON SCHEMA {identifier(schema)} TO {role};",
+                )
+            if not reads:
+                yield MissingPermission.of(
+                    ["SELECT"],
+                    f"on {table.id.path}",
+                    "its snapshot",
+                    f"Run: GRANT SELECT ON {table_name(table)} TO {role};",
+                )
+            elif filtered:
+                yield MissingPermission.of(
+                    ["BYPASSRLS"],
+                    "",
+                    f"policies hide rows of {table.id.path} from its snapshot",
+                    f"Run: ALTER ROLE {role} BYPASSRLS;",
+                )
+
+    def _watching(self, role: str, *, sees_others: bool) -> Iterator[MissingPermission]:
+        signals = self.settings.signal_data_collection
+        if signals:
+            name = ".".join(identifier(part) for part in signals.split(".")[-2:])
+            if self.connection.value(_MAY_INSERT, (name,)) is False:
+                yield MissingPermission.of(
+                    ["INSERT"],
+                    f"on {signals}",
+                    "headrace signal",
+                    f"Run: GRANT INSERT ON {name} TO {role};",
+                    required=False,
+                )
+        if not sees_others:
+            yield MissingPermission.of(
+                ["pg_monitor"],
+                "",
+                "to name the transaction that holds up a snapshot or the slot",
+                f"Run: GRANT pg_monitor TO {role};",
+                required=False,
+            )
+
+    def _rights(self, tables: Iterable[PostgresTable]) -> Iterator[tuple[PostgresTable, tuple[bool, bool, bool, bool]]]:
+        """For each table whether the role may enter its schema and read it, whether policies hide rows, whether it owns
+        it.
+        """
+        asked = list(tables)
+        found = {oid: rights for oid, *rights in self.connection.rows(_TABLES, ([table.oid for table in asked],))}
+        for table in asked:
+            if table.oid in found:
+                enters, reads, filtered, owns = found[table.oid]
+                yield table, (enters, reads, filtered, owns)
+
+
+def _refusals(attempt: Callable[[], object], kind: type[HeadraceError] = HeadraceError) -> Iterator[MissingPermission]:
+    """What an attempt is refused with, as something that is missing."""
+    try:
+        attempt()
+    except kind as error:
+        yield MissingPermission(error.message, error.remedy)

@@ -1,0 +1,132 @@
+"""What a role lacks in PostgreSQL is found before a run, each with the statement that mends it; after these statements
+nothing is missing.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.support.postgresql import PostgresDatabase, needs_postgres, postgres, settings_of
+
+from headrace.permissions import MissingPermission
+from headrace.sources.postgresql.permissions import SERVICES, missing_permissions
+
+_roles = itertools.count(1)
+
+
+@pytest.fixture
+def role(postgres_database: PostgresDatabase) -> str:
+    """A role that may only log in."""
+    name = f"role {next(_roles)}"
+    with postgres_database.server.connect("postgres") as connection:
+        connection.execute(f'DROP ROLE IF EXISTS "{name}"')
+        connection.execute(f'CREATE ROLE "{name}" LOGIN')
+    return name
+
+
+def missing(database: PostgresDatabase, role: str, **options: str) -> dict[str, MissingPermission]:
+    found = missing_permissions(settings_of(database, user=role, **options))
+    return {each.sentence: each for each in found}
+
+
+def test_each_lacking_right_comes_with_the_statement_that_grants_it(
+    postgres_database: PostgresDatabase, role: str
+) -> None:
+    postgres_database.execute(
+        'CREATE SCHEMA "in"; CREATE TABLE "in".a (id int PRIMARY KEY); CREATE TABLE public.b (id int PRIMARY KEY);'
+        "CREATE TABLE signals (id text PRIMARY KEY, type text, data text);"
+        "ALTER TABLE b ENABLE ROW LEVEL SECURITY; CREATE POLICY mine ON b USING (false);"
+        f'CREATE PUBLICATION {postgres_database.name} FOR TABLE "in".a, b, signals;'
+    )
+    options = {"signal_data_collection": "public.signals"}
+    found = missing(postgres_database, role, **options)
+    assert {sentence: each.required for sentence, each in found.items()} == {
+        "The login lacks the permission REPLICATION (to make, read and advance the slot).": True,
+        "The login lacks the permission USAGE on schema 'in' (snapshots of its tables).": True,
+        "The login lacks the permission SELECT on in.a (its snapshot).": True,
+        "The login lacks the permission SELECT on public.b (its snapshot).": True,
+        "The login lacks the permission SELECT on public.signals (its snapshot).": True,
+        "The login lacks the permission INSERT on public.signals (headrace signal).": False,
+        "The login lacks the permission pg_monitor (to name the transaction that holds up a snapshot or the slot).": (
+            False
+        ),
+    }
+    for _ in range(2):
+        # Whether policies hide rows is seen by who may read.
+        for each in missing(postgres_database, role, **options).values():
+            assert f'"{role}"' in each.remedy
+            postgres_database.execute(each.remedy.removeprefix("Run: "))
+    assert missing(postgres_database, role, **options) == {}
+
+
+def test_policies_that_hide_rows_are_found(postgres_database: PostgresDatabase, role: str) -> None:
+    postgres_database.execute(
+        "CREATE TABLE b (id int PRIMARY KEY); ALTER TABLE b ENABLE ROW LEVEL SECURITY;"
+        f'GRANT SELECT ON b TO "{role}"; CREATE PUBLICATION {postgres_database.name} FOR TABLE b'
+    )
+    sentence = "The login lacks the permission BYPASSRLS (policies hide rows of public.b from its snapshot)."
+    assert missing(postgres_database, role)[sentence].remedy == f'Run: ALTER ROLE "{role}" BYPASSRLS;'
+    assert sentence not in missing(postgres_database, role, snapshot_mode="no_data")
+
+
+def test_what_it_takes_to_make_the_publication_is_said_before(postgres_database: PostgresDatabase, role: str) -> None:
+    name = postgres_database.name
+    postgres_database.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE keyless (id int)")
+    found = missing(postgres_database, role, snapshot_mode="no_data")
+    assert [sentence for sentence, each in found.items() if each.required] == [
+        "The login lacks the permission REPLICATION (to make, read and advance the slot).",
+        "Table 'public.keyless' has no primary key and no other replica identity, so once its changes are published "
+        "the server refuses the application's updates and deletes of it.",
+        f"The login lacks the permission CREATE on database '{name}' (to make publication '{name}').",
+        "The login does not own table 'public.a', which only its owner adds to a publication.",
+        "The login does not own table 'public.keyless', which only its owner adds to a publication.",
+    ]
+
+
+def test_slot_and_publication_of_another_kind_are_said_before(postgres_database: PostgresDatabase) -> None:
+    name = postgres_database.name
+    postgres_database.execute(
+        f"CREATE TABLE a (id int PRIMARY KEY); CREATE PUBLICATION {name} FOR TABLE a WHERE (id > 5)"
+    )
+    postgres_database.execute(f"SELECT pg_create_logical_replication_slot('{name}', 'test_decoding')")
+    assert list(missing(postgres_database, "cdc")) == [
+        f"Replication slot '{name}' belongs to the output plugin 'test_decoding', so it can't be read here.",
+        f"Publication '{name}' leaves out rows of table 'public.a': it has those WHERE (id > 5).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "service", "remedy"),
+    [
+        ("rds.logical_replication", "rds", 'Run: GRANT rds_replication TO "{role}";'),
+        ("cloudsql.logical_decoding", "cloudsql", 'Run: ALTER USER "{role}" REPLICATION;'),
+        ("azure.extensions", "azure", 'Run: ALTER ROLE "{role}" REPLICATION;'),
+    ],
+)
+def test_a_managed_service_is_told_in_its_own_words(
+    postgres_database: PostgresDatabase, role: str, setting: str, service: str, remedy: str
+) -> None:
+    assert service in SERVICES
+    postgres_database.execute(f"CREATE TABLE a (id int PRIMARY KEY); CREATE PUBLICATION {postgres_database.name}")
+    postgres_database.execute(f"ALTER DATABASE {postgres_database.name} SET {setting} = 'off'")
+    found = missing(postgres_database, role, snapshot_mode="no_data")
+    sentence = "The login lacks the permission REPLICATION (to make, read and advance the slot)."
+    assert found[sentence].remedy == remedy.format(role=role)
+
+
+@needs_postgres
+def test_a_server_that_is_not_set_up_is_said_before() -> None:
+    with postgres(wal_level="replica", max_replication_slots="0", max_wal_senders="3") as server:
+        database = server.new_database()
+        database.execute("CREATE TABLE a (id int PRIMARY KEY)")
+        found = missing(database, "cdc")
+        assert {sentence: each.required for sentence, each in found.items()} == {
+            "wal_level of the server is replica, not logical.": True,
+            "0 of max_replication_slots are free, and up to 6 are used: for the slot, the look for new changes and "
+            "'max_readers'.": True,
+            "3 of max_wal_senders are free, and up to 6 are used: for the slot, the look for new changes and "
+            "'max_readers'.": False,
+        }
+        for setting in ("wal_level = logical", "max_replication_slots = 20", "max_wal_senders = 20"):
+            assert any(f"ALTER SYSTEM SET {setting};" in each.remedy for each in found.values())
