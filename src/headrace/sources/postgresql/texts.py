@@ -47,7 +47,8 @@ def base64_of_hex(values: pa.StringArray, skip: int) -> pa.StringArray:
 
 def floats(values: pa.StringArray, logical: LogicalType) -> pa.StringArray:
     """The server has the fewest digits as well, but leaves `.0` out, and writes other exponents."""
-    plain = pc.match_substring_regex(values, r"^-?[0-9]+(\.[0-9]+)?$")
+    # Of numbers near 0.0001 the exponent depends on the width.
+    plain = pc.match_substring_regex(values, r"^-?([1-9][0-9]*|0)(\.([1-9][0-9]*|0[1-9][0-9]*|00[1-9][0-9]*))?$")
     whole = pc.and_(plain, pc.invert(pc.match_substring(values, ".")))
     texts = pc.if_else(whole, pc.binary_join_element_wise(values, ".0", ""), values)
     odd = pc.invert(plain).fill_null(False)
