@@ -39,8 +39,13 @@ class Block:
     messages: Messages
 
     @classmethod
-    def of(cls, payloads: Sequence[bytes], end_boundary: int) -> Block:
+    def of(cls, payloads: Sequence[bytes], sizes: Array, end_boundary: int) -> Block:
         """The messages up to the first transaction that is not of the window.
+
+        Args:
+            payloads: in their order.
+            sizes: how many bytes each has.
+            end_boundary: where the window ends.
 
         Raises:
             FormatError: one of them is cut off, or of no known kind.
@@ -49,7 +54,7 @@ class Block:
         count = len(payloads)
         data = np.frombuffer(b"".join(payloads), np.uint8)
         starts = np.zeros(count + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, payloads), np.int64, count), out=starts[1:])
+        np.cumsum(sizes, out=starts[1:])
         found = Messages(
             np.zeros(count, np.uint8),
             np.zeros(count, np.int64),

@@ -42,6 +42,9 @@ _OPERATIONS = {
     kernels.UPDATE: CODES[Operation.UPDATE],
     kernels.DELETE: CODES[Operation.DELETE],
 }
+_IS_EDGE = np.zeros(53, np.bool_)
+"""Which sizes of payloads are those of a keepalive, a BEGIN and a COMMIT, and may be those of others."""
+_IS_EDGE[[18, 46, 51]] = True
 _UNKNOWN = -2
 
 
@@ -85,6 +88,7 @@ class WindowDecoder:
         self._states: dict[int, int] = {}
         self._announced = np.full(0, -1, np.int64)
         self._waiting: list[bytes] = []
+        self._sizes: list[Array] = []
         self._size = 0
         self._inside = False
         self.finished = False
@@ -97,14 +101,16 @@ class WindowDecoder:
             FormatError: a payload is not as the protocol says.
             CaptureError: the log does not say what is needed, or a text is not UTF-8.
         """
-        for part in _parts(payloads):
+        sizes = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        for part in _parts(sizes):
             if self.finished:
                 break
-            self.finished = self._is_last(part)
-            if len(self._waiting) + len(part) > BLOCK_ROWS:
+            self.finished = self._is_last(payloads[part], sizes[part])
+            if len(self._waiting) + part.stop - part.start > BLOCK_ROWS:
                 yield from self._flush()
-            self._waiting += part
-            self._size += sum(map(len, part))
+            self._waiting += payloads[part]
+            self._sizes.append(sizes[part])
+            self._size += int(sizes[part].sum())
             if self._size >= BATCH_BYTES or self.finished:
                 yield from self._flush()
 
@@ -119,10 +125,11 @@ class WindowDecoder:
             commit = lsn.to_server(self._between.open.commit)
             raise FormatError(f"The log ended inside of the transaction that commits at {commit}.")
 
-    def _is_last(self, payloads: Sequence[bytes]) -> bool:
+    def _is_last(self, payloads: Sequence[bytes], sizes: Array) -> bool:
         """Whether the window ends here: by the last edge of a transaction and what is said behind it."""
         reached = 0
-        for payload in reversed(payloads):
+        for number in np.flatnonzero(_IS_EDGE[np.minimum(sizes, len(_IS_EDGE) - 1)])[::-1].tolist():
+            payload = payloads[number]
             kind = payload[25:26] if payload[:1] == b"w" else payload[:1]
             if kind == b"k":
                 reached = max(reached, int.from_bytes(payload[1:9]))
@@ -136,10 +143,11 @@ class WindowDecoder:
         return not self._inside and reached >= self._end
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        waiting, self._waiting, self._size = self._waiting, [], 0
+        waiting, sizes = self._waiting, self._sizes
+        self._waiting, self._sizes, self._size = [], [], 0
         if not waiting:
             return
-        batch = self._decode(Block.of(waiting, self._end))
+        batch = self._decode(Block.of(waiting, np.concatenate(sizes), self._end))
         if batch.num_rows:
             yield batch
             faultpoints.reach("source.stream.batch")
@@ -285,14 +293,14 @@ class WindowDecoder:
         )
 
 
-def _parts(payloads: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+def _parts(sizes: Array) -> Iterator[slice]:
     """Payloads in parts that are no larger than a block, but for a payload that is."""
-    ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
+    ends = np.cumsum(sizes)
     first, before = 0, 0
-    while first < len(payloads):
+    while first < len(sizes):
         upto = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
         upto = max(first + 1, min(upto, first + BLOCK_ROWS))
-        yield payloads[first:upto]
+        yield slice(first, upto)
         first, before = upto, int(ends[upto - 1])
 
 
