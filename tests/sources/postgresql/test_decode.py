@@ -1,6 +1,7 @@
 """Rule: what the server sends of a window becomes its change rows, in the order of their positions."""
 
 import datetime as dt
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -353,7 +354,13 @@ def test_a_change_without_its_key_is_refused():
     with pytest.raises(
         CaptureError, match=r"does not have all columns of the table's key\. Run ALTER TABLE public\.t "
     ):
-        read(sent(Delete(7, ("1", None), True)), message_key_columns="public.t:name")
+        read(sent(Delete(7, ("1", None), True)), message_key_columns="public.t:day")
+
+
+def test_a_key_column_whose_type_changed_since_is_still_the_key():
+    whole = replace(TABLE, identity="f", columns=(RelationColumn("id", 21, -1, True), RelationColumn("day", 1082)))
+    payloads = window([Sent(1500, 1600, 700, (((whole,), Insert(7, ("1", None))),))], 1000, beyond=2000)
+    assert [row["key_text"] for row in data(read(payloads))] == ['["1"]']
 
 
 def test_prepared_transactions_are_refused():

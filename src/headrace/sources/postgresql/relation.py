@@ -85,7 +85,7 @@ def table_of(
         own = _own_key(known)
         key = own if set(own) == identity.columns else tuple(name for name in order if name in identity.columns)
         keys.append(UniqueKey(key, primary=identity.kind != INDEX))
-    elif known is not None and set(_own_key(known)) <= same.keys():
+    elif known is not None and set(_own_key(known)) <= set(order):
         keys.append(UniqueKey(_own_key(known), primary=True))
     keys = [key for key in keys if key.columns]
     chunk_key = () if known is None or not set(known.chunk_key) <= same.keys() else known.chunk_key
