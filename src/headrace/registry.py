@@ -19,6 +19,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "source": {
         "db2": "headrace.sources.db2.source:Db2Source",
         "oracle": "headrace.sources.oracle.source:OracleSource",
+        "postgresql": "headrace.sources.postgresql.source:PostgresSource",
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
     },
     "format": {

@@ -205,6 +205,17 @@ def test_what_clean_up_threatens_is_told() -> None:
     assert health_text(Health(sentence="The source can't be asked: no.")) == "The source can't be asked: no"
 
 
+def test_a_log_that_is_kept_up_to_a_bound_is_told_when_a_quarter_is_left() -> None:
+    texts = {
+        None: "",
+        3 * 2**30: "",
+        2**28: "changes that are not in the sinks are lost after 256 MB more of the log",
+        0: "clean-up may delete changes that are not in the sinks at any moment",
+    }
+    for left, text in texts.items():
+        assert health_text(Health(CaptureState.CAPTURING, retained_bytes=2**30, headroom_bytes=left)) == text
+
+
 def test_metrics_have_stable_names_and_leave_out_what_is_unknown() -> None:
     assert metrics(PipelineProgress()) == {
         "headrace_batches_total": 0.0,

@@ -58,9 +58,14 @@ def test_changes_about_to_be_deleted_are_not_fine() -> None:
     tight = Health(CaptureState.CAPTURING, retention_seconds=100.0, headroom_seconds=10.0)
     spent = Health(CaptureState.CAPTURING, retention_seconds=100.0, headroom_seconds=-1.0)
     gone = Health(CaptureState.CAPTURING, lost=("dbo.a",))
-    assert [database_status("shop", LEVEL, "05", health, NOON).is_fine for health in (tight, spent, gone)] == [
+    log_left = Health(CaptureState.CAPTURING, retained_bytes=100, headroom_bytes=1)
+    log_spent = Health(CaptureState.CAPTURING, retained_bytes=100, headroom_bytes=0)
+    healths = (tight, spent, gone, log_left, log_spent)
+    assert [database_status("shop", LEVEL, "05", health, NOON).is_fine for health in healths] == [
         True,
         False,
+        False,
+        True,
         False,
     ]
 

@@ -29,7 +29,13 @@ PROGRESS = PipelineProgress(
     lag_seconds=2.5,
     tables=(TableState("dbo.a", {"r": 7, "c": 5}, 10, "running", read=7), TableState('odd "\\\n', {"d": 1})),
     health=Health(
-        CaptureState.CAPTURING, retention_seconds=10.0, headroom_seconds=4.0, waiting_commits=9, uncaptured=("dbo.c",)
+        CaptureState.CAPTURING,
+        retention_seconds=10.0,
+        headroom_seconds=4.0,
+        waiting_commits=9,
+        uncaptured=("dbo.c",),
+        retained_bytes=7,
+        headroom_bytes=5,
     ),
     behind_commits=9,
     messages=MessageCounts({"It is not JSON.": 2}, 1, 2),
@@ -52,6 +58,8 @@ def test_prometheus_reads_every_number_with_its_labels() -> None:
     assert samples["headrace_behind_commits",] == 9
     assert samples["headrace_uncaptured_tables",] == 1
     assert samples["headrace_retention_headroom_seconds",] == 4
+    assert samples["headrace_source_log_retained_bytes",] == 7
+    assert samples["headrace_source_log_headroom_bytes",] == 5
     assert samples["headrace_snapshot_rows_remaining", "table=dbo.a"] == 3
     assert samples["headrace_rows_total", "op=c", "table=dbo.a"] == 5
     assert samples["headrace_rows_total", "op=d", 'table=odd "\\\n'] == 1

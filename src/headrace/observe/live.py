@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.changes.operation import Operation
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import BatchDone, PipelineProgress, TableState
-from headrace.sources.health import CaptureState, Health, span_text
+from headrace.sources.health import CaptureState, Health, size_text, span_text
 
 _WORDS = {
     Operation.READ: "read",
@@ -207,6 +207,10 @@ def health_text(health: Health | None) -> str:
         parts.append("clean-up may delete changes that are not in the sinks at any moment")
     elif health.headroom_is_small and health.headroom_seconds is not None:
         parts.append(f"clean-up reaches changes that are not in the sinks in {span_text(health.headroom_seconds)}")
+    elif health.headroom_is_small and health.headroom_bytes is not None:
+        parts.append(
+            f"changes that are not in the sinks are lost after {size_text(health.headroom_bytes)} more of the log"
+        )
     return "; ".join(part for part in parts if part)
 
 

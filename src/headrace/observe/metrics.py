@@ -108,6 +108,18 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
                 "Bytes of the source's log in use while its capture has a problem.",
                 health.log_used_bytes,
             ),
+            _one(
+                "headrace_source_log_retained_bytes",
+                "gauge",
+                "Bytes of its log that the source keeps for the pipeline.",
+                health.retained_bytes,
+            ),
+            _one(
+                "headrace_source_log_headroom_bytes",
+                "gauge",
+                "Bytes that the source may write until it drops log that the pipeline needs.",
+                health.headroom_bytes,
+            ),
         ]
     if messages:
         reasons = tuple(({"reason": reason}, float(count)) for reason, count in messages.errors.items())

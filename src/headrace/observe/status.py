@@ -251,6 +251,8 @@ def health_json(health: Health) -> dict[str, Any]:
         "lost": list(health.lost),
         "uncaptured": list(health.uncaptured),
         "log_used_bytes": health.log_used_bytes,
+        "retained_bytes": health.retained_bytes,
+        "headroom_bytes": health.headroom_bytes,
         "not_seen": list(health.not_seen),
     }
 

@@ -89,7 +89,8 @@ class Source(Component, ABC):
 
     role: ClassVar[Literal["source"]] = "source"
     knows_schemas: ClassVar[bool] = False
-    """Whether the schemas of a slice's rows are known before it is read (`schemas_in`)."""
+    """Whether the schemas of a slice's rows are known before it is read (`schemas_in`), or said by `schema` rows of the
+    slice before the rows that follow them."""
     jars: ClassVar[tuple[str, ...]] = ()
     """Maven coordinates of what Spark needs for it."""
     whole_tables: ClassVar[Mapping[str, Any]] = {}

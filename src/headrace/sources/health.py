@@ -44,6 +44,10 @@ class Health:
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         log_used_bytes: how much of the source's own log is in use; read only while capture is not well, because what
             is not captured stays there.
+        retained_bytes: how much of its own log the source keeps because changes in it are not in all sinks yet; null
+            where it keeps the log by another rule.
+        headroom_bytes: how much log may be written until the source drops what is kept so; null without a bound, zero
+            or less when it may happen at any moment.
         not_seen: what could not be read, with the permission that it needs.
     """
 
@@ -60,6 +64,8 @@ class Health:
     lost: tuple[str, ...] = ()
     uncaptured: tuple[str, ...] = ()
     log_used_bytes: int | None = None
+    retained_bytes: int | None = None
+    headroom_bytes: int | None = None
     not_seen: tuple[str, ...] = ()
 
     @property
@@ -72,14 +78,17 @@ class Health:
     @property
     def at_risk(self) -> bool:
         """Whether changes that are needed are deleted, or may be at any moment."""
-        return bool(self.lost) or (self.headroom_seconds is not None and self.headroom_seconds <= 0)
+        headrooms = [left for left in (self.headroom_seconds, self.headroom_bytes) if left is not None]
+        return bool(self.lost) or any(left <= 0 for left in headrooms)
 
     @property
     def headroom_is_small(self) -> bool:
-        """Whether three quarters of the retention are used up, or changes are lost."""
-        if self.headroom_seconds is None or self.retention_seconds is None:
-            return self.at_risk
-        return self.at_risk or self.headroom_seconds < self.retention_seconds / 4
+        """Whether three quarters of the retention are used up, in time or in bytes, or changes are lost."""
+        if self.headroom_seconds is not None and self.retention_seconds is not None:
+            return self.at_risk or self.headroom_seconds < self.retention_seconds / 4
+        if self.headroom_bytes is not None and self.retained_bytes is not None:
+            return self.at_risk or self.headroom_bytes < self.retained_bytes / 3
+        return self.at_risk
 
     @property
     def is_late(self) -> bool:
@@ -100,6 +109,8 @@ def combined(healths: Mapping[str, Health]) -> Health:
     )
     waiting = [health.waiting_commits for health in healths.values() if health.waiting_commits is not None]
     sizes = [health.log_used_bytes for health in healths.values() if health.log_used_bytes is not None]
+    retained = [health.retained_bytes for health in healths.values() if health.retained_bytes is not None]
+    bytes_left = [health.headroom_bytes for health in healths.values() if health.headroom_bytes is not None]
     return replace(
         worst,
         sentence=f"Database '{name}': {worst.sentence}" if worst.sentence else "",
@@ -112,6 +123,8 @@ def combined(healths: Mapping[str, Health]) -> Health:
         lost=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.lost),
         uncaptured=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.uncaptured),
         log_used_bytes=sum(sizes) if sizes else None,
+        retained_bytes=sum(retained) if retained else None,
+        headroom_bytes=min(bytes_left, default=None),
         not_seen=tuple(dict.fromkeys(part for health in healths.values() for part in health.not_seen)),
     )
 
@@ -127,3 +140,10 @@ def span_text(seconds: float) -> str:
     if days < 1:
         return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
+def size_text(size: float) -> str:
+    """`512 KB`, `12 MB`, `1.5 GB`: bytes in a unit that is easily read."""
+    if size < 2**20:
+        return f"{size / 2**10:,.0f} KB"
+    return f"{size / 2**20:,.0f} MB" if size < 2**30 else f"{size / 2**30:,.1f} GB"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.formats.base import MESSAGE_DDL, Format
-from headrace.formats.codec import MESSAGES, ArrowFormat, Facts, run_codec
+from headrace.formats.codec import MESSAGES, ArrowFormat, Codec, Facts, parts
 from headrace.formats.convert import format_named
 from headrace.formats.encoded_batch import OutOfRange
 from headrace.wire.lines import lines
@@ -98,27 +98,69 @@ class Messages:
 
         Args:
             rows: all of them.
-            schemas: those that they follow.
+            schemas: those that they follow, but for those that `schema` rows among them say first.
         """
-        known = {schema.fingerprint: schema for schema in schemas}
-        encoder = self.format.encoder(Facts(tuple(known[fingerprint] for fingerprint in sorted(known))))
-        encoder.check()
+        encoding = _Encoding(self.format, schemas)
         if not self.counted:
-            yield from map(self._shown, run_codec(encoder, map(_with_types, rows)))
+            yield from map(self._shown, encoding.of(map(_with_types, rows)))
             return
         counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]] = {}
         size = 0
-        for messages in run_codec(encoder, (_with_types(_counting(batch, counts)) for batch in rows)):
+        for messages in encoding.of(_with_types(_counting(batch, counts)) for batch in rows):
             shown = self._shown(messages)
             size += shown.nbytes
             yield shown.append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
         if counts:
-            yield _counts(_LINES if self.lines else MESSAGES, counts, encoder.out_of_range, size)
+            yield _counts(_LINES if self.lines else MESSAGES, counts, encoding.out_of_range, size)
 
     def _shown(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         if not self.lines:
             return messages
         return pa.RecordBatch.from_arrays([lines(messages), messages.column("position")], schema=_LINES)
+
+
+class _Encoding:
+    """Encodes a task's change rows by the schemas that are known, and by those that its own `schema` rows bring.
+
+    Args:
+        format: how rows are encoded.
+        schemas: what is known before.
+    """
+
+    def __init__(self, format: ArrowFormat, schemas: Sequence[TableSchema]) -> None:
+        self._format = format
+        self._known = {schema.fingerprint: schema for schema in schemas}
+        self._encoder = self._made()
+        self._encoder.check()
+        self._lost = OutOfRange()
+
+    @property
+    def out_of_range(self) -> OutOfRange:
+        """The values that the format could not hold."""
+        now = self._encoder.out_of_range
+        return OutOfRange(self._lost.values + now.values, min(filter(None, (self._lost.first, now.first)), default=""))
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The messages."""
+        for batch in batches:
+            if self._learns(batch):
+                yield from self._encoder.finish()
+                self._lost = self.out_of_range
+                self._encoder = self._made()
+            for part in parts(batch):
+                yield from self._encoder.feed(part)
+        yield from self._encoder.finish()
+
+    def _made(self) -> Codec:
+        return self._format.encoder(Facts(tuple(self._known[fingerprint] for fingerprint in sorted(self._known))))
+
+    def _learns(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch says schemas that are not known yet."""
+        texts = batch.column("table_schema").drop_null().unique().to_pylist()
+        found = {schema.fingerprint: schema for schema in map(TableSchema.from_text, texts)}
+        fresh = found.keys() - self._known.keys()
+        self._known |= {fingerprint: found[fingerprint] for fingerprint in fresh}
+        return bool(fresh)
 
 
 def _with_types(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,7 +6,6 @@ differences), and of the MariaDB and PostgreSQL connectors 3.0.8.
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 from collections.abc import Mapping
@@ -101,9 +100,7 @@ class MetadataEncoder:
             transaction: the JSON of the transaction's block.
         """
         facts, wire = row["source"], self._content
-        prefix, text, data = _text(facts.get("prefix")), facts.get("content"), facts.get("content_base64")
-        if data is None and text is not None:
-            data = base64.b64encode(text.encode()).decode()
+        prefix, data = _text(facts.get("prefix")), facts.get("content")
         content = "null" if data is None else json_of(wire.value(data))
         value = (
             f'{{"op":"m","ts_ms":{_text(_milliseconds(row["capture_time"]))},"source":{source},'

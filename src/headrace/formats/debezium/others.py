@@ -17,7 +17,7 @@ from headrace.formats.debezium.message import TRANSACTION, Messages
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.debezium.table_changes import table_changes
-from headrace.formats.debezium.values import content_text
+from headrace.formats.debezium.values import HEX, URL_SAFE, FieldSpelling
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
 
@@ -29,6 +29,8 @@ _OPERATIONS = "r, c, u, d, t, m"
 _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _MESSAGE = Names([("prefix", "content")])
+_CONTENT = {"hex": FieldSpelling(HEX), "base64-url-safe": FieldSpelling(URL_SAFE)}
+"""How the content of a logical message is written where it is not in base64, as rows have it."""
 _SERVER = Names([("serverName",)])
 
 
@@ -195,9 +197,10 @@ class _Message:
         tape = messages.tape
         at = messages.place("message", np.array([number]))
         prefix, content = (tape.text(found[0]) for found in tape.fields(at, _MESSAGE))
-        text = None if content is None else content_text(content)
-        facts = (self._facts() or {}) | {"prefix": prefix, "content": text}
-        facts["content_base64"] = content if text is None else None
+        spelling = _CONTENT.get(self._reading.binary)
+        if content is not None and spelling is not None:
+            content = spelling.text(content)
+        facts = (self._facts() or {}) | {"prefix": prefix, "content": content}
         id, *orders = (messages.transaction.text(name, number) for name in TRANSACTION)
         transaction = dict(zip(TRANSACTION, (id, *(_order(order) for order in orders)), strict=True))
         has_transaction = self._text("transaction") is not None

@@ -9,7 +9,6 @@ Source: Debezium's documentation (data type mappings).
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -201,14 +200,6 @@ def _structured(text: str) -> str | None:
     if day and clock:
         return f"{day}T{clock}{offset}" if offset else f"{day} {clock}"
     return day or (clock + offset if clock else text)
-
-
-def content_text(content: str) -> str | None:
-    """The text of a logical message's content, which stands in base64; None where its bytes are none."""
-    try:
-        return base64.b64decode(content, validate=True).decode()
-    except (binascii.Error, ValueError):
-        return None
 
 
 def placeholders(text: str) -> Names:

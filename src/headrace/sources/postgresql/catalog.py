@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.changes import TableId
@@ -18,6 +17,7 @@ from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.defaults import constant_defaults
 from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.publication import PublicationState
 from headrace.sources.postgresql.refusals import identifier
 from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
 from headrace.sources.postgresql.types import TypeCatalog
@@ -52,53 +52,6 @@ class CatalogTable(NamedTuple):
     def quoted(self) -> str:
         """The name in statements."""
         return f"{identifier(self.schema)}.{identifier(self.name)}"
-
-
-@dataclass(frozen=True)
-class Publication:
-    """What a publication says of tables.
-
-    Args:
-        name: its name.
-        oid: its number; 0 where it is not there yet.
-        via_root: whether changes of partitions come under the name of the partitioned table.
-        columns: the names of the published columns by the numbers of its tables; null for all.
-    """
-
-    name: str
-    oid: int = 0
-    via_root: bool = True
-    columns: Mapping[int, frozenset[str] | None] | None = None
-
-    @classmethod
-    def of(cls, connection: Connection, name: str) -> Publication:
-        """The publication as it is now."""
-        rows = connection.rows(statements.PUBLICATION, (name,))
-        if not rows:
-            return cls(name)
-        ((oid, via_root),) = rows
-        published = connection.rows(statements.published(connection.version), (name,))
-        columns = {int(table): None if names is None else frozenset(json.loads(names)) for table, names in published}
-        return cls(name, int(oid), bool(via_root), columns)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the database has it."""
-        return self.oid != 0
-
-    def publishes(self, oid: int) -> bool:
-        """Whether it has a table, under its own name."""
-        return self.columns is not None and oid in self.columns
-
-    def publishes_column(self, oid: int, column: str, *, generated: bool) -> bool:
-        """Whether changes of a table have a column; those that the server computes only where it says so."""
-        names = None if self.columns is None else self.columns.get(oid)
-        return not generated if names is None else column in names
-
-
-def publication_name(settings: PostgresSettings) -> str:
-    """The publication that the options name."""
-    return settings.publication or settings.slot
 
 
 def named_tables(settings: PostgresSettings) -> tuple[str, ...]:
@@ -165,7 +118,7 @@ class _Tables:
     def __init__(self, connection: Connection, settings: PostgresSettings) -> None:
         self._connection = connection
         self._settings = settings
-        self._publication = Publication.of(connection, publication_name(settings))
+        self._publication = PublicationState.of(connection, settings.publication_name)
         self._relations = {
             int(oid): CatalogTable(
                 int(oid), str(schema), str(name), str(kind), bool(unlogged), bool(part), str(identity)
@@ -191,7 +144,7 @@ class _Tables:
         ]
         found = [self._relations[table.number] for table in selection.among(tables, self._not_captured, "")]
         if strict and not found and not known:
-            if self._publication.is_there:
+            if self._publication is not None:
                 raise CaptureError(
                     f"Publication '{self._publication.name}' publishes no table that the options mean.",
                     remedy=f"Run: ALTER PUBLICATION {identifier(self._publication.name)} ADD TABLE <schema>.<table>;",
@@ -202,23 +155,25 @@ class _Tables:
         return found
 
     def _require_publication(self, database: str, *, strict: bool) -> None:
-        if self._publication.is_there or not strict or self._settings.publication_autocreate == _FILTERED:
+        name = self._settings.publication_name
+        if self._publication is not None or not strict or self._settings.publication_autocreate == _FILTERED:
             return
         raise CaptureError(
-            f"Database '{database}' has no publication '{self._publication.name}'.",
-            remedy=f"Run: CREATE PUBLICATION {identifier(self._publication.name)} FOR TABLE <schema>.<table> "
+            f"Database '{database}' has no publication '{name}'.",
+            remedy=f"Run: CREATE PUBLICATION {identifier(name)} FOR TABLE <schema>.<table> "
             "WITH (publish_via_partition_root = true); or set 'publication_autocreate' to filtered.",
         )
 
     def _lack(self, relation: CatalogTable) -> CaptureError | None:
         """Why a table is not captured; null where it is, or would be if the options meant it."""
-        path, publication = relation.path, self._publication
+        path, publication = relation.path, self._publication or PublicationState(self._settings.publication_name, 0)
+        published = relation.oid in publication.members
         if relation.kind in _OTHERS:
             return CaptureError(
                 f"'{path}' is {_OTHERS[relation.kind]}, and only tables have changes in the log.",
                 remedy="Name the tables that it is made of, or leave it out.",
             )
-        if relation.partition and publication.via_root and not publication.publishes(relation.oid):
+        if relation.partition and publication.via_root and not published:
             root = self._relations[self._root(relation.oid)]
             return CaptureError(
                 f"Table '{path}' is a partition of '{root.path}', under whose name its changes come.",
@@ -237,7 +192,7 @@ class _Tables:
                 f"Table '{unlogged.path}' is unlogged, so its changes are not in the log.",
                 remedy=f"Run: ALTER TABLE {unlogged.quoted} SET LOGGED;",
             )
-        if publication.is_there and not publication.publishes(relation.oid) and not self._can_be_added:
+        if self._publication is not None and not published and not self._can_be_added:
             return CaptureError(
                 f"Publication '{publication.name}' does not have table '{path}'.",
                 remedy=f"Run: ALTER PUBLICATION {identifier(publication.name)} ADD TABLE {relation.quoted};",
@@ -302,11 +257,12 @@ class _Tables:
     def _columns(
         self, chosen: Sequence[CatalogTable], columns: Mapping[int, list[Any]], types: TypeCatalog
     ) -> list[list[FoundColumn]]:
+        publication = self._publication or PublicationState(self._settings.publication_name, 0)
         published = [
             [
                 (row, types.resolve(int(row[1]), int(row[2])))
                 for row in columns[relation.oid]
-                if self._publication.publishes_column(relation.oid, str(row[0]), generated=bool(row[5]))
+                if publication.publishes_column(relation.oid, str(row[0]), generated=bool(row[5]))
             ]
             for relation in chosen
         ]

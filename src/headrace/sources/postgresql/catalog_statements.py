@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-WITH_ATTRIBUTES = 150000
-"""The version from which on publications have column lists."""
-WITH_GENERATED = 180000
-"""The version from which on publications may have columns that the server computes."""
-PUBLICATION = "SELECT oid::bigint, pubviaroot FROM pg_publication WHERE pubname = %s"
-_PUBLISHED = """
-SELECT c.oid::bigint, {} FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
-JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pubname = %s
-"""
-_NAMES = "to_json(t.attnames)::text"
-# The view has all columns of a table without a list, also those that are never published.
-_NAMES_WITHOUT_GENERATED = """(SELECT json_agg(a.attname) FROM pg_attribute a
-  WHERE a.attrelid = c.oid AND a.attname = ANY(t.attnames) AND a.attgenerated = '')::text"""
+WITH_SCHEMAS = 150000
+"""The version from which on publications have schemas."""
 TABLES = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence = 'u', c.relispartition,
   c.relreplident::text
@@ -79,13 +68,6 @@ FROM (SELECT number, count(*), bit_xor(hash) AS hash FROM parts GROUP BY number)
 _SCHEMAS = "UNION ALL SELECT 11, hash_record_extended((oid, xmin), 0) FROM pg_publication_namespace"
 
 
-def published(version: int) -> str:
-    """The tables of a publication, and the names of the columns that it publishes as JSON text; null for all."""
-    if version >= WITH_GENERATED:
-        return _PUBLISHED.format(_NAMES)
-    return _PUBLISHED.format(_NAMES_WITHOUT_GENERATED if version >= WITH_ATTRIBUTES else "NULL")
-
-
 def state(version: int) -> str:
     """A text that is another one when tables, types or publications were changed."""
-    return STATE.format(_SCHEMAS if version >= WITH_ATTRIBUTES else "")
+    return STATE.format(_SCHEMAS if version >= WITH_SCHEMAS else "")

@@ -62,6 +62,8 @@ class WindowDecoder:
         settings: the source's options.
         database: the database's name.
         capture_time: when the batch was planned.
+        after: for tables whose snapshot is newer than the stream, the LSN up to which commits are in it; rows of these
+            commits are left out.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class WindowDecoder:
         settings: PostgresSettings,
         database: str,
         capture_time: dt.datetime | None,
+        after: Mapping[int, int] | None = None,
     ) -> None:
+        self._after = {oid: commit for oid, commit in (after or {}).items() if commit >= start_boundary}
         self._start, self._end = start_boundary, end_boundary
         self._tables, self._types, self._settings, self._database = tables, types, settings, database
         self._layouts = Layouts(Masks.of(settings), self._table_of)
@@ -188,7 +192,10 @@ class WindowDecoder:
         tables = states.at(messages.oids[at], at)
         if (tables == _UNKNOWN).any():
             raise _without_relation(int(messages.places[at[tables == _UNKNOWN][0]]))
-        kept = (tables >= 0) & (transactions.commits[transactions.of[at]] >= self._start)
+        commits = transactions.commits[transactions.of[at]]
+        kept = (tables >= 0) & (commits >= self._start)
+        for oid, after in self._after.items():
+            kept &= (messages.oids[at] != oid) | (commits > after)
         kept &= ~self._skipped[messages.kinds[at]]
         at, tables = at[kept], tables[kept]
         kinds = messages.kinds[at]
@@ -257,8 +264,12 @@ class WindowDecoder:
                 tables = states.at(oids, np.full(len(oids), at))
                 if (tables == _UNKNOWN).any():
                     raise _without_relation(int(block.messages.places[at]))
-                if transactions.commits[transactions.of[at]] >= self._start:
-                    found += [(at, place, table) for place, table in enumerate(tables.tolist()) if table >= 0]
+                commit = transactions.commits[transactions.of[at]]
+                if commit >= self._start:
+                    chosen = enumerate(zip(content.oids, tables.tolist(), strict=True))
+                    found += [
+                        (at, place, t) for place, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)
+                    ]
         numbers, places, of = np.array(found, np.int64).reshape(-1, 3).T
         return Rows.at(
             numbers,

@@ -43,14 +43,21 @@ class LogState:
     members: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, connection: Connection, settings: PostgresSettings) -> LogState:
+    def of(cls, connection: Connection, settings: PostgresSettings, *, streams: bool = True) -> LogState:
         """As it is now, on a primary.
+
+        Args:
+            connection: to the database.
+            settings: the source's options.
+            streams: whether changes are read, which needs a publication.
 
         Raises:
             CaptureError: the publication is not there.
         """
         name = settings.publication_name
         publication = PublicationState.of(connection, name)
+        if publication is None and not streams:
+            publication = PublicationState(name, 0)
         if publication is None:
             raise CaptureError(
                 f"Publication '{name}' is not there.", remedy="Set 'publication_autocreate' to filtered, or make it."

@@ -6,6 +6,7 @@ publication can't be read. Headrace alters only a publication that it made itsel
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,12 +23,12 @@ _SHOWN = 20
 OPERATIONS = ("insert", "update", "delete", "truncate")
 
 _PUBLICATION = """
-SELECT oid::bigint, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate,
-    coalesce(obj_description(oid, 'pg_publication'), '')
-FROM pg_publication WHERE pubname = %s
+SELECT oid::bigint, puballtables, pubviaroot, coalesce(to_jsonb(p) ->> 'pubgencols', 'n') <> 'n', pubinsert, pubupdate,
+    pubdelete, pubtruncate, coalesce(obj_description(oid, 'pg_publication'), '')
+FROM pg_publication p WHERE pubname = %s
 """
 _MEMBERS = """
-SELECT c.oid::bigint, coalesce(r.oid, {in_schema}, 0)::bigint, n.nspname, c.relname, {filter}
+SELECT c.oid::bigint, coalesce(r.oid, {in_schema}, 0)::bigint, n.nspname, c.relname, {filter}, {columns}
 FROM pg_get_publication_tables(%s) AS t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN LATERAL (
     SELECT m.* FROM pg_publication_rel m
@@ -37,6 +38,10 @@ LEFT JOIN LATERAL (
 """
 _IN_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = {publication} AND s.pnnspid = n.oid)"
 _FILTER = "pg_get_expr(r.prqual, r.prrelid)"
+_COLUMNS = """
+(SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs))::text
+"""
 # A partitioned table's rows are changed in its leaves.
 _WITHOUT_IDENTITY = """
 SELECT n.nspname, c.relname
@@ -62,11 +67,13 @@ class Member:
             where the publication has all tables.
         name: schema and name, as statements have them.
         filter: the condition that published rows meet; empty for all rows.
+        columns: the names of the columns that are published; empty for all.
     """
 
     oid: int
     name: str
     filter: str = ""
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class PublicationState:
         oid: it; one that was dropped and made again has another.
         all_tables: whether it has all tables of the database, also future ones.
         via_root: whether rows of partitions are published as rows of the partitioned table.
+        generated: whether columns that the server computes are published of a table without a list of columns.
         operations: which of insert, update, delete and truncate it publishes.
         comment: what was said about it.
         members: its tables by their oid, under which their rows come.
@@ -87,6 +95,7 @@ class PublicationState:
     oid: int
     all_tables: bool = False
     via_root: bool = True
+    generated: bool = False
     operations: tuple[str, ...] = OPERATIONS
     comment: str = ""
     members: Mapping[int, Member] = field(default_factory=dict)
@@ -97,18 +106,30 @@ class PublicationState:
         rows = connection.rows(_PUBLICATION, (name,))
         if not rows:
             return None
-        oid, all_tables, via_root, *published, comment = rows[0]
+        oid, all_tables, via_root, generated, *published, comment = rows[0]
         newer = connection.version >= 150000
         sql = _MEMBERS.format(
             in_schema=_IN_SCHEMA.format(publication=oid) if newer else "NULL",
             filter=_FILTER if newer else "NULL",
+            columns=_COLUMNS if newer else "NULL",
         )
         members = {
-            table: Member(member, f"{identifier(schema)}.{identifier(relation)}", condition or "")
-            for table, member, schema, relation, condition in connection.rows(sql, (name, oid))
+            table: Member(
+                member,
+                f"{identifier(schema)}.{identifier(relation)}",
+                condition or "",
+                tuple(json.loads(columns or "[]")),
+            )
+            for table, member, schema, relation, condition, columns in connection.rows(sql, (name, oid))
         }
         operations = tuple(each for each, on in zip(OPERATIONS, published, strict=True) if on)
-        return cls(name, oid, all_tables, via_root, operations, comment, members)
+        return cls(name, oid, all_tables, via_root, generated, operations, comment, members)
+
+    def publishes_column(self, table: int, column: str, *, generated: bool) -> bool:
+        """Whether changes of a table (its oid) have a column, which the server computes or does not."""
+        member = self.members.get(table)
+        listed = () if member is None else member.columns
+        return column in listed if listed else not generated or self.generated
 
     @property
     def is_own(self) -> bool:

@@ -71,7 +71,7 @@ def table_of(
     stated = frozenset(column.name for column in relation.columns if column.key)
     same = _same(relation, known, types)
     identity = ReplicaIdentity(relation.identity, stated if relation.identity in ("d", "i") else frozenset())
-    if known is not None and known.leaves != (known.oid,):
+    if known is not None and known.leaves not in ((), (known.oid,)):
         # The message has the identity of the partitioned table, and changes have that of their partition.
         identity = replace(identity, kind=known.identity)
     columns = [

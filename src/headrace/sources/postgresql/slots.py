@@ -304,7 +304,9 @@ def drop_if_there(connection: Connection, slot: str) -> None:
 
 
 @contextmanager
-def copy_reader(settings: PostgresSettings, boundary: int) -> Iterator[ReplicationConnection]:
+def copy_reader(
+    settings: PostgresSettings, boundary: int, *, copies_only: bool = False
+) -> Iterator[ReplicationConnection]:
     """The stream of everything that commits at a boundary or later, by a temporary copy of the slot.
 
     Any number of them can read at once; nothing that they do moves the slot. Where the server has no slot free, the
@@ -313,6 +315,7 @@ def copy_reader(settings: PostgresSettings, boundary: int) -> Iterator[Replicati
     Args:
         settings: the source's options.
         boundary: where to begin; not behind the end of the log.
+        copies_only: rather fail than stream the slot itself.
 
     Raises:
         DataLossError: the slot is gone, lost the log or begins later; also where that shows while it is read.
@@ -323,7 +326,7 @@ def copy_reader(settings: PostgresSettings, boundary: int) -> Iterator[Replicati
         with connect_replication(settings) as session:
             # A slot of another kind can be copied, too.
             require_ours(SlotState.of(session, settings.slot), settings.slot, settings.database)
-            slot = _copied(session, settings, boundary)
+            slot = _copied(session, settings, boundary, copies_only)
             if slot is not None:
                 session.start(slot, boundary, settings.publication_name, messages=_with_messages(settings))
             else:
@@ -338,14 +341,14 @@ def _with_messages(settings: PostgresSettings) -> bool:
     return settings.messages or bool(settings.signal_prefix)
 
 
-def _copied(session: ReplicationConnection, settings: PostgresSettings, boundary: int) -> str | None:
+def _copied(session: ReplicationConnection, settings: PostgresSettings, boundary: int, copies_only: bool) -> str | None:
     """The name of a copy of the slot that has what begins at the boundary; null where no slot is free."""
     for attempt in range(1, _ATTEMPTS + 1):
         name = _temporary_name()
         try:
             confirmed = session.copy_slot(settings.slot, name)
         except PostgresError as error:
-            if error.sqlstate == _NO_SLOT_FREE:
+            if error.sqlstate == _NO_SLOT_FREE and not copies_only:
                 return None
             if error.sqlstate in (_NOT_THERE, _NOT_READY):
                 require_ours(SlotState.of(session, settings.slot), settings.slot, settings.database)

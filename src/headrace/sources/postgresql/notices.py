@@ -1,0 +1,43 @@
+"""The notices of the PostgreSQL source: ends of empty snapshots, gaps and heartbeats."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from headrace.changes import Operation, Position, TableId, TableSchema
+from headrace.sources.notices import Notice
+from headrace.sources.postgresql import lsn
+from headrace.sources.snapshots.chunks import LAST_OF_TABLE
+
+CONNECTOR = "postgresql"
+_GAP_ORDER = "g"
+"""Order of a gap: after every streamed change of the commit before it."""
+_HEARTBEAT_ORDER = "z"
+"""Order of a heartbeat: after everything of its commit."""
+
+
+def empty_table(schema: TableSchema, position: Position) -> Notice:
+    """Ends the snapshot of a table without rows."""
+    return Notice(
+        Operation.SCHEMA, position, {"connector": CONNECTOR}, schema.id, schema=schema, snapshot=LAST_OF_TABLE
+    )
+
+
+def gap(database: str, path: str, after: str, upto: str) -> Notice:
+    """Reports that changes of a table are lost."""
+    low, high = lsn.to_server(lsn.boundary(after)), lsn.to_server(lsn.number(upto))
+    schema, _, name = path.partition(".")
+    return Notice(
+        Operation.GAP,
+        Position(after, _GAP_ORDER),
+        {"connector": CONNECTOR, "from_lsn": low, "to_lsn": high},
+        TableId(database, schema, name),
+        error=f"Changes of table '{path}' that were committed from {low} to {high} are lost: the slot did not keep "
+        "their log.",
+    )
+
+
+def heartbeat(commit: str, time: dt.datetime | None) -> Notice:
+    """Reports how far the source was read."""
+    facts = {"connector": CONNECTOR, "lsn": str(lsn.number(commit))}
+    return Notice(Operation.HEARTBEAT, Position(commit, _HEARTBEAT_ORDER), facts, event_time=time)

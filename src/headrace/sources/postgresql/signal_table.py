@@ -1,0 +1,58 @@
+"""The signal table: rows that users insert to ask a running stream for something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.errors import CaptureError
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.publication import table_name
+from headrace.sources.postgresql.refusals import PostgresError, identifier
+from headrace.sources.signals import Signal, signal_table
+
+COLUMNS = 3
+"""A signal table's columns: id, type and data, whatever their names."""
+
+
+def require_signal_table(name: str, database: str, tables: Mapping[str, PostgresTable]) -> PostgresTable:
+    """The signal table.
+
+    Args:
+        name: as the option names it.
+        database: where it has to be.
+        tables: the captured tables by path.
+
+    Raises:
+        CaptureError: it is not among the captured tables, or has fewer than three columns.
+    """
+    path = signal_table(name, database, tables)
+    if path is None:
+        raise CaptureError(
+            f"The signal table '{name}' is not among the captured tables of database '{database}'.",
+            remedy="Add it to 'tables', or to the publication.",
+        )
+    if len(tables[path].schema.columns) < COLUMNS:
+        raise CaptureError(
+            f"The signal table '{path}' has fewer than three captured columns.",
+            remedy="It needs three: id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048), in this order.",
+        )
+    return tables[path]
+
+
+def insert_signal(connection: Connection, table: PostgresTable, signal: Signal) -> None:
+    """Insert a signal.
+
+    Raises:
+        CaptureError: the server refuses it.
+    """
+    columns = ", ".join(identifier(column.name) for column in table.schema.columns[:COLUMNS])
+    sql = f"INSERT INTO {table_name(table)} ({columns}) VALUES (%s, %s, %s)"
+    try:
+        connection.rows(sql, (signal.id, signal.type, signal.data))
+    except PostgresError as error:
+        raise CaptureError(
+            f"The signal can't be inserted into table '{table.id.path}': {error.message}",
+            remedy=f"Run GRANT INSERT ON {table_name(table)} TO the role, give the signal an id that is not there yet, "
+            "or use 'signal_path'.",
+        ) from error

@@ -1,0 +1,240 @@
+"""Slices: what one task reads, with everything that it needs.
+
+Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.sources.base import Slice
+from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.offset import time_of, time_text
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.incremental import read_incremental
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.snapshot_read import read_chunk
+from headrace.sources.postgresql.stream_read import Window, read_window
+from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
+from headrace.sources.snapshots.chunks import Chunk
+
+
+class PostgresSlice(ABC):
+    """What one task reads."""
+
+    kind: ClassVar[str]
+
+    @property
+    def tables(self) -> tuple[str, ...] | None:
+        """As `Slice.tables`."""
+        return None
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The schemas that are known before it is read; rows of others come behind their `schema` row."""
+        return ()
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PostgresSlice:
+        """Read `to_json`'s form back."""
+
+    @abstractmethod
+    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
+        """Its change rows, in position order."""
+
+    def planned(self) -> Slice:
+        """The slice as the reader of the stream hands it to a task."""
+        return Slice(self.kind, self.to_json(), tables=self.tables)
+
+
+def slice_of(planned: Slice) -> PostgresSlice:
+    """The slice that a task was handed."""
+    return _KINDS[planned.kind].from_json(planned.details)
+
+
+@dataclass(frozen=True)
+class NoticesSlice(PostgresSlice):
+    """Announces what has no rows of its own: empty tables, gaps, heartbeats.
+
+    Args:
+        notices: the announcements, in order of their positions.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "notices"
+    notices: tuple[Notice, ...]
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that the announcements are about."""
+        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those that are announced."""
+        return [notice.schema for notice in self.notices if notice.schema is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NoticesSlice:
+        """Read `to_json`'s form back."""
+        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+
+    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
+        """The announcements."""
+        yield notice_batch(self.notices, self.capture_time)
+
+
+@dataclass(frozen=True)
+class SnapshotSlice(PostgresSlice):
+    """Reads one chunk of a snapshot.
+
+    Args:
+        table: the chunk's table.
+        chunk: which rows of it.
+        snapshot: the exported snapshot in which it is read; null to read the table as it is.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "snapshot"
+    table: PostgresTable
+    chunk: Chunk
+    snapshot: str | None
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The chunk's table."""
+        return (self.chunk.table,)
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "table": self.table.to_json(),
+            "chunk": self.chunk.to_json(),
+            "snapshot": self.snapshot,
+            "capture_time": time_text(self.capture_time),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SnapshotSlice:
+        """Read `to_json`'s form back."""
+        table, chunk = PostgresTable.from_json(data["table"]), Chunk.from_json(data["chunk"])
+        return cls(table, chunk, data["snapshot"], time_of(data["capture_time"]))
+
+    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows."""
+        yield from read_chunk(self.table, self.chunk, settings, self.capture_time, snapshot=self.snapshot)
+
+
+@dataclass(frozen=True)
+class IncrementalSlice(PostgresSlice):
+    """Reads one chunk of an incremental snapshot.
+
+    Args:
+        table: the chunk's table.
+        chunk: which rows of it.
+        commit: where the batch ends.
+        capture_time: when it was planned.
+    """
+
+    kind: ClassVar[str] = INCREMENTAL
+    table: PostgresTable
+    chunk: IncrementalChunk
+    commit: str
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The chunk's table."""
+        return (self.chunk.table,)
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "table": self.table.to_json(),
+            "chunk": self.chunk.to_json(),
+            "commit": self.commit,
+            "capture_time": time_text(self.capture_time),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> IncrementalSlice:
+        """Read `to_json`'s form back."""
+        table, chunk = PostgresTable.from_json(data["table"]), IncrementalChunk.from_json(data["chunk"])
+        return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
+
+    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows."""
+        yield from read_incremental(self.table, self.chunk, self.commit, settings, self.capture_time)
+
+
+@dataclass(frozen=True)
+class StreamSlice(PostgresSlice):
+    """Reads a window of the log.
+
+    Args:
+        window: which, and of which tables.
+        types: the types that users made.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "stream"
+    window: Window
+    types: TypeCatalog = field(repr=False)
+    capture_time: dt.datetime | None
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those of the tables as the catalog showed them."""
+        return [table.schema for table in self.window.tables.values()]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "window": self.window.to_json(),
+            "types": self.types.to_json(),
+            "capture_time": time_text(self.capture_time),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StreamSlice:
+        """Read `to_json`'s form back."""
+        window, types = Window.from_json(data["window"]), TypeCatalog.from_json(data["types"])
+        return cls(window, types, time_of(data["capture_time"]))
+
+    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
+        """The window's changes."""
+        yield from read_window(self.window, self.types, settings, self.capture_time)
+
+
+_KINDS: Mapping[str, type[PostgresSlice]] = {
+    kind.kind: kind for kind in (NoticesSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
+}

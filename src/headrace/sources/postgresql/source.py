@@ -1,0 +1,208 @@
+"""`PostgresSource`: tables of a PostgreSQL database, snapshotted at one point of the log and then followed by it.
+
+Offsets name places in the log. The permanent slot keeps the log for the pipeline and is never streamed: readers stream
+temporary copies of it, so the same window can be read again, by several tasks, byte for byte. The slot goes on only
+when all sinks have a batch.
+
+Source: PostgreSQL's documentation of logical decoding; Debezium's documentation of its PostgreSQL connector.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.changes import TableId, TableSchema
+from headrace.errors import OptionError
+from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.offset import Offset
+from headrace.sources.postgresql import catalog_statements, lsn
+from headrace.sources.postgresql.captured_table import columns_of, tables_of
+from headrace.sources.postgresql.catalog import captured_tables
+from headrace.sources.postgresql.connection import connect
+from headrace.sources.postgresql.incremental import check_filter
+from headrace.sources.postgresql.notices import empty_table, gap, heartbeat
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.planner import Planner
+from headrace.sources.postgresql.signal_table import insert_signal, require_signal_table
+from headrace.sources.postgresql.slices import (
+    IncrementalSlice,
+    NoticesSlice,
+    PostgresSlice,
+    SnapshotSlice,
+    StreamSlice,
+    slice_of,
+)
+from headrace.sources.postgresql.stream_read import Window
+from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.signal_files import has_files, signal_file
+from headrace.sources.signals import Signal
+from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, requested_tables
+from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.select_overrides import SelectOverrides
+from headrace.sources.stream_options import WHOLE_TABLES
+from headrace.sources.tables.lost import forgiven
+from headrace.sources.tables.table_rules import TableRules
+from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
+
+_INSERT_LSN = "SELECT pg_current_wal_insert_lsn()::text"
+
+
+class PostgresSource(Source):
+    """Changes of a PostgreSQL database from its write-ahead log, by pgoutput."""
+
+    name = "postgresql"
+    settings: PostgresSettings
+    examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "shop", "user": "cdc"}
+    offered = ("port", "slot", "snapshot_mode", "sslmode")
+    knows_schemas = True
+    whole_tables = WHOLE_TABLES
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        super().__init__(settings)
+        # Only to find errors at once.
+        TableRules.of(settings)
+        SelectOverrides.of(settings)
+        self._planner_made: Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors read slices, which carry what they need.
+        return {**self.__dict__, "_planner_made": None}
+
+    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
+        """What is captured now, in include-list order."""
+        known = forgiven(known, self.settings)
+        with connect(self.settings) as connection:
+            found = captured_tables(connection, self.settings.database, self.settings, strict=True, known=known)
+        return [table.schema for table in found.values()]
+
+    def schemas(self, offset: Offset) -> Sequence[TableSchema]:
+        """The schema of each table."""
+        return [table.schema for table in tables_of(offset.schemas).values()]
+
+    def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
+        """Names that match no table that is captured now or was captured before."""
+        if not has_names(self.settings):
+            return ()
+        with connect(self.settings) as connection:
+            found = captured_tables(connection, self.settings.database, self.settings, strict=False)
+            rows = connection.rows(catalog_statements.TABLES)
+        tables = [TableId(self.settings.database, str(schema), str(name)) for _, schema, name, *_ in rows]
+        gone = [gone_table(path, self.settings.database) for path in offset.tables_seen if path not in found]
+        return unmatched(self.settings, [*map(columns_of, found.values()), *gone], tables, selects=False)
+
+    def head(self) -> str:
+        """How far the log is written. It moves on even where nothing is changed."""
+        if self.settings.snapshot_mode == "initial_only":
+            return lsn.ZERO
+        with connect(self.settings) as connection:
+            return lsn.commit_before(lsn.of_server(connection.value(_INSERT_LSN)))
+
+    def connect(self) -> None:
+        """Log in and out again."""
+        connect(self.settings).close()
+
+    def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
+        """What the next batch would begin with; no slot is made and no log is read for it."""
+        return Planner(self.settings, self._identity).preview(start, restarted=restarted)
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """Where the next batch ends: more snapshot chunks, or a window of the log."""
+        return self._planner.advance(start, limit, now)
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """Snapshot chunks, the window of the log, chunks that are read beside it, and announcements."""
+        if start == end:
+            return []
+        slices = [*self._snapshot_slices(start, end), *self._stream_slices(start, end)]
+        if end.ad_hoc != start.ad_hoc:
+            tables = tables_of(end.schemas)
+            chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
+            slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
+        if end.heartbeat != start.heartbeat:
+            slices.append(NoticesSlice((heartbeat(end.commit, end.commit_time),), end.heartbeat))
+        return [slice.planned() for slice in slices]
+
+    def _snapshot_slices(self, start: Offset, end: Offset) -> Iterator[PostgresSlice]:
+        tables = tables_of(end.schemas)
+        for chunk in plan_chunks(start, end):
+            table, exported = tables[chunk.table], self._planner.exported(chunk.table, end.tables[chunk.table])
+            # Without the snapshot a table that has no key is read again at a new point: the next plan does that.
+            if table.chunk_key or exported is not None:
+                yield SnapshotSlice(table, chunk, exported, end.capture_time)
+        for path, position in found_empty(start, end):
+            yield NoticesSlice((empty_table(tables[path].schema, position),), end.capture_time)
+        if end.gaps and end.gaps != start.gaps:
+            gaps = [gap(self.settings.database, path, after, upto) for path, (after, upto) in sorted(end.gaps.items())]
+            yield NoticesSlice(tuple(gaps), end.capture_time)
+
+    def _stream_slices(self, start: Offset, end: Offset) -> Iterator[PostgresSlice]:
+        state = StreamState.of(end)
+        if start.is_nothing or not state.reads:
+            return
+        # A table that the batch took in, or that is gone now, has its rows where either offset knows it.
+        waiting = set(state.waiting)
+        tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
+        read = {path: table for path, table in tables.items() if path not in waiting}
+        after = {path: progress.commit for path, progress in start.tables.items() if path in read}
+        edges = [lsn.boundary(start.commit), *state.cuts, lsn.boundary(end.commit)]
+        for begin, upto in pairwise(edges):
+            window = Window(begin, upto, self.settings.database, read, after)
+            yield StreamSlice(window, state.types, end.capture_time)
+
+    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
+        """The change rows of one slice; opens connections of its own and closes them at the end."""
+        yield from slice_of(slice).rows(self.settings)
+
+    def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
+        """The schemas that are known before a slice is read; its rows bring `schema` rows of others."""
+        return slice_of(slice).schemas
+
+    def check_signal(self, signal: Signal) -> None:
+        """Whether the tables that it names are captured, and the server takes its filters."""
+        if self.settings.snapshot_mode == "initial_only":
+            raise OptionError(
+                "A pipeline with snapshot.mode=initial_only ends with its snapshot and follows no signal.",
+                remedy="Use another snapshot.mode.",
+            )
+        with connect(self.settings) as connection:
+            tables = captured_tables(connection, self.settings.database, self.settings, strict=False)
+            found = {table.id: table for table in tables.values()}
+            for id, filter in requested_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
+                check_filter(connection, found[id], filter)
+
+    def signal(self, signal: Signal) -> Sequence[str]:
+        """Insert a row into the signal table; write a file where there is none."""
+        if self.settings.signal_data_collection:
+            return [self._insert(signal)]
+        return [f"file {signal_file(self.settings.signal_path, signal)}"]
+
+    def has_signals(self, offset: Offset) -> bool:
+        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
+        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
+
+    def _insert(self, signal: Signal) -> str:
+        with connect(self.settings) as connection:
+            tables = captured_tables(connection, self.settings.database, self.settings, strict=False)
+            table = require_signal_table(self.settings.signal_data_collection, self.settings.database, tables)
+            insert_signal(connection, table, signal)
+        return f"table {table.id.path} of database {self.settings.database}"
+
+    def acknowledge(self, offset: Offset) -> None:
+        """The slot may let go of the log before this place."""
+        if not offset.is_nothing:
+            self._planner.acknowledge(offset.commit)
+
+    @property
+    def _identity(self) -> str:
+        return f"{self.name}:{self.settings.database}"
+
+    @property
+    def _planner(self) -> Planner:
+        if self._planner_made is None:
+            self._planner_made = Planner(self.settings, self._identity)
+        return self._planner_made

@@ -1,0 +1,83 @@
+"""Reading a window of the log: a copy of the slot is streamed from the window's start to its end. Runs in executors.
+
+Nothing is acknowledged on the permanent slot, so the same window can be read again, byte for byte, by a retry or a
+second copy of the task. The copy goes with its session.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.sources.postgresql import lsn
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.decode import WindowDecoder
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.slots import copy_reader
+from headrace.sources.postgresql.types import TypeCatalog
+
+_WAIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the log that one task reads.
+
+    Args:
+        start: the boundary at which it begins.
+        end: the boundary before which its transactions commit.
+        database: where the tables are.
+        tables: those whose rows are taken, by path.
+        after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
+    """
+
+    start: int
+    end: int
+    database: str
+    tables: Mapping[str, PostgresTable]
+    after: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "database": self.database,
+            "tables": {path: table.to_json() for path, table in self.tables.items()},
+            "after": dict(self.after),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Window:
+        """Read `to_json`'s form back."""
+        tables = {path: PostgresTable.from_json(table) for path, table in data["tables"].items()}
+        return cls(data["start"], data["end"], data["database"], tables, data["after"])
+
+
+def read_window(
+    window: Window, types: TypeCatalog, settings: PostgresSettings, capture_time: dt.datetime | None
+) -> Iterator[pa.RecordBatch]:
+    """The change rows of a window, in position order.
+
+    Raises:
+        DataLossError: the slot no longer reaches back to the window's start.
+        LostConnection: the server went away; nothing is lost, and the window can be read again.
+    """
+    decoder = WindowDecoder(
+        window.start,
+        window.end,
+        {table.oid: table for table in window.tables.values()},
+        types,
+        settings,
+        window.database,
+        capture_time,
+        {window.tables[path].oid: lsn.number(commit) for path, commit in window.after.items()},
+    )
+    with copy_reader(settings, window.start) as reader:
+        while not decoder.finished:
+            yield from decoder.feed(reader.receive(_WAIT_SECONDS))
+        yield from decoder.finish()

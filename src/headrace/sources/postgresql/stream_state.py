@@ -1,0 +1,63 @@
+"""What the offset keeps of the log besides the commit that it reached: `Offset.log` of a PostgreSQL source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.sources.offset import Offset
+from headrace.sources.postgresql.log_state import LogState
+from headrace.sources.postgresql.types import TypeCatalog
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Where the log is read, and by what.
+
+    Args:
+        log: the server, slot and publication.
+        catalog: the catalog's state when the tables were looked up; they are looked up again when it is another.
+        types: the types that users made, by which columns are read.
+        cuts: the boundaries at which the window of the batch that ends here is cut, so that several tasks read it.
+        reads: whether that window is read at all; not where the log had nothing for the captured tables.
+        waiting: tables that were taken in and are not read yet; their changes are not streamed before.
+    """
+
+    log: LogState
+    catalog: str
+    types: TypeCatalog
+    cuts: tuple[int, ...] = ()
+    reads: bool = False
+    waiting: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, offset: Offset) -> StreamState:
+        """The state at an offset."""
+        data = offset.log
+        return cls(
+            LogState.from_json(data["server"]),
+            data["catalog"],
+            TypeCatalog.from_json(data["types"]),
+            tuple(data["cuts"]),
+            data["reads"],
+            tuple(data["waiting"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "server": self.log.to_json(),
+            "catalog": self.catalog,
+            "types": self.types.to_json(),
+            "cuts": list(self.cuts),
+            "reads": self.reads,
+            "waiting": list(self.waiting),
+        }
+
+    def settled(self) -> StreamState:
+        """The same place, seen from a batch without a window."""
+        return replace(self, cuts=(), reads=False)
+
+    def in_offset(self, offset: Offset) -> Offset:
+        """The offset with this state."""
+        return replace(offset, log=self.to_json())

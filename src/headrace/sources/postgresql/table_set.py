@@ -1,0 +1,135 @@
+"""Which tables are captured, as the options, the catalog and the publication have it. Runs in the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.sources.offset import Offset
+from headrace.sources.postgresql import publication
+from headrace.sources.postgresql.captured_table import PostgresTable, columns_of, tables_of
+from headrace.sources.postgresql.catalog import captured_tables, catalog_state, means
+from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.log_state import LogState
+from headrace.sources.postgresql.look import Wanted
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.signals import say_once, signal_table
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.tables.lost import WITHOUT_ROWS, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
+
+_SECONDS = 30.0
+"""How long the catalog is believed while the log has nothing for the captured tables."""
+_REMEDY = "Create it, or add it to the publication (ALTER PUBLICATION ... ADD TABLE)"
+
+
+class TableSet:
+    """The captured tables of one process, looked up again when the catalog has changed.
+
+    Args:
+        settings: the source's options.
+    """
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        self._settings = settings
+        self._looked = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the catalog was not looked at for a while."""
+        return time.monotonic() - self._looked > _SECONDS
+
+    def captured(self, connection: Connection, *, strict: bool) -> dict[str, PostgresTable]:
+        """The tables that the options mean, by path."""
+        return captured_tables(connection, self._settings.database, self._settings, strict=strict)
+
+    def publish(self, connection: Connection, tables: Mapping[str, PostgresTable]) -> None:
+        """See that the publication has these tables, where it is Headrace's own."""
+        publication.ensure(connection, self._settings, list(tables.values()))
+
+    def state(
+        self, connection: Connection, tables: Mapping[str, PostgresTable], *, streams: bool = True
+    ) -> StreamState:
+        """What the offset keeps of the server and its catalog; without a publication where nothing is streamed."""
+        catalog = catalog_state(connection, [table.oid for table in tables.values()])
+        return StreamState(
+            LogState.of(connection, self._settings, streams=streams), catalog, TypeCatalog.of(connection)
+        )
+
+    def wanted(self, offset: Offset) -> Wanted:
+        """Whether a table's rows are taken."""
+        oids = {table.oid for table in tables_of(offset.schemas).values()}
+        return lambda oid, schema, name: oid in oids
+
+    def signal_table(self, offset: Offset) -> tuple[str, str] | None:
+        """Schema and name of the signal table; null where there is none."""
+        name = self._settings.signal_data_collection
+        if not name:
+            return None
+        path = signal_table(name, self._settings.database, offset.schemas)
+        if path is None:
+            say_once(f"The signal table '{name}' is not among the captured tables.")
+            return None
+        id = tables_of(offset.schemas)[path].id
+        return id.schema, id.name
+
+    def looked_up(self, connection: Connection, start: Offset, *, restarted: bool, publishes: bool = True) -> Offset:
+        """The offset with the tables as they are now; `start` itself where nothing has changed.
+
+        Args:
+            connection: to the database.
+            start: where the last batch ended.
+            restarted: whether a new process does it, whose options may be others.
+            publishes: whether the publication may be altered.
+        """
+        self._looked = time.monotonic()
+        state = StreamState.of(start)
+        known = tables_of(start.schemas)
+        if not restarted and catalog_state(connection, [table.oid for table in known.values()]) == state.catalog:
+            return start
+        found = self.captured(connection, strict=False)
+        self._require_matched(known, found, [path for path in found if path not in known])
+        if publishes:
+            self.publish(connection, found)
+        new = self.state(connection, found) if publishes else replace(state, catalog="")
+        rejoined = new.log.rejoined(state.log)
+        fresh = [
+            path
+            for path, table in found.items()
+            if path not in known or table.oid != known[path].oid or table.oid in rejoined
+        ]
+        kept = [path for path in start.known if path in found]
+        uncaptured = uncaptured_tables(start, found, lambda path: means(self._settings, path))
+        say_uncaptured(list(uncaptured), () if restarted else start.uncaptured, self._settings, _REMEDY)
+        takes_rows = self._settings.snapshot_mode not in WITHOUT_ROWS
+        for path in fresh:
+            if path in start.tables_seen:
+                after = start.uncaptured.get(path, start.commit)
+                say_returned(path, f"commit {after}", self._settings, read_again=takes_rows)
+        ad_hoc, waiting = AdHoc.from_json(start.ad_hoc), tuple(path for path in state.waiting if path in found)
+        if takes_rows and fresh:
+            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *fresh))))
+            waiting = tuple(dict.fromkeys((*waiting, *fresh)))
+        end = replace(
+            start,
+            known=(*kept, *(path for path in fresh if path not in kept)),
+            schemas={path: table.to_json() for path, table in found.items()},
+            uncaptured=uncaptured,
+            ad_hoc=ad_hoc.to_json(),
+            tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
+        )
+        return replace(state, log=new.log, catalog=new.catalog, types=new.types, waiting=waiting).in_offset(end)
+
+    def _require_matched(
+        self, known: Mapping[str, PostgresTable], found: Mapping[str, PostgresTable], fresh: list[str]
+    ) -> None:
+        """See that names and patterns of the options still match something in tables that may have changed."""
+        for path in fresh:
+            require_matched_by(self._settings, found[path].id, list(map(columns_of, found.values())))
+        for path, table in known.items():
+            if path in found:
+                held = [column.name for column in table.schema.columns]
+                require_still_matched(self._settings, columns_of(found[path]), table.names, table.protected, held)
