@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
-from headrace.errors import OptionError
+from headrace.errors import HeadraceError, OptionError
+from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
 from headrace.sources.postgresql.captured_table import columns_of, tables_of
-from headrace.sources.postgresql.catalog import captured_tables
+from headrace.sources.postgresql.catalog import captured_tables, means
 from headrace.sources.postgresql.connection import connect
+from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
 from headrace.sources.postgresql.notices import empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
 from headrace.sources.postgresql.signal_table import insert_signal, require_signal_table
 from headrace.sources.postgresql.slices import (
@@ -45,7 +50,7 @@ from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
-from headrace.sources.tables.lost import forgiven
+from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
 
@@ -106,6 +111,10 @@ class PostgresSource(Source):
         """Log in and out again."""
         connect(self.settings).close()
 
+    def missing_permissions(self) -> Sequence[MissingPermission]:
+        """What the role may not do, and what the server is not set up for."""
+        return missing_permissions(self.settings)
+
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; no slot is made and no log is read for it."""
         return Planner(self.settings, self._identity).preview(start, restarted=restarted)
@@ -161,6 +170,20 @@ class PostgresSource(Source):
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas that are known before a slice is read; its rows bring `schema` rows of others."""
         return slice_of(slice).schemas
+
+    def health(self, offset: Offset | None = None) -> Health:
+        """Whether the slot keeps what is needed, how much that is, and how far the stream is behind."""
+        health = HealthProbe(self.settings).ask(offset)
+        return health if offset is None else replace(health, uncaptured=self._uncaptured(offset))
+
+    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
+        """The known tables that are not captured now; those that a run has found where the server can't be reached."""
+        try:
+            with connect(self.settings) as connection:
+                found = captured_tables(connection, self.settings.database, self.settings, strict=False)
+        except HeadraceError:
+            return tuple(offset.uncaptured)
+        return tuple(uncaptured_tables(offset, found, lambda path: means(self.settings, path)))
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
