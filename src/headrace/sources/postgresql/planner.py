@@ -129,7 +129,11 @@ class Planner:
                 return known
             else:
                 self._release_point()
-                end = self._stream(start, limit, now)
+                try:
+                    end = self._stream(start, limit, now)
+                except DataLossError as error:
+                    self.close()
+                    end = self._behind_what_is_lost(start, error)
             if end is start:
                 # What the batch before delivered is not delivered again.
                 end = known if start is known else StreamState.of(start).settled().in_offset(start)
@@ -152,13 +156,13 @@ class Planner:
             PositionMismatch: the server is another one, or is not where this pipeline was.
             DataLossError: changes behind `start` are gone, and the options do not say to go on.
         """
-        if self._guarded:
-            return start
         if start.source != self._identity:
             raise PositionMismatch(
                 f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
                 remedy="Use another checkpoint for another database.",
             )
+        if self._guarded:
+            return start
         if self._settings.snapshot_mode != "initial_only":
             try:
                 self._require_same_log(start)
@@ -255,16 +259,14 @@ class Planner:
     # The stream.
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        state, begin = StreamState.of(start), lsn.boundary(start.commit)
+        begin = lsn.boundary(start.commit)
         head, clock = self._head()
         bound = min(head, lsn.boundary(limit.upto)) if limit.upto else head
         commits = limit.commits or self._settings.max_commits_per_trigger
         seen = self._seen(start, bound, commits) if bound > begin else Seen(begin)
         boundary = self._boundary(begin, bound, seen, commits)
-        end = start
-        if seen.rows or self._tables.is_due:
-            end = self._tables.looked_up(self._sql, start, restarted=False)
-            state = StreamState.of(end)
+        end = self._tables.looked_up(self._sql, start, restarted=False)
+        state = StreamState.of(end)
         settled = AdHoc.from_json(start.ad_hoc).behind()
         reads = AdHoc.from_json(end.ad_hoc).behind()
         signals = [signal for commit, signal in seen.signals if commit < boundary]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,8 +20,6 @@ from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.tables.lost import WITHOUT_ROWS, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
-_SECONDS = 30.0
-"""How long the catalog is believed while the log has nothing for the captured tables."""
 _REMEDY = "Create it, or add it to the publication (ALTER PUBLICATION ... ADD TABLE)"
 
 
@@ -35,12 +32,6 @@ class TableSet:
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
-        self._looked = 0.0
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the catalog was not looked at for a while."""
-        return time.monotonic() - self._looked > _SECONDS
 
     def captured(self, connection: Connection, *, strict: bool) -> dict[str, PostgresTable]:
         """The tables that the options mean, by path."""
@@ -85,7 +76,6 @@ class TableSet:
             restarted: whether a new process does it, whose options may be others.
             publishes: whether the publication may be altered.
         """
-        self._looked = time.monotonic()
         state = StreamState.of(start)
         known = tables_of(start.schemas)
         if not restarted and catalog_state(connection, [table.oid for table in known.values()]) == state.catalog:
