@@ -1,71 +1,34 @@
 """Rule: the chunks of a snapshot hold each row once, with the values that the server prints, in the order in which it
-sorts keys; within the keeper's snapshot they hold one state of the table, and without it what is there now.
+sorts keys; a table that is read as it is must be what the offset knows.
 """
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from dataclasses import replace
 
-import psycopg
 import pytest
-from tests.support.postgresql_tables import images, session, settings_of, table_of
+from tests.support.postgresql_tables import (
+    COMMIT,
+    PARTITIONED,
+    all_rows,
+    chunks_of,
+    keeping,
+    read,
+    rows,
+    session,
+    settings_of,
+    table_of,
+)
 
+from headrace.errors import CaptureError
 from headrace.sources.offset import TableProgress
-from headrace.sources.postgresql import lsn
-from headrace.sources.postgresql.keeper import Keeper
 from headrace.sources.postgresql.snapshot_read import more_chunks, read_chunk
 from headrace.sources.snapshots.chunks import Chunk
 
-P0 = 0x1000
-COMMIT = lsn.commit_before(P0)
 RULES = (
     "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
     "CREATE COLLATION de (provider = icu, locale = 'de');"
 )
-
-
-@contextmanager
-def exported(database):
-    """The snapshot of a place of the log, as the session that makes a slot exports it."""
-    with database.connect(replication="database") as walsender:
-        # A replication session takes no extended protocol.
-        ((_, _, name, _),) = (
-            psycopg.ClientCursor(walsender)
-            .execute("CREATE_REPLICATION_SLOT point TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
-            .fetchall()
-        )
-        yield name
-
-
-@contextmanager
-def keeping(database, *tables, **options):
-    with exported(database) as name:
-        keeper = Keeper(settings_of(database, **options), name, tables)
-    with closing(keeper):
-        yield keeper
-
-
-def chunks_of(connection, table, settings, budget=3):
-    """All chunks of a table's snapshot, planned batch by batch."""
-    found, progress = [], TableProgress(commit=COMMIT)
-    while not progress.done:
-        progress = more_chunks(connection, table, progress.behind(), settings, budget)
-        lower = progress.lower
-        for number, upper in enumerate(progress.bounds, progress.chunk):
-            found.append(Chunk(table.id.path, 0, number, lower, upper, COMMIT, None, None))
-            lower = upper
-    return found
-
-
-def read(table, chunks, settings, snapshot=None):
-    return [image for chunk in chunks for image in images(read_chunk(table, chunk, settings, None, snapshot=snapshot))]
-
-
-def all_rows(database, table, *, budget=3, **options):
-    settings = settings_of(database, **options)
-    with session(database) as connection:
-        chunks = chunks_of(connection, table, settings, budget)
-    return chunks, read(table, chunks, settings)
 
 
 def test_values_are_those_that_the_server_prints_with_null_apart_from_empty_text(postgres_database):
@@ -190,3 +153,170 @@ def test_chunks_by_key_hold_each_row_once_in_the_order_of_the_server(postgres_da
         settings = settings_of(postgres_database, snapshot_chunk_rows=rows_each)
         sizes = [len(read(table, [chunk], settings)) for chunk in chunks_of(connection, table, settings)]
     assert sizes[:-1] == [rows_each] * (len(sizes) - 1)
+
+
+def test_a_table_of_one_chunk_has_no_bound_and_an_empty_one_none_at_all(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (v int)")
+    table, keyless = table_of(postgres_database), table_of(postgres_database, "u")
+    settings = settings_of(postgres_database)
+    with session(postgres_database) as connection:
+        for empty in (table, keyless):
+            progress = more_chunks(connection, empty, TableProgress(commit=COMMIT), settings, 0)
+            assert progress.done and progress.empty and not progress.bounds
+        postgres_database.execute("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+        for filled in (table, keyless):
+            assert more_chunks(connection, filled, TableProgress(commit=COMMIT), settings, 0) == TableProgress(COMMIT)
+            progress = more_chunks(connection, filled, TableProgress(commit=COMMIT), settings, 4)
+            assert progress.done and not progress.empty and progress.bounds == (None,)
+
+
+def test_rows_that_come_behind_the_last_key_are_left_to_the_stream(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10)")
+    table, settings = table_of(postgres_database), settings_of(postgres_database, snapshot_chunk_rows=4)
+    with session(postgres_database) as connection:
+        progress = more_chunks(connection, table, TableProgress(commit=COMMIT), settings, 2)
+        postgres_database.execute("INSERT INTO t SELECT generate_series(11, 100)")
+        last = more_chunks(connection, table, progress.behind(), settings, 2)
+    assert (progress.bounds, progress.done) == ((("4",), ("8",)), False)
+    assert (last.bounds, last.done) == ((("10",),), True)
+
+
+def test_what_a_publication_leaves_out_is_left_out(postgres_database):
+    postgres_database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'v' FROM generate_series(1, 20) g;"
+        "CREATE PUBLICATION headrace FOR TABLE t WHERE (id % 2 = 0)"
+    )
+    chunks, found = all_rows(postgres_database, table_of(postgres_database), snapshot_chunk_rows=4)
+    assert [row["id"] for row in found] == [str(id) for id in range(2, 21, 2)]
+    assert [chunk.upper for chunk in chunks] == [("8",), ("16",), ("20",)]
+
+
+def test_only_the_captured_columns_are_asked_for(postgres_database):
+    postgres_database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, secret text, v text); INSERT INTO t VALUES (1, 's', 'v');"
+        "CREATE ROLE reader LOGIN; GRANT SELECT (id, v) ON t TO reader"
+    )
+    whole = table_of(postgres_database)
+    kept = [number for number, column in enumerate(whole.schema.columns) if column.name != "secret"]
+    schema = replace(whole.schema, columns=tuple(whole.schema.columns[number] for number in kept))
+    table = replace(whole, schema=schema, natives=tuple(whole.natives[number] for number in kept))
+    try:
+        assert all_rows(postgres_database, table)[1] == [{"id": "1", "v": "v"}]
+    finally:
+        postgres_database.execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+def test_rows_of_tables_that_inherit_are_not_the_tables_own(postgres_database):
+    postgres_database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE child (more int) INHERITS (t);"
+        "INSERT INTO t VALUES (1); INSERT INTO child VALUES (2, 2)"
+    )
+    assert all_rows(postgres_database, table_of(postgres_database))[1] == [{"id": "1"}]
+
+
+@pytest.mark.parametrize("key", [" PRIMARY KEY", ""])
+def test_a_partitioned_table_is_read_through_its_root(postgres_database, key):
+    postgres_database.execute(PARTITIONED.format(key=key))
+    table, settings = table_of(postgres_database), settings_of(postgres_database, snapshot_chunk_rows=400)
+    with keeping(postgres_database, table) as keeper:
+        chunks = chunks_of(keeper.connection, table, settings)
+        found = read(table, chunks, settings, keeper.snapshot)
+    assert len(chunks) in (8, 9)
+    assert sorted(int(row["id"]) for row in found) == list(range(3000))
+
+
+def test_a_select_of_the_users_own_is_one_chunk_of_the_captured_columns(postgres_database):
+    postgres_database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'v' FROM generate_series(1, 9) g"
+    )
+    own = {"snapshot_chunk_rows": 2, "snapshot_select_statement_overrides": "public.t"}
+    statement = {
+        "snapshot.select.statement.overrides.public.t": "SELECT 1 AS more, * FROM public.t WHERE id > 5 -- half"
+    }
+    chunks, found = all_rows(postgres_database, table_of(postgres_database), **own, **statement)
+    assert [chunk.upper for chunk in chunks] == [None]
+    assert found == [{"id": str(id), "v": "v"} for id in range(6, 10)]
+
+
+def test_a_select_of_the_users_own_that_fails_is_named(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    options = {"snapshot.select.statement.overrides.public.t": "SELECT no_such FROM public.t"}
+    with pytest.raises(CaptureError, match=r"for table 'public.t' failed.*no_such"):
+        all_rows(postgres_database, table_of(postgres_database), **options)
+
+
+def test_places_in_the_log_and_marks_stand_on_the_rows(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)")
+    table, settings = table_of(postgres_database), settings_of(postgres_database)
+    chunk = Chunk(table.id.path, 0, 0, None, None, COMMIT, "first", "last")
+    schema, *found = rows(read_chunk(table, chunk, settings, None, snapshot=None))
+    assert schema["op"] == "schema"
+    assert [row["snapshot"] for row in found] == ["first", "true", "last"]
+    assert {row["position"] for row in found} == {chunk.position(0).text}
+    assert dict(found[0]["source"]) == {"connector": "postgresql", "lsn": "4096", "sequence": '[null,"4096"]'}
+
+
+def test_rows_without_a_key_have_places_of_their_own(postgres_database):
+    postgres_database.execute("CREATE TABLE t (v int); INSERT INTO t VALUES (1), (1), (1)")
+    table, settings = table_of(postgres_database), settings_of(postgres_database)
+    with keeping(postgres_database, table) as keeper:
+        chunk = Chunk(table.id.path, 0, 0, None, None, COMMIT, None, None)
+        _, *found = rows(read_chunk(table, chunk, settings, None, snapshot=keeper.snapshot))
+    assert [row["position"] for row in found] == [chunk.position(number).text for number in range(3)]
+
+
+# The table as it is.
+
+ALTERED = {
+    "a column renamed": "ALTER TABLE t RENAME COLUMN v TO w",
+    "a column dropped": "ALTER TABLE t DROP COLUMN v",
+    "another type": "ALTER TABLE t ALTER COLUMN v TYPE bigint",
+    "another length": "ALTER TABLE t ALTER COLUMN s TYPE varchar(20)",
+    "gone": "DROP TABLE t",
+    "made again": "CREATE TABLE new (LIKE t INCLUDING ALL); DROP TABLE t; ALTER TABLE new RENAME TO t",
+    "renamed": "ALTER TABLE t RENAME TO other",
+    "its schema gone": "ALTER SCHEMA public RENAME TO private; CREATE SCHEMA public",
+}
+
+
+@pytest.mark.parametrize("statement", ALTERED.values(), ids=ALTERED)
+def test_a_table_that_was_altered_is_not_read_as_it_is(postgres_database, statement):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY, v int, s varchar(10)); INSERT INTO t VALUES (1, 1)")
+    table, settings = table_of(postgres_database), settings_of(postgres_database)
+    postgres_database.execute(statement)
+    with pytest.raises(CaptureError, match=r"'public.t' was altered, renamed or dropped before its snapshot was read"):
+        read(table, [Chunk(table.id.path, 0, 0, None, None, COMMIT, None, None)], settings)
+
+
+def test_new_columns_and_domains_are_no_reason_not_to_read_it(postgres_database):
+    postgres_database.execute(
+        "CREATE DOMAIN small AS numeric(4, 1); CREATE DOMAIN smaller AS small CHECK (VALUE < 9);"
+        "CREATE TABLE t (id int PRIMARY KEY, v smaller); INSERT INTO t VALUES (1, 1.5)"
+    )
+    table = table_of(postgres_database)
+    postgres_database.execute("ALTER TABLE t ADD COLUMN more int DEFAULT 5")
+    assert all_rows(postgres_database, table)[1] == [{"id": "1", "v": "1.5"}]
+
+
+def test_row_level_security_is_refused_with_what_mends_it(postgres_database):
+    postgres_database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); ALTER TABLE t ENABLE ROW LEVEL SECURITY;"
+        "CREATE ROLE watched LOGIN; GRANT SELECT ON t TO watched"
+    )
+    try:
+        table = table_of(postgres_database)
+        with pytest.raises(CaptureError, match=r"row-level security.*ALTER ROLE .*watched.* BYPASSRLS"):
+            all_rows(postgres_database, table, user="watched")
+        postgres_database.execute("ALTER ROLE watched BYPASSRLS")
+        assert all_rows(postgres_database, table, user="watched")[1] == [{"id": "1"}]
+    finally:
+        postgres_database.execute("DROP OWNED BY watched; DROP ROLE watched")
+
+
+def test_a_table_that_may_not_be_read_is_refused_with_what_mends_it(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE ROLE stranger LOGIN")
+    try:
+        with pytest.raises(CaptureError, match="GRANT SELECT ON"):
+            all_rows(postgres_database, table_of(postgres_database), user="stranger")
+    finally:
+        postgres_database.execute("DROP ROLE stranger")

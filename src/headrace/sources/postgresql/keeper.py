@@ -180,18 +180,18 @@ def not_locked(connection: Connection, table: PostgresTable, settings: PostgresS
     seconds = f"{settings.snapshot_lock_timeout_ms / 1000:g} s"
     sentence = f"Table '{table.id.path}' could not be locked for reading within {seconds}"
     found = connection.rows(statements.LOCKED_BY, (sorted({table.oid, *table.leaves}),))
-    remedy = "Set 'snapshot_lock_timeout_ms' to more"
+    longer = "set 'snapshot_lock_timeout_ms' to more."
     if not found:
-        return CaptureError(f"{sentence}.", remedy=f"{remedy}.")
+        return CaptureError(f"{sentence}.", remedy=f"Try again, or {longer}")
     pid, application, user, granted = found[0]
     if pid is None:
         return CaptureError(
             f"{sentence}, because a prepared transaction has locked it.",
-            remedy=f"End it (SELECT gid FROM pg_prepared_xacts;), or: {remedy}.",
+            remedy=f"End it (SELECT gid FROM pg_prepared_xacts;), or {longer}",
         )
     who = ", ".join(part for part in (application, f"user {user}" if user else "") if part)
     does = "has locked it for itself" if granted else "waits to lock it for itself"
     return CaptureError(
         f"{sentence}, because session {pid}{f' ({who})' if who else ''} {does}.",
-        remedy=f"Let it end, or run: SELECT pg_cancel_backend({pid}); or: {remedy}.",
+        remedy=f"Let it end, run SELECT pg_cancel_backend({pid}); or {longer}",
     )

@@ -118,15 +118,16 @@ def _more_blocks(
     connection: Connection, table: PostgresTable, progress: TableProgress, rows: int, budget: int
 ) -> TableProgress:
     longest, all_blocks, counted, pages = connection.rows(statements.BLOCKS, (list(table.leaves),))[0]
+    # What comes behind it is newer than the snapshot; else a table that grows would never end.
+    last = progress.last or statements.block(int(longest))
     each = counted / pages if counted and pages else _ROWS_PER_BLOCK
     chunks = max(1, math.ceil(each * all_blocks / rows))
     step = max(1, math.ceil(longest / chunks))
     begin = statements.block_number(progress.lower)
-    ends = range(begin + step, max(longest, begin + 1), step)
+    ends = range(begin + step, statements.block_number(last), step)
     bounds: list[Key | None] = [statements.block(end) for end in ends[:budget]]
-    # Behind the last bound there may be blocks that are newer.
     done = len(bounds) < budget
-    return replace(progress, bounds=(*bounds, *((None,) if done else ())), done=done)
+    return replace(progress, last=last, bounds=(*bounds, *((None,) if done else ())), done=done)
 
 
 def row_filter(connection: Connection, table: PostgresTable, settings: PostgresSettings) -> list[str]:
