@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -10,15 +10,14 @@ import psycopg
 import pyarrow as pa
 from tests.support.postgresql import PostgresDatabase
 
-from headrace.changes import Column, TableId, TableSchema
 from headrace.sources.offset import TableProgress
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.catalog import captured_tables
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.keeper import Keeper
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.snapshot_read import more_chunks, read_chunk
-from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.snapshots.chunks import Chunk
 
 COMMIT = lsn.commit_before(0x1000)
@@ -30,16 +29,6 @@ PARTITIONED = (
     "INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(0, 2999) g; ANALYZE"
 )
 """Tables `t` with two partitions, of which one has its columns in another order."""
-_COLUMNS = """
-SELECT attname::text, atttypid::bigint, atttypmod, attnotnull FROM pg_attribute
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
-_KEY = """
-SELECT a.attname::text FROM pg_index i CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY k (attnum, place)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.place
-"""
-_LEAVES = "SELECT relid::oid::bigint FROM pg_partition_tree(%s) WHERE isleaf"
 
 
 def settings_of(database: PostgresDatabase, **options: object) -> PostgresSettings:
@@ -48,37 +37,11 @@ def settings_of(database: PostgresDatabase, **options: object) -> PostgresSettin
     return PostgresSettings.parse({**database.options, **given}, owner="source 'postgresql'")
 
 
-def table_of(
-    database: PostgresDatabase, name: str = "t", schema: str = "public", key: Sequence[str] | None = None
-) -> PostgresTable:
-    """A table as the catalog shows it; its chunk key is the primary key where none is given."""
-    with connect(settings_of(database)) as connection:
-        oid = int(
-            connection.value(
-                "SELECT c.oid::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE c.relname = %s AND n.nspname = %s",
-                (name, schema),
-            )
-        )
-        types = TypeCatalog.of(connection)
-        columns = connection.rows(_COLUMNS, (oid,))
-        natives = tuple(types.resolve(int(kind), int(modifier)) for _, kind, modifier, _ in columns)
-        found = tuple(str(column) for (column,) in connection.rows(_KEY, (oid,))) if key is None else tuple(key)
-        leaves = tuple(int(leaf) for (leaf,) in connection.rows(_LEAVES, (oid,))) or (oid,)
-    return PostgresTable(
-        TableSchema(
-            TableId(database.name, schema, name),
-            tuple(
-                Column(str(column), place, native.logical, nullable=not required)
-                for place, ((column, _, _, required), native) in enumerate(zip(columns, natives, strict=True), 1)
-            ),
-            found,
-        ),
-        natives,
-        found,
-        oid=oid,
-        leaves=leaves,
-    )
+def table_of(database: PostgresDatabase, name: str = "t") -> PostgresTable:
+    """A table as the catalog shows it."""
+    settings = settings_of(database, tables=f"public.{name}")
+    with connect(settings) as connection:
+        return captured_tables(connection, database.name, settings, strict=True)[f"public.{name}"]
 
 
 def images(batches: Iterable[pa.RecordBatch], column: str = "after") -> list[dict[str, Any]]:

@@ -25,10 +25,20 @@ from headrace.sources.offset import TableProgress
 from headrace.sources.postgresql.snapshot_read import more_chunks, read_chunk
 from headrace.sources.snapshots.chunks import Chunk
 
-RULES = (
+OBJECTS = (
     "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
     "CREATE COLLATION de (provider = icu, locale = 'de');"
+    "CREATE TYPE color AS ENUM ('red', 'green', 'blue', 'a', 'b', 'c', 'd', 'e');"
+    "CREATE DOMAIN positive AS int8 CHECK (VALUE > 0); CREATE TYPE pair AS (n int, t text)"
 )
+
+
+@pytest.fixture(scope="module")
+def keys_database(postgres_server):
+    database = postgres_server.new_database()
+    database.execute(OBJECTS)
+    yield database
+    database.drop()
 
 
 def test_values_are_those_that_the_server_prints_with_null_apart_from_empty_text(postgres_database):
@@ -128,29 +138,26 @@ KEYS = {
 
 
 @pytest.mark.parametrize("columns, values", KEYS.values(), ids=KEYS)
-def test_chunks_by_key_hold_each_row_once_in_the_order_of_the_server(postgres_database, columns, values):
+def test_chunks_by_key_hold_each_row_once_in_the_order_of_the_server(keys_database, columns, values):
     names = ", ".join(part.split()[0] for part in columns.split(", "))
-    postgres_database.execute(
-        "CREATE TYPE color AS ENUM ('red', 'green', 'blue', 'a', 'b', 'c', 'd', 'e');"
-        "CREATE DOMAIN positive AS int8 CHECK (VALUE > 0);"
-        "CREATE TYPE pair AS (n int, t text);" + RULES
-    )
     if "citext" in columns:
-        if not postgres_database.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
+        if not keys_database.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
             pytest.skip("the server has no extension citext; install postgresql-contrib")
-        postgres_database.execute("CREATE EXTENSION citext SCHEMA public")
-    postgres_database.execute(f"CREATE TABLE t ({columns}, PRIMARY KEY ({names})); INSERT INTO t {values}")
-    table = table_of(postgres_database)
+        keys_database.execute("CREATE EXTENSION IF NOT EXISTS citext SCHEMA public")
+    keys_database.execute(
+        f"DROP TABLE IF EXISTS t; CREATE TABLE t ({columns}, PRIMARY KEY ({names})); INSERT INTO t {values}"
+    )
+    table = table_of(keys_database)
     rows_each = 3 if "color" in columns else 9
-    chunks, found = all_rows(postgres_database, table, snapshot_chunk_rows=rows_each)
-    ordered = postgres_database.execute(f"SELECT row_to_json(t)::text FROM (SELECT {names} FROM t) t ORDER BY {names}")
+    chunks, found = all_rows(keys_database, table, snapshot_chunk_rows=rows_each)
+    ordered = keys_database.execute(f"SELECT row_to_json(t)::text FROM (SELECT {names} FROM t) t ORDER BY {names}")
     assert len(chunks) == -(-len(ordered) // rows_each)
-    _, whole = all_rows(postgres_database, table, snapshot_chunk_rows=0)
+    _, whole = all_rows(keys_database, table, snapshot_chunk_rows=0)
     key = lambda row: tuple(row.values())  # noqa: E731
     assert sorted(found, key=key) == sorted(whole, key=key)
     assert len(found) == len(ordered)
-    with session(postgres_database) as connection:
-        settings = settings_of(postgres_database, snapshot_chunk_rows=rows_each)
+    with session(keys_database) as connection:
+        settings = settings_of(keys_database, snapshot_chunk_rows=rows_each)
         sizes = [len(read(table, [chunk], settings)) for chunk in chunks_of(connection, table, settings)]
     assert sizes[:-1] == [rows_each] * (len(sizes) - 1)
 

@@ -14,6 +14,7 @@ from headrace.changes import Operation
 from headrace.changes.constant import constant
 from headrace.sources.postgresql.blocks import Transactions
 from headrace.sources.postgresql.layouts import Layouts
+from headrace.sources.postgresql.notices import CONNECTOR
 from headrace.sources.postgresql.row_images import RowImages
 from headrace.sources.rows import change_batch, instants, with_fact
 from headrace.wire import pgoutput_kernels as kernels
@@ -21,7 +22,6 @@ from headrace.wire.arrays import map_array, text_array
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
 
-CONNECTOR = "postgresql"
 _OPERATIONS = (
     Operation.CREATE,
     Operation.UPDATE,

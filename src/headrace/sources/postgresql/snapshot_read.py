@@ -25,9 +25,11 @@ from headrace.sources.images import constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.postgresql import lsn, statements
 from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.catalog import publication_name
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.csv_rows import csv_columns
 from headrace.sources.postgresql.keeper import LOCK_NOT_AVAILABLE, PointPassed, lock_table, not_locked, snapshot_ended
+from headrace.sources.postgresql.notices import CONNECTOR
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.refusals import PostgresError
 from headrace.sources.postgresql.statements import KeyColumn
@@ -38,7 +40,6 @@ from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks
 
-CONNECTOR = "postgresql"
 _WITH_ROW_FILTERS = 150_000
 _ROWS_PER_BLOCK = 50
 """Where the server has not counted yet."""
@@ -134,8 +135,8 @@ def row_filter(connection: Connection, table: PostgresTable, settings: PostgresS
     """The predicate by which the publication leaves rows out; none where it has all."""
     if connection.version < _WITH_ROW_FILTERS:
         return []
-    publication = settings.publication or settings.slot
-    return [str(text) for (text,) in connection.rows(statements.ROW_FILTER, (publication, table.oid))]
+    given = (publication_name(settings), table.oid)
+    return [str(text) for (text,) in connection.rows(statements.ROW_FILTER, given)]
 
 
 def key_columns(connection: Connection, table: PostgresTable) -> list[KeyColumn]:
