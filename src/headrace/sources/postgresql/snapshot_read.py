@@ -25,7 +25,6 @@ from headrace.sources.images import constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.postgresql import lsn, statements
 from headrace.sources.postgresql.captured_table import PostgresTable
-from headrace.sources.postgresql.catalog import publication_name
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.csv_rows import csv_columns
 from headrace.sources.postgresql.keeper import LOCK_NOT_AVAILABLE, PointPassed, lock_table, not_locked, snapshot_ended
@@ -135,7 +134,7 @@ def row_filter(connection: Connection, table: PostgresTable, settings: PostgresS
     """The predicate by which the publication leaves rows out; none where it has all."""
     if connection.version < _WITH_ROW_FILTERS:
         return []
-    given = (publication_name(settings), table.oid)
+    given = (settings.publication_name, table.oid)
     return [str(text) for (text,) in connection.rows(statements.ROW_FILTER, given)]
 
 
