@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.changes import LogicalType
+from headrace.sources.postgresql.nested import written
 from headrace.sources.postgresql.types import BUILT_IN, CatalogType, NativeType, TypeCatalog
 
 _MOOD, _PAIR, _MONEY, _HSTORE, _GEOMETRY, _VECTOR, _PAIRS, _SHORT = range(20_000, 20_008)
@@ -259,3 +261,37 @@ def _quoted(text: str | None) -> str:
 def test_a_column_of_nulls_only_stays_as_it_is(name: str) -> None:
     for values in ([], [None], [None, None]):
         assert _native(name).texts(pa.array(values, pa.string())).to_pylist() == values
+
+
+@given(
+    st.lists(st.none() | st.text('{},"\\ \nNULab1é'), max_size=6),
+    st.sampled_from(["_text", "_int4", "_numeric", "_box"]),
+)
+def test_whatever_is_printed_kernels_read_arrays_as_python_does(printed: list[str | None], name: str) -> None:
+    values = pa.array(printed, pa.string())
+    native = _native(name)
+    assert native.texts(values).to_pylist() == written(native, values)
+
+
+@given(st.dictionaries(_TEXTS, st.none() | _TEXTS, max_size=4))
+def test_an_hstore_is_read_as_the_server_quotes_it(pairs: dict[str, str | None]) -> None:
+    def quoted(text: str | None) -> str:
+        return "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    printed = ", ".join(f"{quoted(key)}=>{quoted(value)}" for key, value in pairs.items())
+    text = _text(_native("hstore"), printed)
+    assert text is not None and json.loads(text) == pairs
+    assert [text] == written(_native("hstore"), pa.array([printed], pa.string()))
+
+
+@given(st.lists(st.none() | st.binary(max_size=9)))
+def test_bytes_become_base64(values: list[bytes | None]) -> None:
+    printed = pa.array([None if value is None else "\\x" + value.hex() for value in values], pa.string())
+    wanted = [None if value is None else base64.b64encode(value).decode() for value in values]
+    assert _native("bytea").texts(printed).to_pylist() == wanted
+
+
+@pytest.mark.parametrize("printed", ["\\x0", "\\x0g", "\\"])
+def test_bytes_that_are_not_in_hex_digits_stop(printed: str) -> None:
+    with pytest.raises(ValueError, match="not printed in hex digits"):
+        _text(_native("bytea"), printed)

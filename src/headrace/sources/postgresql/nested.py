@@ -22,15 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes.types import LogicalType
+from headrace.wire.canonical import settled
 from headrace.wire.json_writer import to_text
+from headrace.wire.printed_values import array_texts, hstore_texts
 
 _PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|(NULL))(?:, |\Z)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _OWN = frozenset(("boolean", "int16", "int32", "int64", "uint64", "float32", "float64"))
 """Logical types whose values are JSON's own."""
 _WORDS = frozenset(("NaN", "Infinity", "-Infinity"))
-# Nothing in the texts of these values has to be put in quotes, by the server or in JSON.
-_BARE = frozenset(("int16", "int32", "int64", "uint64"))
+_VECTORS = ("int2vector", "oidvector")
 
 
 class Printed(Protocol):
@@ -56,6 +57,10 @@ class Printed(Protocol):
     def logical(self) -> LogicalType:
         """What the values mean."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether canonical texts are what is printed."""
+
     def texts(self, values: pa.StringArray) -> pa.StringArray:
         """Canonical texts of printed values."""
 
@@ -70,19 +75,28 @@ Items = list["str | Items | None"]
 def nested_texts(values: pa.StringArray, native: Printed) -> pa.StringArray:
     """JSON texts of a column of printed values of a nested type; null stays null.
 
-    Arrays of whole numbers are changed as columns. All others are read row by row in Python: they are rare.
+    Composite values, and arrays of what has another spelling in our texts, are read row by row in Python: they are
+    rare.
     """
-    if native.name in ("int2vector", "oidvector"):
+    if native.name in _VECTORS:
         listed = pc.replace_substring(values, " ", ",")
         return pc.binary_join_element_wise("[", listed, "]", "")
-    if native.element is not None and native.element.logical.kind in _BARE:
-        plain = pc.replace_substring(pc.replace_substring(values, "{", "["), "}", "]")
-        made = pc.replace_substring(plain, "NULL", "null")
-        return pc.if_else(pc.starts_with(values, "["), values, made)
+    element = native.element
+    if native.name == "hstore":
+        spelled = hstore_texts(values)
+    elif element is not None and element.is_plain and element.logical.kind != "nested":
+        spelled = array_texts(values, element.delimiter, quoted=element.logical.kind not in _OWN)
+    else:
+        return pa.array(written(native, values), pa.string())
+    return settled(spelled.texts, spelled.left, written(native, values.take(pa.array(spelled.left))))
+
+
+def written(native: Printed, values: pa.StringArray) -> list[str | None]:
+    """The same in plain Python: the specification of the kernels."""
     writer = _Writer()
     for text in values.to_pylist():
         writer.row(native, text)
-    return pa.array(writer.texts(), pa.string())
+    return writer.texts()
 
 
 class _Writer:
@@ -133,7 +147,7 @@ class _Writer:
             self._parts.append("")
 
     def _nested(self, native: Printed, text: str) -> None:
-        if native.element is not None and native.name not in ("int2vector", "oidvector"):
+        if native.element is not None and native.name not in _VECTORS:
             self._items(native.element, array_items(text, native.element.delimiter))
         elif native.fields:
             values = record_values(text)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.changes.types import LogicalType
 from headrace.sources.postgresql import texts
 from headrace.sources.postgresql.nested import nested_texts
+from headrace.wire.printed_values import CLOCK, DAY_AND_CLOCK, base64_of_hex, moment_texts
 
 _BUILT_IN = """
 16 bool 1000, 17 bytea* 1001, 18 char 1002, 19 name 1003, 20 int8 1016, 21 int2 1005, 22 int2vector 1006,
@@ -196,16 +197,11 @@ class NativeType:
         if logical.kind in ("float32", "float64"):
             return texts.floats(values, logical)
         if logical.kind == "bytes":
-            return texts.base64_of_hex(values, 2 if self.name == "bytea" else 0)
+            return base64_of_hex(values, 2 if self.name == "bytea" else 0)
         if self.name == "money":
             return texts.money(values)
-        if logical.kind == "time":
-            return texts.times(values, logical.digits)
-        if logical.kind == "timestamp":
-            return texts.timestamps(values, logical.digits)
-        if logical.kind == "instant":
-            return texts.instants(values, logical.digits)
-        return values
+        fixed = CLOCK if logical.kind == "time" else DAY_AND_CLOCK
+        return moment_texts(values, fixed, logical.digits, zoned=logical.kind == "instant")
 
     def to_json(self) -> list[Any]:
         """The arguments that make it again, without those at the end that are usual."""
