@@ -68,6 +68,10 @@ REFUSED_LOGINS = {
         "Server 'db:5432' refuses the settings of a session (FATAL:  unsupported startup parameter: replication). "
         "Connect to PostgreSQL 14 or newer itself, not to a pooler."
     ),
+    "FATAL:  sorry, too many clients already": (
+        "Server 'db:5432' takes no session now (FATAL:  sorry, too many clients already). It may in a moment; where "
+        "all connections are in use, raise max_connections."
+    ),
     "Connection refused": (
         "Server 'db:5432' can't be reached (Connection refused). Check 'hostname', 'port' and the network."
     ),
@@ -79,7 +83,7 @@ def test_a_refused_session_says_what_is_wrong_and_what_mends_it(text: str) -> No
     error = not_connected(PLACE, text)
     assert str(error) == REFUSED_LOGINS[text]
     assert isinstance(error, ConnectError)
-    assert isinstance(error, LostConnection) == (text == "Connection refused")
+    assert isinstance(error, LostConnection) == ("can't be reached" in str(error) or "takes no session" in str(error))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ another timeline it just sends less. So all of that is looked at before a batch 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.postgresql import lsn
@@ -77,22 +76,20 @@ class ServerState:
         )
 
 
-def require_same_log(
-    connection: Connection,
-    settings: PostgresSettings,
-    before: LogState,
-    commit: str,
-    *,
-    tables: Collection[int] | None = None,
-) -> None:
+def require_same_log(connection: Connection, settings: PostgresSettings, before: LogState, commit: str) -> LogState:
     """See that the server still has everything that follows an offset.
+
+    Whether a table was taken out of the publication and put in again is not asked here: `LogState.rejoined`.
 
     Args:
         connection: to the database.
         settings: the source's options.
         before: what the offset keeps of the log.
         commit: the offset's commit.
-        tables: the oids of the tables that are captured; all of the publication when not given.
+
+    Returns:
+        What the offset keeps of the log, with the timeline that the server writes now: offsets from here on are
+        beyond the place where it began.
 
     Raises:
         PositionMismatch: it is another server, or one that went back in time.
@@ -100,17 +97,10 @@ def require_same_log(
         CaptureError: it is a standby, or the slot is of another kind.
     """
     state = ServerState.of(connection, settings, before.timeline)
-    judge(state, before, lsn.boundary(commit), settings, tables=tables)
+    return judge(state, before, lsn.boundary(commit), settings)
 
 
-def judge(
-    now: ServerState,
-    before: LogState,
-    boundary: int,
-    settings: PostgresSettings,
-    *,
-    tables: Collection[int] | None = None,
-) -> None:
+def judge(now: ServerState, before: LogState, boundary: int, settings: PostgresSettings) -> LogState:
     """As `require_same_log`, of what was read before; asks nobody."""
     place, where = now.place, lsn.to_server(boundary)
     if now.system != before.system:
@@ -137,12 +127,11 @@ def judge(
             remedy=_NEW_CHECKPOINT,
         )
     require_reaches(require_ours(now.slot, settings.slot, place.database), boundary)
-    _require_publication(now.publication, before, settings.publication_name, tables)
+    _require_publication(now.publication, before, settings.publication_name)
+    return replace(before, timeline=now.timeline)
 
 
-def _require_publication(
-    now: PublicationState | None, before: LogState, name: str, tables: Collection[int] | None
-) -> None:
+def _require_publication(now: PublicationState | None, before: LogState, name: str) -> None:
     if now is None or (name == before.publication and now.oid != before.publication_oid):
         happened = "is not there any more" if now is None else "was dropped and made again"
         raise DataLossError(
@@ -167,13 +156,6 @@ def _require_publication(
             remedy=f'Run: ALTER PUBLICATION "{name}" SET (publish_via_partition_root = '
             f"{'true' if before.via_root else 'false'}); {AFTER_LOSS}",
         )
-    for oid, member in now.members.items():
-        if before.members.get(oid, member.oid) != member.oid and (tables is None or oid in tables):
-            raise DataLossError(
-                f"Table {member.name} was taken out of publication '{name}' and put in again; its changes between are "
-                "gone.",
-                remedy=AFTER_LOSS,
-            )
 
 
 def _history(settings: PostgresSettings, timeline: int) -> tuple[tuple[int, int], ...]:

@@ -165,7 +165,7 @@ class Planner:
             return start
         if self._settings.snapshot_mode != "initial_only":
             try:
-                self._require_same_log(start)
+                start = self._in_same_log(start)
             except DataLossError as error:
                 return self._behind_what_is_lost(start, error)
             if self._restarted:
@@ -179,9 +179,11 @@ class Planner:
         self._guarded = True
         return start
 
-    def _require_same_log(self, start: Offset) -> None:
-        oids = [table.oid for table in tables_of(start.schemas).values()]
-        require_same_log(self._sql, self._settings, StreamState.of(start).log, start.commit, tables=oids)
+    def _in_same_log(self, start: Offset) -> Offset:
+        """The place where the last batch ended, in the log of a server that still has all that follows it."""
+        state = StreamState.of(start)
+        log = require_same_log(self._sql, self._settings, state.log, start.commit)
+        return start if log == state.log else replace(state, log=log).in_offset(start)
 
     # Snapshots.
 
@@ -415,8 +417,7 @@ class Planner:
             return replace(end, tables=self._chunks(begun, tables, Limit(chunks=1)))
         if not restarted:
             return start
-        self._require_same_log(start)
-        end = self._tables.looked_up(self._sql, start, restarted=True, publishes=False)
+        end = self._tables.looked_up(self._sql, self._in_same_log(start), restarted=True, publishes=False)
         if self._again and not start.initial:
             begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
             return replace(end, tables=begun, initial=True)

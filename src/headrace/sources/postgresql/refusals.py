@@ -157,12 +157,18 @@ def not_connected(place: Place, text: str) -> HeadraceError:
     for sign, sentence, remedy in _REFUSED_LOGINS:
         if re.search(sign, text, re.IGNORECASE):
             return ConnectError(sentence.format(**words), remedy=remedy.format(**words))
+    if re.search(_NOT_NOW, text, re.IGNORECASE):
+        return LostConnection(
+            "Server '{server}' takes no session now ({said}).".format(**words),
+            remedy="It may in a moment; where all connections are in use, raise max_connections.",
+        )
     return LostConnection(
         "Server '{server}' can't be reached ({said}).".format(**words),
         remedy="Check 'hostname', 'port' and the network.",
     )
 
 
+_NOT_NOW = "too many clients|remaining connection slots|starting up|shutting down|not yet accepting|in recovery mode"
 _REFUSED_LOGINS = (
     (
         r"pg_hba\.conf.*(?:no encryption|SSL off)",

@@ -233,8 +233,16 @@ def created(settings: PostgresSettings, *, temporary: bool, timeout_s: float) ->
             yield MadeSlot(name, lsn.of_server(boundary), snapshot)
         except BaseException:
             if not temporary:
-                drop(session, name)
+                _drop_unused(session, name)
             raise
+
+
+def _drop_unused(session: Connection, name: str) -> None:
+    try:
+        drop(session, name)
+    except HeadraceError as error:
+        # Beside Headrace's own publication the next start drops it; otherwise that start says how to.
+        _LOG.warning("Replication slot '%s' could not be dropped: %s", name, error.message)
 
 
 def _temporary_name() -> str:
