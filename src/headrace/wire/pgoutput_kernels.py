@@ -76,7 +76,10 @@ def _big4(data: Array, i: Any) -> Any:
 
 @kernel
 def _big8(data: Array, i: Any) -> Any:
-    return (_big4(data, i) << U(32)) | _big4(data, i + 4)
+    high = np.int64(_big4(data, i))
+    if high >= 1 << 31:
+        high -= 1 << 32
+    return (high << 32) | np.int64(_big4(data, i + 4))
 
 
 @kernel

@@ -10,6 +10,7 @@ from tests.sources.postgresql.sent_log import Sent, keepalive, payload, window
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import CaptureError, FormatError, OptionError
+from headrace.sources.postgresql import decode
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import WindowDecoder
 from headrace.sources.postgresql.options import PostgresSettings
@@ -361,6 +362,28 @@ def test_a_key_column_whose_type_changed_since_is_still_the_key():
     whole = replace(TABLE, identity="f", columns=(RelationColumn("id", 21, -1, True), RelationColumn("day", 1082)))
     payloads = window([Sent(1500, 1600, 700, (((whole,), Insert(7, ("1", None))),))], 1000, beyond=2000)
     assert [row["key_text"] for row in data(read(payloads))] == ['["1"]']
+
+
+def test_rows_of_a_large_transaction_are_given_out_before_it_ends(monkeypatch):
+    monkeypatch.setattr(decode, "BLOCK_ROWS", 10)
+    decoder = WindowDecoder(1000, 2000, {7: KNOWN}, TypeCatalog(), settings(), "db", TIME)
+    opening = [payload(0, Begin(1500, 0, 700)), payload(0, TABLE)]
+    rows = [payload(1400, Insert(7, (str(n), None))) for n in range(100)]
+    found = list(decoder.feed([*opening, *rows]))
+    assert [batch.num_rows for batch in found] == [9, *[10] * 9]
+    assert not decoder.finished
+
+
+def test_changes_that_a_newer_snapshot_has_are_left_out():
+    whole = decoded(RECORDING.bounds[0], RECORDING.bounds[-1])
+    commits = sorted({row["position"].split("/")[0] for row in whole if row["table"]["name"] == "whole"})
+    decoder = WindowDecoder(
+        RECORDING.bounds[0], RECORDING.bounds[-1], captured(), TypeCatalog(), settings(), "db", TIME,
+        {RECORDING.oids["whole"]: int(commits[1], 16)},
+    )  # fmt: skip
+    batches = [*decoder.feed(RECORDING.payloads), *decoder.finish()]
+    rows = data(pa.Table.from_batches(batches).to_pylist())
+    assert rows == [row for row in data(whole) if row["table"]["name"] != "whole" or row["position"] > f"{commits[1]}z"]
 
 
 def test_prepared_transactions_are_refused():

@@ -148,9 +148,11 @@ def parsed(options):
     return PostgresSettings.parse({"database": "db", **options}, owner="source")
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(decode, "BLOCK_ROWS", 5)
+@pytest.fixture(autouse=True, params=[(5, 1 << 20), (1000, 300)], ids=["few messages", "few bytes"])
+def small_blocks(monkeypatch, request):
+    rows, size = request.param
+    monkeypatch.setattr(decode, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(decode, "BATCH_BYTES", size)
 
 
 @settings(suppress_health_check=list(HealthCheck))
