@@ -12,6 +12,8 @@ from headrace.sources.snapshots.chunks import LAST_OF_TABLE
 CONNECTOR = "postgresql"
 _GAP_ORDER = "g"
 """Order of a gap: after every streamed change of the commit before it."""
+_TABLES_ORDER = "s"
+"""Order of tables that come and go: after every streamed change of the commit before it."""
 _HEARTBEAT_ORDER = "z"
 """Order of a heartbeat: after everything of its commit."""
 
@@ -35,6 +37,18 @@ def gap(database: str, path: str, after: str, upto: str) -> Notice:
         error=f"Changes of table '{path}' that were committed from {low} to {high} are lost: the slot did not keep "
         "their log.",
     )
+
+
+def created(schema: TableSchema, commit: str) -> Notice:
+    """Reports that a table is captured from now on."""
+    facts = {"connector": CONNECTOR, "change": "CREATE", "lsn": str(lsn.number(commit))}
+    return Notice(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, schema.id, schema=schema)
+
+
+def dropped(table: TableId, commit: str) -> Notice:
+    """Reports that a table is not there any more, or not in the publication."""
+    facts = {"connector": CONNECTOR, "change": "DROP", "ddl": "N/A", "lsn": str(lsn.number(commit))}
+    return Notice(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, table)
 
 
 def heartbeat(commit: str, time: dt.datetime | None) -> Notice:

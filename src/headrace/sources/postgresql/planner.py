@@ -383,6 +383,10 @@ class Planner:
         if not again and self._settings.fail_on_data_loss:
             raise error
         _LOG.warning("%s%s", error, " All tables are read again." if again else "")
+        if not again:
+            later = self._later_in_slot(start)
+            if later is not None:
+                return later
         slots.drop_if_there(self._sql, self._settings.slot)
         end, tables = self._beginning()
         begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known} if again else {}
@@ -398,6 +402,15 @@ class Planner:
             versions=start.versions,
             ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
         )
+
+    def _later_in_slot(self, start: Offset) -> Offset | None:
+        """Where the slot goes on that begins later than the offset; null where it can't be read at all."""
+        state = slots.SlotState.of(self._sql, self._settings.slot)
+        if state is None or state.is_lost or state.confirmed is None or state.confirmed <= lsn.boundary(start.commit):
+            return None
+        commit = lsn.commit_before(state.confirmed)
+        end = replace(start, commit=commit, tables={}, gaps=dict.fromkeys(start.known, (start.commit, commit)))
+        return StreamState.of(start).settled().in_offset(end)
 
     def _preview(self, start: Offset, *, restarted: bool) -> Offset:
         if start.is_nothing:

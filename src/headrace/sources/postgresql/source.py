@@ -22,6 +22,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
+from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
 from headrace.sources.postgresql.captured_table import columns_of, tables_of
@@ -29,7 +30,7 @@ from headrace.sources.postgresql.catalog import captured_tables, means
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
-from headrace.sources.postgresql.notices import empty_table, gap, heartbeat
+from headrace.sources.postgresql.notices import created, dropped, empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
@@ -132,6 +133,9 @@ class PostgresSource(Source):
             tables = tables_of(end.schemas)
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
+        notices = _come_and_gone(start, end)
+        if notices:
+            slices.append(NoticesSlice(notices, end.capture_time))
         if end.heartbeat != start.heartbeat:
             slices.append(NoticesSlice((heartbeat(end.commit, end.commit_time),), end.heartbeat))
         return [slice.planned() for slice in slices]
@@ -229,3 +233,12 @@ class PostgresSource(Source):
         if self._planner_made is None:
             self._planner_made = Planner(self.settings, self._identity)
         return self._planner_made
+
+
+def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
+    """The tables that a batch of the stream takes in or loses."""
+    if start.is_nothing:
+        return ()
+    before, after = tables_of(start.schemas), tables_of(end.schemas)
+    gone = [dropped(before[path].id, end.commit) for path in end.uncaptured if path in start.known]
+    return (*gone, *(created(after[path].schema, end.commit) for path in end.known if path not in start.known))
