@@ -254,6 +254,10 @@ def _privileges(model: Model) -> Iterator[Finding]:
             elif not missing:
                 yield Finding(level, Verdict.OK, "source", f"The login has every permission in database '{name}'.")
             yield from _missing("source", missing or ())
+            health = source.health()
+            if health.retained_bytes is not None:
+                verdict = Verdict.NOTE if health.headroom_is_small else Verdict.OK
+                yield Finding(level, verdict, "source", health.sentence, health.remedy)
     captured = _captured(model)
     for target in model.targets:
         tables, topics = _written(model, target, captured)

@@ -37,6 +37,16 @@ def test_before_the_first_batch_it_is_whether_the_server_can_be_read(postgres_da
     assert (health.state, health.behind_seconds, health.retained_bytes) == (CaptureState.CAPTURING, 0, None)
 
 
+def test_without_an_offset_it_is_what_the_slot_keeps(postgres_database: PostgresDatabase) -> None:
+    prepare(postgres_database)
+    health = ask(postgres_database, None)
+    assert health.retained_bytes is not None
+    assert (health.state, health.waiting_since, health.quiet_until) == (CaptureState.CAPTURING, None, None)
+    assert (
+        "max_slot_wal_keep_size sets no bound, so a pipeline that rests long fills the server's disk" in health.sentence
+    )
+
+
 def test_a_server_that_is_away_is_unknown(postgres_database: PostgresDatabase) -> None:
     health = ask(postgres_database, None, port="1")
     assert health.state is CaptureState.UNKNOWN
@@ -93,6 +103,7 @@ def test_how_much_log_may_follow_shrinks_until_the_slot_is_lost() -> None:
         offset = prepare(database)
         first = ask(database, offset)
         assert first.headroom_bytes is not None
+        assert "; it may keep " in first.sentence
         assert first.headroom_bytes > 0
         assert not first.at_risk
         seen: list[Health] = []
@@ -111,8 +122,8 @@ def test_how_much_log_may_follow_shrinks_until_the_slot_is_lost() -> None:
         assert lefts == sorted(lefts, key=lambda left: -(left or 0))
         last = seen[-1]
         assert (last.at_risk, last.lost) == (True, ())
-        assert "more than max_slot_wal_keep_size allows" in last.sentence
-        assert "Raise max_slot_wal_keep_size" in last.remedy
+        assert "more than max_slot_wal_keep_size allows; the next checkpoint may drop it" in last.sentence
+        assert "ALTER SYSTEM SET max_slot_wal_keep_size = " in last.remedy
         assert "invalidated" in ask(database, offset).sentence
 
 

@@ -72,22 +72,24 @@ class _Examination:
             return _stopped(now, f"Server '{place.server}' is a standby, whose log can't be read.", ON_PRIMARY)
         if level != "logical":
             return _stopped(now, f"wal_level of server '{place.server}' is {level}, not logical.", SET_WAL_LEVEL)
-        if offset is None or offset.is_nothing or self.settings.snapshot_mode == "initial_only":
+        slot = SlotState.of(self.connection, self.settings.slot)
+        begun = offset is not None and not offset.is_nothing
+        if self.settings.snapshot_mode == "initial_only" or (slot is None and not begun):
             return Health(
                 CaptureState.CAPTURING,
                 f"Server '{place.server}' writes what logical decoding needs.",
                 checked=now,
                 captured_until=now,
             )
-        boundary = lsn.boundary(offset.commit)
+        boundary = lsn.boundary(offset.commit) if offset is not None and begun else None
         try:
-            slot = require_ours(
-                SlotState.of(self.connection, self.settings.slot), self.settings.slot, self.settings.database
-            )
-            require_reaches(slot, boundary)
+            slot = require_ours(slot, self.settings.slot, self.settings.database)
+            if boundary is not None:
+                require_reaches(slot, boundary)
             self._require_publication()
         except DataLossError as error:
-            return replace(_stopped(now, error.message, error.remedy), lost=tuple(offset.known), headroom_bytes=0)
+            lost = tuple(offset.known) if offset is not None else ()
+            return replace(_stopped(now, error.message, error.remedy), lost=lost, headroom_bytes=0)
         except HeadraceError as error:
             return _stopped(now, error.message, error.remedy)
         return self._kept(slot, boundary, now)
@@ -97,18 +99,26 @@ class _Examination:
         if PublicationState.of(self.connection, name) is None:
             raise DataLossError(f"Publication '{name}' is not there any more.", remedy=AFTER_LOSS)
 
-    def _kept(self, slot: SlotState, boundary: int, now: dt.datetime) -> Health:
+    def _kept(self, slot: SlotState, boundary: int | None, now: dt.datetime) -> Health:
+        """How it is with a slot that can be read.
+
+        Args:
+            slot: it.
+            boundary: until where all sinks have its changes; null before the first batch.
+            now: the server's time.
+        """
         written = lsn.of_server(self.connection.value(_WRITTEN))
-        retained = max(0, written - (boundary if slot.restart is None else slot.restart))
-        sentence, remedy = f"Slot '{slot.name}' keeps {size_text(retained)} of log.", ""
-        if slot.safe_bytes is not None and slot.safe_bytes <= 0:
-            sentence = (
-                f"Slot '{slot.name}' keeps {size_text(retained)} of log, more than max_slot_wal_keep_size allows; the "
-                "next checkpoint may drop it."
-            )
-            remedy = "Raise max_slot_wal_keep_size (ALTER SYSTEM; SELECT pg_reload_conf();), and see what holds up the "
-            remedy += "sinks."
-        waiting_since, seen = self._first_change(slot, boundary, written)
+        retained = 0 if slot.restart is None else max(0, written - slot.restart)
+        sentence, remedy = f"Slot '{slot.name}' keeps {size_text(retained)} of log", ""
+        if slot.safe_bytes is None:
+            sentence += "; max_slot_wal_keep_size sets no bound, so a pipeline that rests long fills the server's disk."
+        elif slot.safe_bytes > 0:
+            sentence += f"; it may keep {size_text(slot.safe_bytes)} more (max_slot_wal_keep_size)."
+        else:
+            sentence += ", more than max_slot_wal_keep_size allows; the next checkpoint may drop it."
+            remedy = "Raise it (ALTER SYSTEM SET max_slot_wal_keep_size = ...; SELECT pg_reload_conf();), and see what "
+            remedy += "holds up the sinks."
+        waiting_since, seen = (None, False) if boundary is None else self._first_change(slot, boundary, written)
         held = 0 if slot.restart is None or slot.confirmed is None else slot.confirmed - slot.restart
         if held > _MUCH:
             holder = self._holder()
