@@ -138,7 +138,7 @@ class ExactRows:
             "after": after,
             "schema_id": table.schema.fingerprint,
         }
-        rows = list(self._numbered(row, table.id.full_path, weight))
+        rows = list(self._numbered(row, table.id.path, weight))
         if self._announced.get(oid) != table.schema.fingerprint:
             self._announced[oid] = table.schema.fingerprint
             announced = self._row("schema", self._position(sub, schema=True), place)
@@ -203,7 +203,8 @@ class ExactRows:
 
     def _said(self, message: Message) -> dict[str, str]:
         content = base64.b64encode(message.content).decode()
-        return {"prefix": message.prefix, "content": content, "transactional": str(message.transactional).lower()}
+        said = {"prefix": message.prefix, "content": content, "transactional": str(message.transactional).lower()}
+        return {"db": self._settings.database, **said}
 
     def _keeps(self, message: Message) -> bool:
         return bool(self._settings.messages) and message.prefix != self._settings.signal_prefix

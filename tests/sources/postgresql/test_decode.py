@@ -262,8 +262,8 @@ def test_transactions_are_counted():
     places += [(r["transaction"]["total_order"], r["transaction"]["data_collection_order"]) for r in (third, fourth)]
     assert places == [(1, 1), (2, 1), (3, 2), (4, 2)]
     assert (begin["op"], end["op"], end["transaction"]["total_order"]) == ("begin", "end", 4)
-    collections = '[{"data_collection":"db.public.plain","event_count":2},'
-    collections += '{"data_collection":"db.public.whole","event_count":2}]'
+    collections = '[{"data_collection":"public.plain","event_count":2},'
+    collections += '{"data_collection":"public.whole","event_count":2}]'
     assert dict(end["source"])["data_collections"] == collections
     assert [row["position"].split("/")[1] for row in (begin, end)] == ["", "z"]
 

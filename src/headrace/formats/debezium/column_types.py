@@ -12,17 +12,28 @@ from typing import Any
 
 from headrace.changes import Column
 from headrace.formats.debezium import postgresql_types as postgresql
-from headrace.formats.debezium.wire_types import VARIABLE_DECIMAL, ValueModes, WireType, json_of, logical_wire_type
+from headrace.formats.debezium.values import uuid_of
+from headrace.formats.debezium.wire_types import (
+    UUID,
+    VARIABLE_DECIMAL,
+    ValueModes,
+    WireType,
+    json_of,
+    logical_wire_type,
+)
 from headrace.wire.json_writer import to_text
 
 _ZEROS: dict[str, Any] = {
     "int8": 0, "int16": 0, "int32": 0, "int64": 0, "float": 0.0, "double": 0.0, "boolean": False, "string": "",
     "bytes": "", "array": [],
 }  # fmt: skip
+_MOMENTS = {
+    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
+    "io.debezium.time.ZonedTime": "00:00:00Z",
+}
 _ZERO = "AA=="
 """The bytes of a decimal that is 0."""
-_NULL = "null"
-_COMPUTED = re.compile(r"\(?[A-Za-z0-9_]+\(.*\)", re.ASCII | re.DOTALL)
+_COMPUTED = re.compile(r"\(?[A-Za-z0-9_]+\(.*\)|CURRENT_[A-Z]+$|LOCALTIME(STAMP)?$", re.ASCII | re.DOTALL)
 """Defaults that are a function's value: for those PostgreSQL's connector tells one that its type has."""
 _COMPUTED_TEXTS = {
     "bool": "false", "json": "{}", "jsonb": "{}", "uuid": "00000000-0000-0000-0000-000000000000", "date": "1970-01-01",
@@ -40,14 +51,19 @@ def wire_type(column: Column, modes: ValueModes) -> WireType:
 def default_of(column: Column, modes: ValueModes) -> Any:
     """The JSON value of the column's default; None where it has none that can be written."""
     wire = wire_type(column, modes)
-    if column.default is not None or modes.connector != postgresql.NAME:
+    if modes.connector != postgresql.NAME:
         return wire.default(column)
+    native, is_enum = column.native_type, column.enum_values is not None and column.logical.kind == "string"
+    if column.default is not None:
+        # Of other types its connector tells no default, nor of a number with its own scale.
+        told = is_enum or native in _COMPUTED_TEXTS or (native == "numeric" and wire.semantic != VARIABLE_DECIMAL)
+        return wire.default(column) if told else None
     if column.default_expression is None or not _COMPUTED.match(column.default_expression):
         return None
-    if column.native_type == "numeric" and wire.semantic != VARIABLE_DECIMAL:
+    if native == "numeric" and wire.semantic != VARIABLE_DECIMAL:
         return _zero(wire)
-    text = _COMPUTED_TEXTS.get(column.native_type)
-    return None if text is None or column.enum_values is not None else (wire.constant or wire.value)(text)
+    text = _COMPUTED_TEXTS.get(native)
+    return None if text is None or is_enum else (wire.constant or wire.value)(text)
 
 
 def absent_json(column: Column, modes: ValueModes) -> str | None:
@@ -69,6 +85,8 @@ def _absent_items(column: Column, modes: ValueModes) -> str | None:
     element = postgresql.element_type(column, modes)
     assert element is not None
     text = modes.placeholder
+    if element.semantic == UUID:
+        return to_text([uuid_of(text)])
     if element.connect == "string" and not element.checked:
         return to_text([text])
     if element.connect == "bytes" and not element.semantic:
@@ -101,6 +119,8 @@ def _zero(wire: WireType) -> Any:
         return {"scale": 0, "value": _ZERO}
     if wire.parameters.get("scale") is not None:
         return _ZERO
+    if wire.semantic in _MOMENTS:
+        return _MOMENTS[wire.semantic]
     if wire.connect == "struct":
         return wire.value("(0,0)") if wire.semantic == postgresql.POINT else wire.value("AQcAAAAAAAAA")
     return _ZEROS[wire.connect]

@@ -471,14 +471,15 @@ class DebeziumEncoder(Codec):
         connector, is_logical = line["source"].get("connector"), line["op"] == LOGICAL
         if is_logical:
             # It is of no table, and the block wants one.
-            parts = [part.fill_null("") for part in row.column("table").flatten()]
+            said = (line["source"].get("db") or "", "", "")
+            parts = [part.fill_null(text) for part, text in zip(row.column("table").flatten(), said, strict=True)]
             named = pa.StructArray.from_arrays(parts, fields=list(row.schema.field("table").type))
             row = row.set_column(row.schema.get_field_index("table"), "table", named)
         tables = Tables(row)
         form = self._writing.forms.number(connector, tables.ids[0])
         block = self._writing.forms.blocks[form]
-        said = pa.array([connector], pa.string()).dictionary_encode()
-        parts = self._blocks.setdefault(form, SourceBlocks(block)).json(row, tables, said)
+        names = pa.array([connector], pa.string()).dictionary_encode()
+        parts = self._blocks.setdefault(form, SourceBlocks(block)).json(row, tables, names)
         source = messages(_joined(parts), 1)[0].as_py()
         if is_logical:
             transaction = row.column("transaction")
@@ -489,7 +490,7 @@ class DebeziumEncoder(Codec):
             message = self._metadata.schema_change(line, form, source)
         headers = None
         if self._headers is not None:
-            headers = self._headers.column(block.connector.name or said, None, 1)[0].as_py()
+            headers = self._headers.column(block.connector.name or names, None, 1)[0].as_py()
         return message, headers
 
 

@@ -200,7 +200,7 @@ class _Message:
         spelling = _CONTENT.get(self._reading.binary)
         if content is not None and spelling is not None:
             content = spelling.text(content)
-        facts = (self._facts() or {}) | {"prefix": prefix, "content": content}
+        facts = (self._facts() or {}) | {"prefix": prefix, "content": content, "db": self._fact("db") or None}
         id, *orders = (messages.transaction.text(name, number) for name in TRANSACTION)
         transaction = dict(zip(TRANSACTION, (id, *(_order(order) for order in orders)), strict=True))
         has_transaction = self._text("transaction") is not None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.debezium import values as texts
 from headrace.formats.debezium.values import FieldSpelling
-from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, VARIABLE_DECIMAL, XML
+from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, UUID, VARIABLE_DECIMAL, XML
 from headrace.wire.canonical_exact import MOST_DIGITS
 from headrace.wire.json_writer import to_text
 
@@ -30,7 +30,7 @@ _ISO = {f"{_TIME}IsoDate": "date", f"{_TIME}IsoTime": "time", f"{_TIME}IsoTimest
 _NAMED = {
     "io.debezium.data.Json": "json",
     XML: "xml",
-    "io.debezium.data.Uuid": "uuid",
+    UUID: "uuid",
     f"{_TIME}Interval": "interval",
 }
 _STRUCTURED = {

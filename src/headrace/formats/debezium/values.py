@@ -9,7 +9,9 @@ Source: Debezium's documentation (data type mappings).
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -202,12 +204,18 @@ def _structured(text: str) -> str | None:
     return day or (clock + offset if clock else text)
 
 
+def uuid_of(text: str) -> str:
+    """The UUID that Java makes of the bytes of a text."""
+    return str(uuid.UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest(), version=3))
+
+
 def placeholders(text: str) -> Names:
-    """What stands for a value that a change does not carry: as a text, as bytes (four ways), as an array of texts or
-    of whole numbers, as a map."""
+    """What stands for a value that a change does not carry: as a text, as bytes (four ways), as an array of texts, of
+    whole numbers or of a UUID, as a map."""
     data = text.encode()
     quoted = to_text(text)
     forms = [text, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex(), f"[{quoted}]"]
+    forms += [f"[{to_text(item)}]" for item in (forms[1], uuid_of(text))]
     for comma, colon in ((",", ":"), (", ", ": ")):
         forms += [f"[{comma.join(map(str, data))}]", f"{{{quoted}{colon}{quoted}}}"]
     # PostgreSQL's hstore is a text that holds an object.

@@ -46,6 +46,7 @@ from headrace.wire.typed_exact import value_of
 CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 XML = "io.debezium.data.Xml"
+UUID = "io.debezium.data.Uuid"
 _NUMBER_WIDTHS = ((2, "int8"), (4, "int16"), (9, "int32"), (18, "int64"))
 """Up to how many digits an Oracle NUMBER without fraction is an integer of which width."""
 _WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]+)\s*", re.ASCII)
@@ -184,7 +185,7 @@ def _uuid(column: Column, modes: ValueModes) -> WireType:
     if _native(column) == "uniqueidentifier":
         # SQL Server's connector writes plain texts in capitals.
         return WireType("string", upper, CAPITALS, checked=False)
-    return WireType("string", _as_is, QUOTED, semantic="io.debezium.data.Uuid", checked=False)
+    return WireType("string", _as_is, QUOTED, semantic=UUID, checked=False)
 
 
 def _native(column: Column) -> str:

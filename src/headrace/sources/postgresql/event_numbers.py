@@ -94,6 +94,6 @@ class EventNumbers:
     def _tables(self, layouts: Array) -> Array:
         """The number of the name of each row's table."""
         for layout in self._layouts.all[len(self._of_layouts) :]:
-            self._of_layouts.append(self._names.setdefault(layout.table.id.full_path, len(self._names)))
+            self._of_layouts.append(self._names.setdefault(layout.table.id.path, len(self._names)))
         # The last is for rows of no table, whose layout is -1.
         return np.array([*self._of_layouts, 0], np.int64)[layouts]

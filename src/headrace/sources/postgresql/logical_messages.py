@@ -96,6 +96,7 @@ class LogicalMessages:
         )
         order = rows.order.tolist()
         facts = {
+            "db": dict.fromkeys(order, self._settings.database),
             "prefix": {place: message.prefix for place, message in zip(order, found, strict=True)},
             "content": {
                 place: base64.b64encode(message.content).decode() for place, message in zip(order, found, strict=True)
