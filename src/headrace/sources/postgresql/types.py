@@ -292,6 +292,7 @@ BUILT_IN = _built_in(_BUILT_IN.split(","))
 """The types that have the same number in every database."""
 # In the order of their numbers, so that equal catalogs give equal texts.
 _TYPES = f"""
+WITH used AS MATERIALIZED (SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped)
 SELECT t.oid::bigint, t.typname::text, t.typtype::text, t.typlen = -1 AND t.typstorage <> 'p', t.typdelim::text,
   CASE WHEN t.typinput = 'array_in'::regproc THEN t.typelem::bigint ELSE 0 END, t.typbasetype::bigint, t.typtypmod,
   (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod) ORDER BY a.attnum)
@@ -301,8 +302,7 @@ FROM pg_type t
 LEFT JOIN pg_type i ON i.oid = t.typelem AND t.typinput = 'array_in'::regproc
 LEFT JOIN pg_class c ON c.oid = coalesce(i.typrelid, t.typrelid) AND c.relkind <> 'c'
 WHERE t.typtype <> 'p' AND t.oid <> ALL ('{{{",".join(map(str, sorted(BUILT_IN)))}}}'::oid[])
-  AND (c.oid IS NULL OR EXISTS (SELECT FROM pg_attribute a
-    WHERE a.atttypid IN (t.oid, t.typarray) AND a.attnum > 0 AND NOT a.attisdropped))
+  AND (c.oid IS NULL OR t.oid IN (SELECT atttypid FROM used) OR t.typarray IN (SELECT atttypid FROM used))
 ORDER BY t.oid
 """
 
