@@ -17,9 +17,12 @@ from headrace.sources.rows import change_batch, instants, repeat, schema_batch, 
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk, end_position, marks, unmarked_end
 from headrace.sources.tables.masks import TableMasks
+from headrace.wire.arrays import text_array
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_DIGITS = 8
 Columns = list[pa.Array]
 """Canonical texts, column by column."""
 
@@ -77,7 +80,7 @@ class SnapshotRows:
     def _of_chunk(self, chunk: Chunk, texts: Columns, row: int, *, numbered: bool, last: bool) -> pa.RecordBatch:
         count = len(texts[0])
         if numbered:
-            positions = pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string())
+            positions = _places(chunk, row, count)
         else:
             positions = repeat(chunk.position(0).text, pa.string(), count)
         return self._rows(chunk.commit, texts, pa.array(marks(chunk, row, count, last=last), pa.string()), positions)
@@ -120,3 +123,16 @@ class SnapshotRows:
             columns["key"] = Images(self.schema.key, keys).maps(rows, count, rows)
             columns["key_text"] = key_texts(keys)
         return change_batch(count, columns)
+
+
+def _places(chunk: Chunk, row: int, count: int) -> pa.Array:
+    """The positions of some rows of a chunk that follow one another."""
+    begin = chunk.position(0).text[:-_DIGITS].encode()
+    texts = np.empty((count, len(begin) + _DIGITS), np.uint8)
+    texts[:, : len(begin)] = np.frombuffer(begin, np.uint8)
+    numbers = np.arange(row, row + count, dtype=np.int64)
+    if numbers[-1] >> 4 * _DIGITS:
+        return pa.array([chunk.position(number).text for number in numbers.tolist()], pa.string())
+    texts[:, len(begin) :] = _HEX[numbers[:, None] >> np.arange(4 * _DIGITS - 4, -1, -4) & 15]
+    offsets = np.arange(count + 1, dtype=np.int32) * texts.shape[1]
+    return text_array(offsets, texts.reshape(-1), None)
