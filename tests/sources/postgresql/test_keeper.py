@@ -220,3 +220,26 @@ def test_a_table_that_another_session_has_locked_is_named_with_that_session(post
         f"locked it for itself. Let it end, run SELECT pg_cancel_backend({pid}); or set 'snapshot_lock_timeout_ms' "
         "to more."
     )
+
+
+def test_planning_in_the_kept_snapshot_holds_up_nobody_who_builds_an_index(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100)")
+    table, settings = table_of(postgres_database), settings_of(postgres_database, snapshot_chunk_rows=10)
+    with keeping(postgres_database, table) as keeper:
+        progress = more_chunks(keeper.connection, table, TableProgress(commit=COMMIT), settings, 4)
+        with postgres_database.connect() as other:
+            other.execute("SET lock_timeout = '5s'")
+            other.execute("REINDEX TABLE t")
+        assert len(more_chunks(keeper.connection, table, progress.behind(), settings, 4).bounds) == 4
+
+
+def test_a_refusal_while_planning_does_not_end_the_kept_snapshot(postgres_database):
+    postgres_database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    table, settings = table_of(postgres_database), settings_of(postgres_database)
+    override = {"snapshot.select.statement.overrides.public.t": "SELECT no_such FROM public.t"}
+    own = settings_of(postgres_database, **override)
+    with keeping(postgres_database, table) as keeper:
+        with pytest.raises(CaptureError, match="no_such"):
+            more_chunks(keeper.connection, table, TableProgress(commit=COMMIT), own, 4)
+        assert keeper.serves("public.t")
+        assert more_chunks(keeper.connection, table, TableProgress(commit=COMMIT), settings, 4).bounds == (None,)

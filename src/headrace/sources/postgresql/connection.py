@@ -87,6 +87,11 @@ class Connection(DriverConnection):
         return int(self._pg.backend_pid)
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether BEGIN was run and the transaction has neither ended nor failed."""
+        return bool(self._pg.transaction_status == _driver().pq.TransactionStatus.INTRANS)
+
+    @property
     def place(self) -> Place:
         """Where the session is, for sentences."""
         return self._place

@@ -80,6 +80,31 @@ def more_chunks(
     Raises:
         CaptureError: the user's statement fails, or the table may not be read.
     """
+    with _aside(connection):
+        return _more_chunks(connection, table, progress, settings, budget)
+
+
+@contextmanager
+def _aside(connection: Connection) -> Iterator[None]:
+    """In the keeper's transaction, let go at the end of the locks that queries take on indexes, and survive a refusal.
+
+    Who builds an index again waits for its lock, and all who write to the table wait behind.
+    """
+    if not connection.in_transaction:
+        yield
+        return
+    connection.run(statements.ASIDE)
+    try:
+        yield
+    except CaptureError:
+        connection.run(statements.BACK)
+        raise
+    connection.run(statements.BACK)
+
+
+def _more_chunks(
+    connection: Connection, table: PostgresTable, progress: TableProgress, settings: PostgresSettings, budget: int
+) -> TableProgress:
     select = SelectOverrides.of(settings).select(table.id)
     if select is not None:
         return _whole(connection, table, progress, select, budget)

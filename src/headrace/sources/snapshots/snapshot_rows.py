@@ -79,10 +79,8 @@ class SnapshotRows:
 
     def _of_chunk(self, chunk: Chunk, texts: Columns, row: int, *, numbered: bool, last: bool) -> pa.RecordBatch:
         count = len(texts[0])
-        if numbered:
-            positions = _places(chunk, row, count)
-        else:
-            positions = repeat(chunk.position(0).text, pa.string(), count)
+        place = chunk.position(0).text
+        positions = _places(chunk, row, count) if numbered else repeat(place, pa.string(), count)
         return self._rows(chunk.commit, texts, pa.array(marks(chunk, row, count, last=last), pa.string()), positions)
 
     def of_increment(
