@@ -327,6 +327,7 @@ def test_a_missing_publication_is_an_error_that_names_it(stream: PostgresDatabas
             read_to(session, 1 << 62)
 
 
+@pytest.mark.slow
 @needs_postgres
 @pytest.mark.parametrize("copy", [True, False])
 def test_a_fast_shutdown_is_not_held_up_and_a_crash_is_a_lost_connection(copy: bool) -> None:
@@ -350,6 +351,7 @@ def test_a_fast_shutdown_is_not_held_up_and_a_crash_is_a_lost_connection(copy: b
             server.start()
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_fast_shutdown_is_not_held_up_by_a_reader_that_nobody_asks() -> None:
     with postgres() as server:

@@ -245,6 +245,7 @@ def test_a_role_without_rights_on_tables_can_ask(postgres_database: PostgresData
     Reader(postgres_database).require(user="asker")
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_standby_is_refused_and_a_promoted_one_only_read_where_it_has_all() -> None:
     with postgres() as primary:

@@ -96,6 +96,7 @@ def test_what_is_lost_is_said_of_all_tables(postgres_database: PostgresDatabase,
     assert "'snapshot_mode' to when_needed" in health.remedy
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_how_much_log_may_follow_shrinks_until_the_slot_is_lost() -> None:
     with postgres(max_slot_wal_keep_size="32MB", min_wal_size="32MB", max_wal_size="32MB") as server:
@@ -127,6 +128,7 @@ def test_how_much_log_may_follow_shrinks_until_the_slot_is_lost() -> None:
         assert "invalidated" in ask(database, offset).sentence
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_standby_and_a_server_without_logical_decoding_do_not_capture() -> None:
     with postgres(wal_level="replica") as server:

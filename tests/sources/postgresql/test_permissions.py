@@ -115,6 +115,7 @@ def test_a_managed_service_is_told_in_its_own_words(
     assert found[sentence].remedy == remedy.format(role=role)
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_server_that_is_not_set_up_is_said_before() -> None:
     with postgres(wal_level="replica", max_replication_slots="0", max_wal_senders="3") as server:

@@ -285,6 +285,7 @@ def lose(server: PostgresServer, database: PostgresDatabase) -> None:
     until(write, "the slot is lost")
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_lost_slot_is_no_passing_trouble() -> None:
     with own_server(max_slot_wal_keep_size="1MB", min_wal_size="32MB", max_wal_size="32MB") as (server, database):
@@ -320,6 +321,7 @@ def test_a_reader_that_is_ended_while_the_slot_is_good_may_try_again(database: P
             reader.receive(1)
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_without_a_free_slot_one_reader_streams_the_slot_itself() -> None:
     with own_server(max_replication_slots="1", wal_sender_timeout="1s") as (_, database):
@@ -346,6 +348,7 @@ def test_without_a_free_slot_one_reader_streams_the_slot_itself() -> None:
         assert "ALTER SYSTEM SET max_replication_slots" in caught.value.remedy
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_server_without_logical_decoding_says_how_to_switch_it_on() -> None:
     with own_server(wal_level="replica") as (_, database):
@@ -354,6 +357,7 @@ def test_a_server_without_logical_decoding_says_how_to_switch_it_on() -> None:
         assert "ALTER SYSTEM SET wal_level = logical; and restart the server" in caught.value.remedy
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_senders_that_are_used_up_are_named() -> None:
     with own_server(max_wal_senders="1") as (_, database):
