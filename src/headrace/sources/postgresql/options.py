@@ -122,6 +122,13 @@ class PostgresSettings(HeartbeatSettings, SignalSettings, ColumnSettings, Select
         "slot, and a `gap` row for each table says what is missing.",
         default=True,
     )
+    on_rewrite: str = option(
+        "What happens when a statement changes all rows of a table and the server sends none of them: a column that is "
+        "added with a default, a changed type, a partition that comes with its rows. With snapshot the table is read "
+        "again, beside the stream where it has a key; with warn the log says so.",
+        default="snapshot",
+        choices=("snapshot", "warn"),
+    )
     snapshot_chunk_rows: int = option(
         "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without ranges.",
         default=100_000,

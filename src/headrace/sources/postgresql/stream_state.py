@@ -8,6 +8,7 @@ from typing import Any
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.postgresql.unsent_changes import TableFiles
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class StreamState:
         log: the server, slot and publication.
         catalog: the catalog's state when the tables were looked up; they are looked up again when it is another.
         types: the types that users made, by which columns are read.
+        files: where the rows of the captured tables are, by which a table that was rewritten is known.
         cuts: the boundaries at which the window of the batch that ends here is cut, so that several tasks read it.
         reads: whether that window is read at all; not where the log had nothing for the captured tables.
         waiting: tables that were taken in and are not read yet; their changes are not streamed before.
@@ -26,6 +28,7 @@ class StreamState:
     log: LogState
     catalog: str
     types: TypeCatalog
+    files: TableFiles = TableFiles()  # noqa: RUF009
     cuts: tuple[int, ...] = ()
     reads: bool = False
     waiting: tuple[str, ...] = ()
@@ -38,6 +41,7 @@ class StreamState:
             LogState.from_json(data["server"]),
             data["catalog"],
             TypeCatalog.from_json(data["types"]),
+            TableFiles.from_json(data["files"]),
             tuple(data["cuts"]),
             data["reads"],
             tuple(data["waiting"]),
@@ -49,6 +53,7 @@ class StreamState:
             "server": self.log.to_json(),
             "catalog": self.catalog,
             "types": self.types.to_json(),
+            "files": self.files.to_json(),
             "cuts": list(self.cuts),
             "reads": self.reads,
             "waiting": list(self.waiting),

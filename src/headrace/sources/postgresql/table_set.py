@@ -15,7 +15,8 @@ from headrace.sources.postgresql.look import Wanted
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
-from headrace.sources.signals import say_once, signal_table
+from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes
+from headrace.sources.signals import say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.tables.lost import WITHOUT_ROWS, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
@@ -45,9 +46,11 @@ class TableSet:
         self, connection: Connection, tables: Mapping[str, PostgresTable], *, streams: bool = True
     ) -> StreamState:
         """What the offset keeps of the server and its catalog; without a publication where nothing is streamed."""
-        catalog = catalog_state(connection, [table.oid for table in tables.values()])
         return StreamState(
-            LogState.of(connection, self._settings, streams=streams), catalog, TypeCatalog.of(connection)
+            LogState.of(connection, self._settings, streams=streams),
+            catalog_state(connection, [table.oid for table in tables.values()]),
+            TypeCatalog.of(connection),
+            TableFiles.of(connection, tables.values()),
         )
 
     def wanted(self, offset: Offset) -> Wanted:
@@ -85,6 +88,9 @@ class TableSet:
         if publishes:
             self.publish(connection, found)
         new = self.state(connection, found) if publishes else replace(state, catalog="")
+        if publishes and self.captured(connection, strict=False) != found:
+            # It was changed in between, so the state may be newer than the tables: the next plan looks again.
+            new = replace(new, catalog="")
         rejoined = new.log.rejoined(state.log)
         fresh = [
             path
@@ -103,6 +109,10 @@ class TableSet:
         if takes_rows and fresh:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *fresh))))
             waiting = tuple(dict.fromkeys((*waiting, *fresh)))
+        unsent = unsent_changes(connection, known, found, state.files, new.files)
+        for path, what in unsent.items():
+            if path not in fresh:
+                ad_hoc = self._read_again(ad_hoc, found[path], what, takes_rows=takes_rows)
         end = replace(
             start,
             known=(*kept, *(path for path in fresh if path not in kept)),
@@ -111,7 +121,17 @@ class TableSet:
             ad_hoc=ad_hoc.to_json(),
             tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
         )
-        return replace(state, log=new.log, catalog=new.catalog, types=new.types, waiting=waiting).in_offset(end)
+        new = replace(state, log=new.log, catalog=new.catalog, types=new.types, files=new.files, waiting=waiting)
+        return new.in_offset(end)
+
+    def _read_again(self, ad_hoc: AdHoc, table: PostgresTable, what: str, *, takes_rows: bool) -> AdHoc:
+        """Ask for a table whose rows were changed without a change in the log, or say so."""
+        sentence = f"Rows of table '{table.id.path}' were changed without a change in the log: {what}."
+        if takes_rows and self._settings.on_rewrite == "snapshot":
+            say(f"{sentence} The table is read again.")
+            return ad_hoc.reading(table.id.path, keyed=bool(table.chunk_key))
+        say(f"{sentence} Ask for an ad-hoc snapshot of it (headrace signal), so that copies get them.")
+        return ad_hoc
 
     def _require_matched(
         self, known: Mapping[str, PostgresTable], found: Mapping[str, PostgresTable], fresh: list[str]

@@ -398,6 +398,12 @@ class AdHoc:
                     state = state._with(id.path, filter)
         return state
 
+    def reading(self, table: str, *, keyed: bool) -> AdHoc:
+        """With a table that is read again: beside the stream where it has a key, else as in the first snapshot."""
+        if keyed:
+            return self._with(table, None)
+        return replace(self, blocking=tuple(dict.fromkeys((*self.blocking, table))))
+
     def _with(self, table: str, filter: str | None) -> AdHoc:
         """A table more at the end; one that waits there already with the same filter is not read twice."""
         if any(r.table == table and r.filter == filter and not r.key for r in self.requests):

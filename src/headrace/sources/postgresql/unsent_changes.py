@@ -1,0 +1,90 @@
+"""Changes of rows that the server does not send: what a statement did to all rows of a table at once.
+
+A new column with a default, a changed type and a partition that comes with its rows change what a table holds, and the
+log has no row of it. The catalog shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.connection import Connection
+
+_FILES = """
+SELECT oid::bigint, pg_relation_filenode(oid)::bigint FROM pg_class WHERE oid = ANY (%s::bigint[]::oid[])
+"""
+_FILLED = """
+SELECT attrelid::bigint, attname FROM pg_attribute
+WHERE attrelid = ANY (%s::bigint[]::oid[]) AND atthasmissing AND NOT attisdropped
+"""
+# A partition that was made as one has its type and its place from one transaction.
+_ATTACHED = """
+SELECT i.inhrelid::bigint FROM pg_inherits i JOIN pg_type t ON t.typrelid = i.inhrelid
+WHERE i.inhrelid = ANY (%s::bigint[]::oid[]) AND i.xmin <> t.xmin
+"""
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """In which files the rows of tables are; a statement that rewrites a table makes others.
+
+    Args:
+        numbers: the file's number by the oid of the table that holds rows.
+    """
+
+    numbers: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, tables: Collection[PostgresTable]) -> TableFiles:
+        """As they are now."""
+        oids = sorted({leaf for table in tables for leaf in table.leaves})
+        return cls({oid: file for oid, file in connection.rows(_FILES, (oids,)) if file is not None})
+
+    def to_json(self) -> list[Any]:
+        """JSON values."""
+        return [[oid, file] for oid, file in sorted(self.numbers.items())]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> TableFiles:
+        """Read `to_json`'s form back."""
+        return cls(dict(data))
+
+
+def unsent_changes(
+    connection: Connection,
+    known: Mapping[str, PostgresTable],
+    found: Mapping[str, PostgresTable],
+    before: TableFiles,
+    now: TableFiles,
+) -> dict[str, str]:
+    """The tables of whose rows something was changed and not sent, each with what it was.
+
+    Args:
+        connection: to the database.
+        known: the tables as the offset has them.
+        found: as the catalog shows them now.
+        before: their files at the offset.
+        now: their files.
+    """
+    same = [path for path in found if path in known and known[path].oid == found[path].oid]
+    leaves = sorted({leaf for path in same for leaf in found[path].leaves})
+    filled: dict[int, set[str]] = {}
+    for oid, column in connection.rows(_FILLED, (leaves,)):
+        filled.setdefault(oid, set()).add(column)
+    attached = {oid for (oid,) in connection.rows(_ATTACHED, (leaves,))}
+    changes = {}
+    for path in same:
+        old, new = known[path], found[path]
+        fresh = {c.name for c in new.schema.columns} - {c.name for c in old.schema.columns}
+        if attached & (set(new.leaves) - set(old.leaves)):
+            changes[path] = "a partition came with its rows"
+        elif any(filled.get(leaf, set()) & fresh for leaf in new.leaves):
+            changes[path] = "a column was added with a default"
+        elif old.schema.fingerprint != new.schema.fingerprint and any(
+            leaf in before.numbers and before.numbers[leaf] != now.numbers.get(leaf) for leaf in new.leaves
+        ):
+            changes[path] = "its rows were rewritten by ALTER TABLE"
+    return changes
