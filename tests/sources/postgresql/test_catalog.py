@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.postgresql import PostgresDatabase
 
-from headrace.errors import CaptureError
+from headrace.errors import CaptureError, OptionError
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.catalog import captured_tables, catalog_state
 from headrace.sources.postgresql.connection import connect
@@ -312,11 +312,11 @@ def test_the_state_of_the_catalog_is_the_same_while_rows_come_and_statistics_are
         assert catalog_state(connection, oids) == state
 
 
-def relations(database: PostgresDatabase, slot: str = "r", publication: str = "s") -> Iterator[Relation]:
-    """The RELATION messages of a slot, read without our decoder."""
+def relations(database: PostgresDatabase, *, take: bool = True) -> Iterator[Relation]:
+    """The RELATION messages of the slot `r` and the publication `s`, read without our decoder."""
     for (data,) in database.execute(
-        f"SELECT data FROM pg_logical_slot_get_binary_changes('{slot}', NULL, NULL, 'proto_version', '1', "
-        f"'publication_names', '{publication}')"
+        f"SELECT data FROM pg_logical_slot_{'get' if take else 'peek'}_binary_changes('r', NULL, NULL, "
+        "'proto_version', '1', 'publication_names', 's')"
     ):
         if data[:1] == b"R":
             yield _relation(bytes(data[1:]))
@@ -413,6 +413,34 @@ def test_rows_follow_the_log_where_the_catalog_is_newer(database: PostgresDataba
     ]
     assert (table.schema.column("n").default, table.schema.column("n").comment) == ("1", "a number")
     assert (table.schema.key, table.chunk_key) == (("id",), ())
+
+
+@pytest.mark.parametrize("option", ["column_exclude_list", "column.mask.with.3.chars"])
+def test_a_protected_column_that_had_another_name_for_a_while_does_not_come_in_clear(
+    database: PostgresDatabase, option: str
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, secret text, v text); CREATE PUBLICATION s FOR TABLE t")
+    database.execute("SELECT pg_create_logical_replication_slot('r', 'pgoutput')")
+    for statement in ("RENAME secret TO bare", "ADD w text", "RENAME bare TO secret"):
+        database.execute(f"ALTER TABLE t {statement}")
+        database.execute("INSERT INTO t SELECT coalesce(max(id), 0) + 1 FROM t")
+
+    def read(pattern: str) -> list[tuple[str, ...]]:
+        given = settings(database, slot="s", **{option: pattern})
+        with connect(given) as connection:
+            types = TypeCatalog.of(connection)
+            (known,) = captured_tables(connection, database.name, given, strict=True).values()
+        found = relations(database, take=False)
+        return [table_of(relation, known, types, given, database.name).protected for relation in found]
+
+    with pytest.raises(OptionError) as raised:
+        read("public.t.secret")
+    assert str(raised.value) == (
+        "Changes of table 'public.t' have a column 'bare', which may be column 'secret' under another name, and no "
+        "option keeps its values back. Name it in the option that names 'secret' too, with 'optional:' before it, "
+        "until those changes are read."
+    )
+    assert read("public.t.secret,optional:public.t.bare") == [("bare",), ("bare",), ("secret",)]
 
 
 def test_built_in_types_have_the_numbers_and_ways_of_the_server(database: PostgresDatabase) -> None:

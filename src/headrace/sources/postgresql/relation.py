@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.changes import TableId
+from headrace.errors import OptionError
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
@@ -66,7 +68,8 @@ def table_of(
 
     Raises:
         CaptureError: the key can't be as the options say.
-        OptionError: no column is left, or a mask can't be applied.
+        OptionError: no column is left, a mask can't be applied, or a column may be one that options keep back or
+            change, under another name.
     """
     stated = frozenset(column.name for column in relation.columns if column.key)
     same = _same(relation, known, types)
@@ -97,7 +100,31 @@ def table_of(
         Storage(relation.oid, (relation.oid,) if known is None else known.leaves, identity),
         comment=None if known is None else known.schema.comment,
     )
+    if known is not None:
+        _require_protected(table, known, order)
     return replace(table, chunk_key=chunk_key)
+
+
+def _require_protected(table: PostgresTable, known: PostgresTable, names: Sequence[str]) -> None:
+    """See that no protected column comes in clear because it had or has another name.
+
+    The catalog was read at some moments only, and a column may have been renamed in between.
+
+    Args:
+        table: as the log has it.
+        known: as the catalog showed it.
+        names: all columns that the log has.
+    """
+    gone = next((name for name in known.protected if name not in names), None)
+    bare = [column.name for column in table.schema.columns if column.name not in table.protected]
+    fresh = next((name for name in bare if name not in known.names), None)
+    if gone is not None and fresh is not None:
+        raise OptionError(
+            f"Changes of table '{table.id.path}' have a column '{fresh}', which may be column '{gone}' under another "
+            "name, and no option keeps its values back.",
+            remedy=f"Name it in the option that names '{gone}' too, with 'optional:' before it, until those changes "
+            "are read.",
+        )
 
 
 def _same(relation: Relation, known: PostgresTable | None, types: TypeCatalog) -> dict[str, FoundColumn]:
