@@ -46,6 +46,20 @@ def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
     assert seen("sales", [], Moment(0.0, PROGRESS))["now"]["health"].startswith("no longer captured: dbo.c")
 
 
+@pytest.mark.parametrize(
+    ("kept", "left", "text"),
+    [
+        (None, None, ""),
+        (5 * 2**20, None, "5 MB kept for the pipeline; the server sets no bound"),
+        (5 * 2**20, 3 * 2**30, "5 MB kept for the pipeline; it is dropped after 3.0 GB more"),
+        (5 * 2**20, -1, "5 MB kept for the pipeline; it may be dropped at any moment"),
+    ],
+)
+def test_the_page_says_how_much_log_the_source_keeps(kept: int | None, left: int | None, text: str) -> None:
+    progress = PipelineProgress(health=Health(CaptureState.CAPTURING, retained_bytes=kept, headroom_bytes=left))
+    assert seen("sales", [], Moment(0.0, progress))["now"]["log"] == text
+
+
 def test_prometheus_reads_every_number_with_its_labels() -> None:
     families = {f.name: f for f in text_string_to_metric_families(prometheus_text(PROGRESS, "sales").decode())}
     samples = {

@@ -15,7 +15,6 @@ from headrace.cli.run import Debug, session_for
 
 if TYPE_CHECKING:
     from headrace.observe.status import DatabaseStatus, PipelineStatus, TableStatus
-    from headrace.sources.health import Health
 
 NOT_FINE = 1
 _LEFT_OUT = (
@@ -89,6 +88,7 @@ def _run(status: PipelineStatus) -> str:
 
 
 def _facts(database: DatabaseStatus, now: dt.datetime) -> list[tuple[str, str]]:
+    from headrace.observe.live import log_text
     from headrace.sources.health import span_text
 
     facts = []
@@ -117,22 +117,10 @@ def _facts(database: DatabaseStatus, now: dt.datetime) -> list[tuple[str, str]]:
         facts.append(("retention", kept + left))
     if health.log_used_bytes is not None:
         facts.append(("log", f"{health.log_used_bytes / 2**20:,.0f} MB in use; it grows while nothing is captured"))
-    if health.retained_bytes is not None:
-        facts.append(("log", _kept_log(health)))
+    if kept_log := log_text(health):
+        facts.append(("log", kept_log))
     facts += [("not seen", part) for part in health.not_seen]
     return facts
-
-
-def _kept_log(health: Health) -> str:
-    """How much log the source keeps for the pipeline, and how much may follow."""
-    from headrace.sources.health import size_text
-
-    kept = f"{size_text(health.retained_bytes or 0)} kept for the pipeline"
-    if health.headroom_bytes is None:
-        return f"{kept}; the server sets no bound"
-    if health.headroom_bytes <= 0:
-        return f"{kept}; it may be dropped at any moment"
-    return f"{kept}; it is dropped after {size_text(health.headroom_bytes)} more"
 
 
 def _tables(tables: tuple[TableStatus, ...], now: dt.datetime) -> list[str]:

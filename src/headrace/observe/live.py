@@ -214,6 +214,18 @@ def health_text(health: Health | None) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def log_text(health: Health | None) -> str:
+    """How much of its log the source keeps for the pipeline, and how much may follow; empty where it does not say."""
+    if health is None or health.retained_bytes is None:
+        return ""
+    kept = f"{size_text(health.retained_bytes)} kept for the pipeline"
+    if health.headroom_bytes is None:
+        return f"{kept}; the server sets no bound"
+    if health.headroom_bytes <= 0:
+        return f"{kept}; it may be dropped at any moment"
+    return f"{kept}; it is dropped after {size_text(health.headroom_bytes)} more"
+
+
 def _foot(progress: PipelineProgress) -> str:
     source = health_text(progress.health)
     batches = "1 batch" if progress.batches == 1 else f"{progress.batches:,} batches"

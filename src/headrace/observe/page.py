@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from headrace.observe.history import Moment
-from headrace.observe.live import health_text
+from headrace.observe.live import health_text, log_text
 from headrace.observe.progress import PipelineProgress
 from headrace.sources.health import CaptureState
 
@@ -54,6 +54,7 @@ def _now(progress: PipelineProgress) -> dict[str, Any]:
         "rejected_rows": progress.messages.unreadable,
         "capturing": health.state is not CaptureState.NOT_CAPTURING if health is not None and known else None,
         "health": health_text(health),
+        "log": log_text(health),
         "tables": [
             {
                 "table": state.table,
