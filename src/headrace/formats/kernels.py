@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pyarrow as pa
@@ -109,19 +109,24 @@ def _only(codec: Codec, *batches: pa.RecordBatch) -> pa.RecordBatch:
     return pa.concat_batches(list(run_codec(codec, batches)))
 
 
-def main() -> None:
-    """Compile, and say how long it took and where the kernels lie."""
+def main(compiling: Callable[[], None], what: str) -> None:
+    """Compile, and say how long it took and where the kernels lie.
+
+    Args:
+        compiling: what does it.
+        what: what the kernels read, as a part of a sentence.
+    """
     if not is_compiled():
         return
     folder = folders().written
     if folder is None:
         sys.exit("Can't write compiled kernels to any folder. Set HEADRACE_KERNELS.")
     started = time.monotonic()
-    sys.stdout.write("Compiling the code that reads and writes messages (once for each kind of machine).\n")
+    sys.stdout.write(f"Compiling the code that reads {what} (once for each kind of machine).\n")
     sys.stdout.flush()
-    compile_all()
+    compiling()
     sys.stdout.write(f"The compiled code is in {folder} ({time.monotonic() - started:.0f} s).\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(compile_all, "and writes messages")

@@ -1,7 +1,11 @@
 """Rule: what the server sends of a window becomes its change rows, in the order of their positions."""
 
 import datetime as dt
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,10 +17,12 @@ from headrace.errors import CaptureError, FormatError, OptionError
 from headrace.sources.postgresql import decode
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import WindowDecoder
+from headrace.sources.postgresql.kernels import compile_all
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.pgoutput import Begin, Delete, Insert
 from headrace.sources.postgresql.relation import Relation, RelationColumn
 from headrace.sources.postgresql.types import TypeCatalog
+from headrace.wire.compiled import CACHE_VARIABLE
 
 RECORDING = recorded("changes")
 KEYS = {"plain": "id", "whole": "id", "by_index": "code", "typed": "id", "emptied": "id", "emptied_too": "id"}
@@ -403,3 +409,32 @@ def test_a_log_that_ends_inside_of_a_transaction_is_refused():
     assert list(decoder.feed([payload(0, Begin(1500, 0, 700))])) == []
     with pytest.raises(FormatError, match="ended inside of the transaction that commits at 0/5DC"):
         list(decoder.finish())
+
+
+def test_what_setup_compiles_is_read_without_an_error():
+    compile_all()
+
+
+@pytest.mark.soak
+def test_what_is_compiled_before_is_all_that_the_decoder_needs(tmp_path):
+    """In a folder of kernels of its own: decoding leaves no file there that was not made before."""
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from headrace.sources.postgresql.kernels import compile_all\n"
+        "compile_all()\n"
+        "made = set(Path(sys.argv[1]).rglob('*.kernel'))\n"
+        "from tests.sources.postgresql.test_decode import RECORDING, decoded\n"
+        "options = {'provide_transaction_metadata': True, 'skip_messages_without_change': True, 'messages': True}\n"
+        "decoded(RECORDING.bounds[0], RECORDING.bounds[-1], **options)\n"
+        "print(len(made) > 10, sorted(p.name for p in set(Path(sys.argv[1]).rglob('*.kernel')) - made))"
+    )
+    environment = {**os.environ, CACHE_VARIABLE: str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.stdout.strip() == "True []", done.stderr[-2000:]
