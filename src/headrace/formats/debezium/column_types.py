@@ -55,8 +55,10 @@ def default_of(column: Column, modes: ValueModes) -> Any:
         return wire.default(column)
     native, is_enum = column.native_type, column.enum_values is not None and column.logical.kind == "string"
     if column.default is not None:
-        # Of other types its connector tells no default, nor of a number with its own scale.
-        told = is_enum or native in _COMPUTED_TEXTS or (native == "numeric" and wire.semantic != VARIABLE_DECIMAL)
+        # Of other types its connector tells no default, nor of a number with its own scale. A column without a type
+        # comes from a message, which told what it has.
+        told = not native or is_enum or native in _COMPUTED_TEXTS
+        told = told or (native == "numeric" and wire.semantic != VARIABLE_DECIMAL)
         return wire.default(column) if told else None
     if column.default_expression is None or not _COMPUTED.match(column.default_expression):
         return None

@@ -29,7 +29,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -169,6 +169,9 @@ def _as_is(text: str) -> str:
 
 def _number(connect: str, kind: pa.DataType, code: int, first: int) -> Callable[[Column, ValueModes], WireType]:
     wire = WireType(connect, lambda text: value_of(text, kind), code, first)
+    if kind == pa.float32():
+        # The number that the text means to 64 bits has the same digits.
+        wire = replace(wire, constant=lambda text: None if value_of(text, kind) is None else float(text))
     return lambda column, modes: wire
 
 
