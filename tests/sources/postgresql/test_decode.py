@@ -14,7 +14,7 @@ from tests.sources.postgresql.sent_log import Sent, keepalive, payload, window
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import CaptureError, FormatError, OptionError
-from headrace.sources.postgresql import decode
+from headrace.sources.postgresql import decode, row_images
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import WindowDecoder
 from headrace.sources.postgresql.kernels import compile_all
@@ -390,6 +390,12 @@ def test_changes_that_a_newer_snapshot_has_are_left_out():
     batches = [*decoder.feed(RECORDING.payloads), *decoder.finish()]
     rows = data(pa.Table.from_batches(batches).to_pylist())
     assert rows == [row for row in data(whole) if row["table"]["name"] != "whole" or row["position"] > f"{commits[1]}z"]
+
+
+def test_more_bytes_than_a_batch_holds_are_refused(monkeypatch):
+    monkeypatch.setattr(row_images, "_MOST_BYTES", 10)
+    with pytest.raises(CaptureError, match=r"have 11 bytes .* holds 10\..* 'column_exclude_list'"):
+        read(sent(Insert(7, ("1", "2026-01-02"))))
 
 
 def test_prepared_transactions_are_refused():

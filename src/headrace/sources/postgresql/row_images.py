@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import CaptureError
 from headrace.sources.postgresql.layouts import Arrays
 from headrace.wire import pgoutput_kernels as kernels
 from headrace.wire.arrays import bitmap, map_array, offsets_of, own_view, text_array
 from headrace.wire.pgoutput_kernels import Cells, Columns
 from headrace.wire.spans import Array
+
+_MOST_BYTES = (1 << 31) - 1
 
 
 class RowImages:
@@ -91,9 +94,17 @@ class RowImages:
             images: the image of each row.
             columns: those of each table that are given out, as far as an image has them.
             names: the names of all of them.
+
+        Raises:
+            CaptureError: there are more bytes than a column of texts can hold.
         """
         offsets = np.empty(len(images) + 1, np.int32)
         size = kernels.measure_maps(self._cells, images, columns, offsets)
+        if size > _MOST_BYTES:
+            raise CaptureError(
+                f"Changes that are read together have {size:,} bytes of values, and a batch holds {_MOST_BYTES:,}.",
+                remedy="Leave the columns with the largest values out by 'column_exclude_list'.",
+            )
         count = int(offsets[-1])
         numbers, places = np.empty(count, np.int32), np.empty(count + 1, np.int32)
         out, valid = np.empty(size, np.uint8), bitmap(count)
