@@ -268,7 +268,6 @@ class Planner:
         seen = self._seen(start, bound, commits) if bound > begin else Seen(begin)
         boundary = self._boundary(begin, bound, seen, commits)
         end = self._tables.looked_up(self._sql, start, restarted=False)
-        state = StreamState.of(end)
         settled = AdHoc.from_json(start.ad_hoc).behind()
         reads = AdHoc.from_json(end.ad_hoc).behind()
         signals = [signal for commit, signal in seen.signals if commit < boundary]
@@ -280,7 +279,7 @@ class Planner:
         self._look_from(boundary)
         full = boundary == head or not seen.rows
         end = replace(end, commit_time=clock if full else seen.commit_time, ad_hoc=reads.to_json())
-        state = replace(state, reads=seen.rows, cuts=self._cuts(begin, boundary) if seen.rows else ())
+        state = replace(StreamState.of(end), reads=seen.rows, cuts=self._cuts(begin, boundary) if seen.rows else ())
         return state.in_offset(end)
 
     def _follows(self, start: Offset, ahead: int, limit: Limit, now: dt.datetime) -> bool:

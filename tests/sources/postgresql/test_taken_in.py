@@ -1,0 +1,75 @@
+"""Tables that a running pipeline takes in: their rows are read, then their changes come, and none is missing after."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from tests.support.postgresql import PostgresDatabase, settings_of
+
+from headrace.sources.base import Limit
+from headrace.sources.offset import Offset
+from headrace.sources.postgresql.source import PostgresSource
+
+
+class Pipeline:
+    """A pipeline whose sinks have everything at once."""
+
+    def __init__(self, database: PostgresDatabase, **options: str) -> None:
+        self._settings = settings_of(database, **options)
+        self._offset = Offset.nothing()
+        self.restart()
+
+    def restart(self) -> None:
+        self._source = PostgresSource(self._settings)
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Operation, table and key of the rows that are there now."""
+        found = []
+        while True:
+            end = self._source.advance(self._offset, Limit(), dt.datetime.now(dt.UTC))
+            if end == self._offset:
+                return found
+            for slice in self._source.plan(self._offset, end):
+                for batch in self._source.read(slice):
+                    for row in batch.to_pylist():
+                        if row["op"] in ("r", "c", "u", "d"):
+                            found.append((row["op"], row["table"]["name"], dict(row["after"] or row["before"])["id"]))
+            self._offset = Offset.from_json(end.to_json())
+            self._source.acknowledge(self._offset)
+
+
+@pytest.fixture
+def database(postgres_database: PostgresDatabase) -> PostgresDatabase:
+    postgres_database.execute("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    return postgres_database
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_new_table_is_read_and_then_followed(database: PostgresDatabase, restarts: bool) -> None:
+    pipeline = Pipeline(database, tables="public.*")
+    assert pipeline.rows() == [("r", "a", "1")]
+    database.execute("CREATE TABLE b (id int PRIMARY KEY); INSERT INTO b VALUES (1)")
+    if restarts:
+        pipeline.restart()
+    database.execute("INSERT INTO a VALUES (2)")
+    assert sorted(pipeline.rows()) == [("c", "a", "2"), ("r", "b", "1")]
+    database.execute("INSERT INTO b VALUES (2); INSERT INTO a VALUES (3)")
+    assert sorted(pipeline.rows()) == [("c", "a", "3"), ("c", "b", "2")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_table_that_was_out_of_the_publication_is_read_again_and_then_followed(
+    database: PostgresDatabase, restarts: bool
+) -> None:
+    pipeline = Pipeline(database, tables="public.*")
+    pipeline.rows()
+    database.execute(f"ALTER PUBLICATION {database.name} DROP TABLE a")
+    database.execute("INSERT INTO a VALUES (2)")
+    database.execute(f"ALTER PUBLICATION {database.name} ADD TABLE a")
+    if restarts:
+        pipeline.restart()
+    database.execute("INSERT INTO a VALUES (3)")
+    assert [row for row in pipeline.rows() if row[0] == "r"] == [("r", "a", "1"), ("r", "a", "2"), ("r", "a", "3")]
+    database.execute("INSERT INTO a VALUES (4)")
+    assert pipeline.rows() == [("c", "a", "4")]
