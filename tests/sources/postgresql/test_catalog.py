@@ -249,6 +249,15 @@ def test_only_what_the_publication_has_is_captured(database: PostgresDatabase) -
         captured(database, publication="other", **disabled)
 
 
+def test_a_table_without_columns_stops_a_start_and_not_a_run(database: PostgresDatabase) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE nothing ()")
+    given = settings(database)
+    with connect(given) as connection:
+        assert list(captured_tables(connection, database.name, given, strict=False)) == ["public.t"]
+        with pytest.raises(OptionError, match=r"No column of table 'public.nothing' is left"):
+            captured_tables(connection, database.name, given, strict=True)
+
+
 _CHANGES = (
     "ALTER TABLE t ADD COLUMN w text",
     "ALTER TABLE t RENAME COLUMN w TO x",

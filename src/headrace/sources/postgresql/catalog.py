@@ -90,7 +90,7 @@ def captured_tables(
     """
     found = _Tables(connection, settings)
     chosen = found.chosen(database, strict=strict, known=known)
-    return found.described(chosen, database, types or TypeCatalog.of(connection))
+    return found.described(chosen, database, types or TypeCatalog.of(connection), strict=strict)
 
 
 def catalog_state(connection: Connection, oids: Collection[int]) -> str:
@@ -221,7 +221,9 @@ class _Tables:
         below = (self._relations[oid] for oid in self._partitions[relation.oid] if oid in self._relations)
         return [one for part in below if part.kind in (_TABLE, _PARTITIONED) for one in self._stored(part)]
 
-    def described(self, chosen: Sequence[CatalogTable], database: str, types: TypeCatalog) -> dict[str, PostgresTable]:
+    def described(
+        self, chosen: Sequence[CatalogTable], database: str, types: TypeCatalog, *, strict: bool
+    ) -> dict[str, PostgresTable]:
         """The tables with their columns and keys."""
         leaves = {relation.oid: tuple(self._stored(relation)) for relation in chosen}
         own = _array(relation.oid for relation in chosen)
@@ -231,6 +233,9 @@ class _Tables:
         rules = TableRules.of(self._settings)
         found = {}
         for relation, described in zip(chosen, self._columns(chosen, columns, types), strict=True):
+            if not described and not strict:
+                # It has none, or was dropped since the tables were listed.
+                continue
             if not described:
                 raise no_column_left(TableId(database, relation.schema, relation.name))
             own_keys = [_IndexKey(bool(p), bool(i), bool(m), tuple(json.loads(n))) for p, i, m, n in keys[relation.oid]]

@@ -55,7 +55,6 @@ _SPELLED = frozenset(("boolean", "float32", "float64", "bytes", "time", "timesta
 """Logical types whose canonical text is not what the server prints."""
 _JSON_AS_PRINTED = ("vector", "halfvec")
 _FIRST_OF_USERS = 16_384
-_FIRST_MADE_AT_START = 10_000
 _LEAST_MOVED = 24
 """The bytes of a value that the server never stores out of line."""
 
