@@ -83,7 +83,7 @@ def test_values_are_canonical(postgres_database):
     assert found == [{"id": "1", "ok": "true", "b": "AP8=", "at": "2026-01-02T01:04:05.500Z", "n": "12300.00"}]
 
 
-CASES = "CASE WHEN g % 2 = 0 THEN 'A' ELSE 'b' END"
+CASES = "CASE WHEN g % 2 = 0 THEN 'B' ELSE 'a' END"
 KEYS = {
     "int": ("id int", "SELECT g FROM generate_series(-50, 49) g"),
     "bigint beyond 32 bits": ("id int8", "SELECT g * 10000000000 FROM generate_series(1, 100) g"),
