@@ -94,13 +94,18 @@ class Planner:
 
     def exported(self, path: str, progress: TableProgress) -> str | None:
         """The snapshot in which a chunk of a table is read; null where its session is gone."""
+        if self._is_served(path, progress) and self._point is not None:
+            return self._point.exported
+        return None
+
+    def _is_served(self, path: str, progress: TableProgress) -> bool:
+        """Whether the session is there that keeps the moment at which a table is read."""
         try:
-            served = self._point is not None and self._point.serves(path, progress.commit)
+            return self._point is not None and self._point.serves(path, progress.commit)
         except CaptureError:
             # The table has no key: the next plan reads it again at a new point.
             self.close()
-            return None
-        return self._point.exported if served and self._point is not None else None
+            return False
 
     def acknowledge(self, commit: str) -> None:
         """Let the slot go on to a commit that all sinks have."""
@@ -249,10 +254,14 @@ class Planner:
         lost = [
             path
             for path, progress in start.tables.items()
-            if not (progress.done and not progress.bounds) and path in tables and not tables[path].chunk_key
+            if not (progress.done and not progress.bounds)
+            and path in tables
+            and not tables[path].chunk_key
+            and not self._is_served(path, progress)
         ]
         if not lost:
             return start
+        self._release_point()
         self._point = SnapshotPoint.made(self._settings, {path: tables[path] for path in lost}, permanent=False)
         commit = lsn.commit_before(self._point.boundary)
         again = {path: TableProgress(commit=commit, read=start.reads + 1) for path in lost}
