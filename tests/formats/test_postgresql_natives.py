@@ -172,3 +172,75 @@ def test_what_no_type_of_the_wire_holds_is_null_and_counted_or_stops(kind: str, 
     if wanted is None:
         with pytest.raises(FormatError, match="column 'c', key \\[\"1\"\\], can't be written as"):
             sent("debezium_json", rows, [table], event_converting_failure_handling_mode="fail", **options)
+
+
+UNSAID: list[tuple[str, Any, Any]] = [
+    # a type; what stands for a value that the log leaves out, absent where nothing does; for one that an old row of a
+    # column without NULL does not say
+    ("text", "gone", ""),
+    ("json", "gone", ""),
+    ("bytea", "Z29uZQ==", ""),
+    ("text[]", ["gone"], []),
+    ("bytea[]", ["Z29uZQ=="], []),
+    ("integer[]", [103, 111, 110, 101], []),
+    ("date[]", [103, 111, 110, 101], []),
+    ("uuid[]", ["50c1f58b-e7f5-347e-8f53-d64c094783c2"], []),
+    ("double precision[]", "absent", []),
+    ("public.hstore", '{"gone":"gone"}', ""),
+    ("numeric", "absent", {"scale": 0, "value": "AA=="}),
+    ("numeric(12,2)", "absent", "AA=="),
+    ("bigint", "absent", 0),
+    ("real", "absent", 0.0),
+    ("boolean", "absent", False),
+    ("date", "absent", 0),
+    ("timestamp with time zone", "gone", "1970-01-01T00:00:00Z"),
+    ("time with time zone", "absent", "00:00:00Z"),
+    ("uuid", "gone", ""),
+    ("bit(10)", "absent", ""),
+    ("point", "absent", {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None}),
+]
+
+
+@pytest.mark.parametrize(("kind", "left_out", "unsaid"), UNSAID)
+def test_what_a_row_does_not_say_has_the_connector_s_stand_in(kind: str, left_out: Any, unsaid: Any) -> None:
+    columns = (TABLE.columns[0], replace(column_of("", 2, kind)[0], name="c"))
+    nullable = replace(TABLE, columns=columns)
+    required = replace(TABLE, columns=(columns[0], replace(columns[1], nullable=False)))
+    options = {"topic_prefix": "s", "include_schema_changes": False, "unavailable_value_placeholder": "gone"}
+    (created,) = sent("debezium_json", batch(nullable, {"id": "1"}), [nullable], **options)
+
+    assert json.loads(created["value"])["after"].get("c", "absent") == left_out
+    for table, wanted in ((nullable, None), (required, unsaid)):
+        rows = batch(table, {"id": "1"}).to_pylist()
+        rows[1] |= {"op": "d", "before": {"id": "1"}, "after": None, "key": {"id": "1"}}
+        changes = change_batch([{**row, "source": dict(row["source"])} for row in rows])
+        deleted, _ = sent("debezium_json", changes, [table], **options)
+        assert json.loads(deleted["value"])["before"] == {"id": 1, "c": wanted}
+
+
+DEFAULTS: list[tuple[str, Any]] = [
+    ("timestamp with time zone DEFAULT now()", "1970-01-01T00:00:00.000000Z"),
+    ("timestamp without time zone DEFAULT CURRENT_TIMESTAMP", 0),
+    ("date DEFAULT CURRENT_DATE", 0),
+    ("uuid DEFAULT gen_random_uuid()", "00000000-0000-0000-0000-000000000000"),
+    ("character varying(20) DEFAULT lower('ABC'::text)", ""),
+    ("integer DEFAULT (1 + 2)", None),
+    ("integer[] DEFAULT '{1,2}'::integer[]", None),
+    ("numeric DEFAULT 2.50", None),
+    ("real DEFAULT 0.1", 0.1),
+    ("bytea DEFAULT '00ff'::bytea", None),
+    ("public.mood DEFAULT 'ok'::public.mood", "ok"),
+    ("interval DEFAULT '1 day'::interval", "P0Y0M1DT0H0M0S"),
+]
+
+
+@pytest.mark.parametrize(("declared", "wanted"), DEFAULTS)
+def test_a_schema_tells_the_defaults_that_the_connector_tells(declared: str, wanted: Any) -> None:
+    column = replace(column_of("", 2, declared)[0], name="c")
+    if "(" in declared.partition(" DEFAULT ")[2] or "CURRENT" in declared:
+        column = replace(column, default=None)
+    table = replace(TABLE, columns=(TABLE.columns[0], column))
+    options = {"topic_prefix": "s", "include_schema_changes": False, "schemas_enable": True}
+    (message,) = sent("debezium_json", batch(table, {"id": "1", "c": None}), [table], **options)
+    fields = json.loads(message["value"])["schema"]["fields"][1]["fields"]
+    assert fields[1].get("default") == wanted
