@@ -40,7 +40,7 @@ from headrace.formats.debezium.wire_types import (
     logical_wire_type,
     variable_decimal,
 )
-from headrace.wire.json_columns import FLOAT, QUOTED
+from headrace.wire.json_columns import BOOLEAN, FLOAT, QUOTED, WHOLE
 
 NAME = "postgresql"
 """The connector."""
@@ -56,6 +56,11 @@ _ELEMENTS = {
 }  # fmt: skip
 """What elements of arrays mean, by their type; all others are strings."""
 _OWN_BOUNDS = re.compile(r"(?:\[-?\d+:-?\d+\])+=\{([^{}\"\\]*)\}")
+_PLAIN_ITEMS = {
+    code: re.compile(rf"\[(?:(?:{item}|null)(?:,(?:{item}|null))*)?\]", re.ASCII)
+    for code, item in ((WHOLE, r"-?\d+"), (BOOLEAN, "(?:true|false)"))
+}
+"""Arrays of one dimension whose elements are JSON's own, by the code of their elements."""
 _AS_PRINTED = frozenset(("int2", "int4", "int8", "oid", "numeric", "uuid", "date", "text", "varchar", "inet", "cidr"))
 """The types whose values are printed in an array as their canonical texts."""
 
@@ -220,6 +225,9 @@ def _is_listed(text: str) -> bool:
 
 def _items(text: str, element: WireType, native: str) -> JsonText | None:
     """The elements of an array's canonical text, which is JSON."""
+    plain = _PLAIN_ITEMS.get(element.code)
+    if plain is not None and plain.fullmatch(text):
+        return JsonText(text)
     try:
         found = json.loads(text, parse_int=str, parse_float=str)
     except ValueError:
