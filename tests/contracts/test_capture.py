@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
+from tests.support.captured_postgres import CapturedPostgres
 from tests.support.captured_shop import Db2Database, Db2WithImages, OracleDatabase, SqlServerDatabase
+from tests.support.postgresql import PostgresDatabase
 
 from headrace.sources.snapshots import key_range
 from headrace.sources.stream_options import WHOLE_TABLES
@@ -69,6 +71,37 @@ class TestOracle(OurCapture):
 
     def captured(self, folder: Path) -> CapturedDatabase:
         return OracleDatabase(folder)
+
+
+class TestPostgres(OurCapture):
+    """A real server, whose log says all of a row before its change."""
+
+    lost = "slot"
+    gaps: ClassVar[Mapping[str, str]] = {
+        "test_an_update_names_the_columns_that_it_changed": "the log does not say it",
+        "test_health_says_that_capture_works_and_how_long_changes_are_kept": "the log is kept by size and not by time",
+        "test_verify_reads_what_capture_lost_by_a_fault_of_its_key_ranges": "a table of one block is read in one piece",
+    }
+
+    @pytest.fixture(autouse=True)
+    def on_a_real_server(self, new_postgres_database: Callable[[], PostgresDatabase]) -> None:
+        self.new_database = new_postgres_database
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return CapturedPostgres(self.new_database())
+
+
+class TestPostgresDefaultIdentity(TestPostgres):
+    """The same server as it comes: its log says the key of a row before its change, and only where that changed."""
+
+    gaps: ClassVar[Mapping[str, str]] = {
+        **TestPostgres.gaps,
+        "test_changes_come_in_commit_order_with_both_images": "the log has no values before a change",
+        "test_columns_keys_masks_and_operations_are_as_options_say": "the log has the key of a deleted row only",
+    }
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return CapturedPostgres(self.new_database(), identity="DEFAULT")
 
 
 @pytest.mark.live

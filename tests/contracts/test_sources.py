@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.captured_postgres import CapturedPostgres
 from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase
+from tests.support.postgresql import PostgresDatabase
 
 from headrace.sources.base import Source
 from headrace.sources.reader import source_named
@@ -21,7 +23,10 @@ class OurSource(SourceContract):
 
     @pytest.fixture(autouse=True)
     def a_captured_table(self, tmp_path: Path) -> Iterator[None]:
-        self.database = self.captured(tmp_path / "server")
+        yield from self.one_table(tmp_path)
+
+    def one_table(self, folder: Path) -> Iterator[None]:
+        self.database = self.captured(folder / "server")
         self.numbers = iter(range(100))
         self.database.create("t", "id int not null primary key, v varchar(20)")
         yield
@@ -54,3 +59,13 @@ class TestDb2Source(OurSource):
 class TestOracleSource(OurSource):
     def captured(self, folder: Path) -> CapturedDatabase:
         return OracleDatabase(folder)
+
+
+class TestPostgresSource(OurSource):
+    @pytest.fixture(autouse=True)
+    def a_captured_table(self, tmp_path: Path, new_postgres_database: Callable[[], PostgresDatabase]) -> Iterator[None]:
+        self.new_database = new_postgres_database
+        yield from self.one_table(tmp_path)
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return CapturedPostgres(self.new_database(), identity="DEFAULT")

@@ -24,6 +24,8 @@ class CapturedPostgres(CapturedDatabase):
     """
 
     source, schema = "postgresql", "public"
+    # The chunk was read: what changes then follows it.
+    chunk_point, chunks_are_moments = "source.incremental.read", True
     small_slices: Row = {"min_wal_per_reader": 1}  # noqa: RUF012
 
     def __init__(self, database: PostgresDatabase, identity: str = "FULL") -> None:

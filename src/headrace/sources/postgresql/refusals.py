@@ -18,6 +18,7 @@ _UNSUPPORTED = "0A000"
 
 _WAL_LEVEL = re.compile(r"wal_level\W+>=?\W*logical")
 _DENIED_OBJECT = re.compile(r"permission denied for (table|schema|database|publication|view) (.+)")
+_NO_PUBLICATION = re.compile('publication ".+" does not exist')
 _IN_RECOVERY = re.compile(r"while in recovery|during recovery")
 
 SET_WAL_LEVEL = (
@@ -132,6 +133,11 @@ def _remedy(place: Place, sqlstate: str, message: str) -> str:
         return MORE_SENDERS if place.replicates else ""
     if sqlstate == _NOT_READY and _WAL_LEVEL.search(message):
         return SET_WAL_LEVEL
+    if _NO_PUBLICATION.search(message):
+        return (
+            "Make the publication again, and start with a new slot and a new checkpoint: what was written without it "
+            "can't be decoded any more."
+        )
     if sqlstate in (_NOT_READY, _UNSUPPORTED) and _IN_RECOVERY.search(message):
         return ON_PRIMARY
     return ""
