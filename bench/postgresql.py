@@ -124,14 +124,17 @@ class Tool:
 
     def hold(self) -> None:
         """Stop all its processes where they are."""
-        for pid in (self.pid, *below(self.pid)):
-            os.kill(pid, signal.SIGSTOP)
+        self._tell(signal.SIGSTOP)
 
     def let_go(self) -> None:
         """Let them go on."""
+        self._tell(signal.SIGCONT)
+
+    def _tell(self, what: signal.Signals) -> None:
         for pid in (self.pid, *below(self.pid)):
+            # Workers come and go.
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, what)
 
     def messages(self, consumer: Consumer) -> int:
         """How many messages it has written."""

@@ -74,7 +74,7 @@ def test_a_configuration_becomes_the_pipeline_that_is_kept_beside_it(file: Path)
 @pytest.mark.parametrize("file", INPUTS, ids=[file.name for file in INPUTS])
 def test_a_converted_pipeline_is_one_that_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = model(convert(file), tmp_path, monkeypatch)
-    assert found.source_type == "sqlserver"
+    assert found.source_type == ("postgresql" if "postgresql" in file.name else "sqlserver")
     assert [target.type for target in found.targets] == ["kafka"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.postgresql import needs_postgres
 
 from headrace.errors import OptionError
 from headrace.pipeline import load_pipeline
@@ -27,7 +28,7 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
         make_folder(make_folder(tmp_path / "new"))
 
 
-@pytest.mark.parametrize("kind", ["sqlserver", "db2"])
+@pytest.mark.parametrize("kind", ["sqlserver", "db2", pytest.param("postgresql", marks=needs_postgres)])
 @pytest.mark.parametrize("bootstrap", [None, "127.0.0.1:9092"])
 def test_its_pipelines_load(tmp_path: Path, bootstrap: str | None, kind: str) -> None:
     names = [load_pipeline(file).name for file in write_pipelines(tmp_path, "shop", bootstrap, kind)]

@@ -17,7 +17,9 @@ from headrace.cli.run import Debug
 
 def init(
     pipeline: Annotated[Path, typer.Argument(help="The file to write; - prints it.")] = Path("pipeline.yaml"),
-    source: Annotated[str, typer.Option(help="Where changes come from: sqlserver, db2, oracle, kafka.")] = "sqlserver",
+    source: Annotated[
+        str, typer.Option(help="Where changes come from: postgresql, sqlserver, db2, oracle, kafka.")
+    ] = "sqlserver",
     sink: Annotated[
         list[str] | None,
         typer.Option(help="Where changes go: kafka, files, delta, iceberg, jdbc; can be repeated. Default: delta."),

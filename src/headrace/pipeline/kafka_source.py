@@ -106,6 +106,7 @@ class KafkaTopics(Component):
 
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)
     examples: ClassVar[Mapping[str, str]] = {"bootstrap_servers": "kafka.example.com:9092", "topics": "sales.orders"}
+    example_schema: ClassVar[str] = "dbo"
     offered: ClassVar[tuple[str, ...]] = ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss")
     role = "source"
     name = "kafka"

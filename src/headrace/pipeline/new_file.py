@@ -75,7 +75,7 @@ def new_file(
         f"  type: {source}",
     ]
     origin: type[Source] | type[KafkaTopics] = KafkaTopics if source == "kafka" else _kind("source", source)
-    declared = origin.options
+    declared, schema = origin.options, origin.example_schema
     filled = _filled("source", source, origin, given, notes)
     lines += _options(declared, filled)
     if any(option.name == "password" for option in declared):
@@ -98,7 +98,7 @@ def new_file(
     lines += [
         "",
         "# transforms:                 # rows, columns and masks, for all sinks: docs/routes-and-transforms.md",
-        "#   - tables: dbo.orders      # or a pattern",
+        f"#   - tables: {schema}.orders      # or a pattern",
         "#     filter: \"status <> 'draft'\"",
         "#     exclude_columns: [note]",
         "",
@@ -109,7 +109,7 @@ def new_file(
         lines.append(f"  - type: {sink}")
         lines += [f"  {line}" for line in _options(kind.options, values)]
         lines += _offered(kind, values, "    ")
-        lines.append('    # routes: [{tables: dbo.*, to: "{schema}_{table}"}]')
+        lines.append(f'    # routes: [{{tables: {schema}.*, to: "{{schema}}_{{table}}"}}]')
     lines += [
         "",
         "pipeline:",
@@ -182,7 +182,7 @@ def _is_known(source: str, given: Mapping[str, str]) -> bool:
 
 
 def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[str], *, ask: bool) -> Iterator[str]:
-    chosen = values.get("tables", "")
+    chosen, schema = values.get("tables", ""), _kind("source", source).example_schema
     found: Sequence[TableSchema] = ()
     if ask:
         kind = _kind("source", source)
@@ -197,15 +197,15 @@ def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[s
             notes.append(f"The tables are not known: {ours}")
     if found:
         notes.append(f"{len(found)} captured table{' was' if len(found) == 1 else 's were'} found.")
-        yield "  tables:                     # those that are captured now; a pattern does too: dbo.cust*"
-        for schema in found:
-            key = f"key {', '.join(schema.key)}" if schema.key else "no key"
-            columns = "1 column" if len(schema.columns) == 1 else f"{len(schema.columns):,} columns"
-            yield f"    - {_scalar(schema.id.path)}   # {key}; {columns}".replace("\n", " ")
+        yield f"  tables:                     # those that are captured now; a pattern does too: {schema}.cust*"
+        for table in found:
+            key = f"key {', '.join(table.key)}" if table.key else "no key"
+            columns = "1 column" if len(table.columns) == 1 else f"{len(table.columns):,} columns"
+            yield f"    - {_scalar(table.id.path)}   # {key}; {columns}".replace("\n", " ")
     elif chosen:
         yield f"  tables: {_scalar([part.strip() for part in chosen.split(',')])}"
     else:
-        yield "  # tables: [dbo.orders, dbo.cust*]   # without it all tables that are set up for capture"
+        yield f"  # tables: [{schema}.orders, {schema}.cust*]   # without it all tables that are set up for capture"
 
 
 def _offered(component: type[Component] | type[KafkaTopics], values: Mapping[str, str], indent: str) -> list[str]:

@@ -88,6 +88,8 @@ class Source(Component, ABC):
     """
 
     role: ClassVar[Literal["source"]] = "source"
+    example_schema: ClassVar[str] = "dbo"
+    """A schema that is usual in such databases, for the comments that `headrace init` writes."""
     knows_schemas: ClassVar[bool] = False
     """Whether the schemas of a slice's rows are known before it is read (`schemas_in`), or said by `schema` rows of the
     slice before the rows that follow them."""

@@ -33,11 +33,13 @@ class Database(StrEnum):
 
 
 class Source(StrEnum):
-    """The kinds of database that a demo can have, all of them emulated."""
+    """The kinds of database that a demo can have; PostgreSQL is a real server of this machine, the others are
+    emulated."""
 
     SQLSERVER = "sqlserver"
     DB2 = "db2"
     ORACLE = "oracle"
+    POSTGRESQL = "postgresql"
 
 
 class Interrupted(Exception):
@@ -83,6 +85,11 @@ def demo(
         if source is not Source.SQLSERVER and chosen is not Database.SHOP:
             raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
         folder = make_folder(dir)
+        if source is Source.POSTGRESQL:
+            from headrace_emulators.postgresql.server import private_server
+
+            # Only to find out at once whether one can be started.
+            private_server(folder / SERVER)
         out.print(f"Everything goes into {folder}")
         try:
             equal = _play(out, cleanup, folder, source.value, chosen.value, seconds, seed, rate, kafka, debug)

@@ -9,6 +9,7 @@ import yaml
 
 from headrace.cli.invocation import program
 from headrace.errors import OptionError
+from headrace_emulators.postgresql.server import DATA, USER, private_server
 
 MARK = ".headrace-demo"
 SERVER = "server"
@@ -59,6 +60,9 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
             "lob_enabled": True,
             "rac_nodes": ["instance:2"],
         }
+    if kind == "postgresql":
+        data = (folder / SERVER / DATA).absolute()
+        source = {"type": kind, "hostname": str(data), "database": database, "user": USER}
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}
     if bootstrap is None:
@@ -99,6 +103,10 @@ def next_commands(folder: Path, pipelines: list[Path], source_file: Path, table:
             f"{shlex.quote(str(source_file))} {shlex.quote(str(lake))}",
         )
     )
+    server = folder / SERVER
+    if (server / DATA).is_dir():
+        started = shlex.join(private_server(server).command)
+        commands.append(("start the server again, to change something", f"{started} >> {server / 'postgres.log'} &"))
     if len(pipelines) == 1:
         commands.append(("go on", f"{program('headrace')} run {shlex.quote(str(pipelines[0]))} --once"))
     return commands

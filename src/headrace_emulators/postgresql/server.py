@@ -19,6 +19,8 @@ from headrace_emulators.engine.programs import Server, program
 
 PROGRAMS = (("initdb", "postgresql"), ("postgres", "postgresql"), ("psql", "postgresql-client"))
 """What must be installed, with the Debian package that has it."""
+DATA = "data"
+"""The folder in the server's own that has its data and its socket."""
 USER = "cdc"
 """The superuser; nobody needs a password."""
 _numbers = count(1)
@@ -49,7 +51,7 @@ class PostgresServer:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
-        self.data = folder / "data"
+        self.data = folder / DATA
         self.port = int(settings.get("port") or free_ports(1)[0])
         self._user = "postgres" if os.geteuid() == 0 else None
         self._server = Server("PostgreSQL", folder / "postgres.log")

@@ -109,6 +109,8 @@ class ShopOnPostgres:
 
 def _kept(value: object) -> object:
     """A value as SQLite keeps it: numbers with all digits and times as text."""
+    if isinstance(value, dt.time):
+        return value.isoformat("microseconds")
     return value if value is None or isinstance(value, int | float | bytes | str) else str(value)
 
 

@@ -30,6 +30,7 @@ class Db2Source(ChangeTableSource):
 
     name = "db2"
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "SALES", "user": "cdc"}
+    example_schema = "SHOP"
     offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "capture_schema", "signal_data_collection")
     settings: Db2Settings
 

@@ -79,6 +79,7 @@ class OracleSource(Source):
         "user": "C##HEADRACE",
         "staging_location": "./staging",
     }
+    example_schema = "SHOP"
     offered = ("port", "pdb", "snapshot_mode", "lob_enabled")
     whole_tables = WHOLE_TABLES
 

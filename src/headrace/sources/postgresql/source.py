@@ -64,6 +64,7 @@ class PostgresSource(Source):
     name = "postgresql"
     settings: PostgresSettings
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "shop", "user": "cdc"}
+    example_schema = "public"
     offered = ("port", "slot", "snapshot_mode", "sslmode")
     knows_schemas = True
     whole_tables = WHOLE_TABLES
