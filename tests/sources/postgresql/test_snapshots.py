@@ -169,3 +169,13 @@ def test_reads_wait_for_an_open_transaction_and_changes_do_not(database, run, ca
     assert values(rows, "k", "id", "c") == [999]
     assert sorted(values(rows, "k", "id")) == [*range(1, 26), 100, 999]
     assert len(values(rows, "n", "v")) == 3000
+
+
+def test_a_table_without_a_key_whose_read_ended_is_not_read_again_by_another_process(database, run, tmp_path):
+    run.until_level()
+    database.execute("INSERT INTO n VALUES (-1)")
+    with closing(Run(database, tmp_path)) as other:
+        other.offset = run.offset
+        rows = other.batches_with("c")
+    assert values(rows, "n", "v", "c") == [-1]
+    assert values(rows, "n", "v") == []

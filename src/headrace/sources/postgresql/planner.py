@@ -58,6 +58,7 @@ class Planner:
         self._point: SnapshotPoint | None = None
         self._restarted = True
         self._guarded = False
+        self._left: set[str] = set()
         self._again = settings.snapshot_mode == "always"
 
     def close(self) -> None:
@@ -93,9 +94,13 @@ class Planner:
             self.close()
 
     def exported(self, path: str, progress: TableProgress) -> str | None:
-        """The snapshot in which a chunk of a table is read; null where its session is gone."""
+        """The snapshot in which a chunk of a table is read; null where its session is gone.
+
+        Then a table that has no key is left out of the batch, and the next plan reads it from its beginning.
+        """
         if self._is_served(path, progress) and self._point is not None:
             return self._point.exported
+        self._left.add(path)
         return None
 
     def _is_served(self, path: str, progress: TableProgress) -> bool:
@@ -254,11 +259,12 @@ class Planner:
         lost = [
             path
             for path, progress in start.tables.items()
-            if not (progress.done and not progress.bounds)
+            if (not progress.done or path in self._left)
             and path in tables
             and not tables[path].chunk_key
             and not self._is_served(path, progress)
         ]
+        self._left.clear()
         if not lost:
             return start
         self._release_point()
