@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 
 from headrace.testing.captured_database import ENDS
@@ -70,13 +71,22 @@ class Changes:
         for table in ("plain", "composite", "full_identity", "index_identity", "keyless", "parted_low", "parted_high"):
             # Of 2,100 characters and more a value is stored beside its row.
             database.execute(f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL")
-        self.connection = database.connect()
+        # Whoever reads a table in a snapshot keeps it from being altered and emptied.
+        self.connection = database.connect(options="-c lock_timeout=50ms")
 
     def close(self) -> None:
         self.connection.close()
 
     def step(self, rows: int = 20) -> None:
-        """One transaction of about so many rows, which is rolled back at times, in whole or in part."""
+        """One transaction of about so many rows, which is rolled back at times, in whole or in part; also where a table
+        is locked.
+        """
+        try:
+            self._transaction(rows)
+        except psycopg.errors.LockNotAvailable:
+            self.connection.execute("ROLLBACK")
+
+    def _transaction(self, rows: int) -> None:
         rng, done = self._rng, 0
         self.connection.execute("BEGIN")
         for _ in range(rng.randint(1, 4)):
