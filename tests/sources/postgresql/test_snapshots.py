@@ -8,7 +8,9 @@ import datetime as dt
 import json
 from contextlib import closing
 
+import psycopg
 import pytest
+from tests.support.postgres_changes import Changes, Mirror
 from tests.support.postgresql_tables import settings_of
 
 from headrace.sources.base import Limit
@@ -179,3 +181,51 @@ def test_a_table_without_a_key_whose_read_ended_is_not_read_again_by_another_pro
         rows = other.batches_with("c")
     assert values(rows, "n", "v", "c") == [-1]
     assert values(rows, "n", "v") == []
+
+
+class Writer:
+    """Random transactions on ten tables, without those that would wait for a kept snapshot."""
+
+    def __init__(self, database):
+        self.changes = Changes(database, 1)
+        self.changes.connection.execute("SET lock_timeout = '50ms'")
+
+    def close(self):
+        self.changes.close()
+
+    def step(self, rows=20):
+        try:
+            self.changes.step(rows)
+        except psycopg.errors.LockNotAvailable:
+            self.changes.connection.execute("ROLLBACK")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", [(), (3, 7, 30)], ids=["one process", "several processes"])
+def test_a_mirror_holds_what_the_tables_hold_whatever_is_written_while_they_are_read(
+    postgres_database, tmp_path, restarts
+):
+    with closing(Writer(postgres_database)) as writer:
+        for _ in range(40):
+            writer.step()
+        mirror, run = Mirror(), Run(postgres_database, tmp_path)
+        for number in range(60):
+            end, slices = run.planned()
+            for piece in slices:
+                writer.step(5)
+                mirror.take(run.source.read(piece))
+            run.source.acknowledge(end)
+            run.offset = Offset.from_json(json.loads(end.to_text()))
+            writer.step()
+            if number in (25, 40):
+                run.ask("public.*", kind="incremental" if number == 25 else "blocking")
+            if number in restarts:
+                run.close()
+                run.source = PostgresSource(run.settings)
+        while slices or not run.offset.is_level or run.offset.has_open_requests:
+            end, slices = run.planned()
+            for piece in slices:
+                mirror.take(run.source.read(piece))
+            run.offset = end
+        run.close()
+    assert mirror.differences(postgres_database) == {}

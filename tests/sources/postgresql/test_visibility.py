@@ -71,6 +71,7 @@ def test_a_prepared_transaction_is_named(table):
         assert Visibility().wait_for(connection) is None
 
 
+@pytest.mark.slow
 @needs_postgres
 def test_a_commit_that_waits_for_a_synchronous_standby_is_in_the_log_and_not_seen():
     with postgres() as server:
