@@ -173,8 +173,13 @@ def test_reads_wait_for_an_open_transaction_and_changes_do_not(database, run, ca
     assert len(values(rows, "n", "v")) == 3000
 
 
-def test_a_table_without_a_key_whose_read_ended_is_not_read_again_by_another_process(database, run, tmp_path):
+def test_a_table_without_a_key_is_not_read_again_behind_the_batch_that_says_its_read_is_done(database, run, tmp_path):
     run.until_level()
+    # As a run that should end does it.
+    end = run.source.preview(run.offset, run.now, restarted=False)
+    assert end.brings_more_than(run.offset)
+    assert run.batch() == []
+    assert run.source.preview(run.offset, run.now, restarted=False) == run.offset
     database.execute("INSERT INTO n VALUES (-1)")
     with closing(Run(database, tmp_path)) as other:
         other.offset = run.offset

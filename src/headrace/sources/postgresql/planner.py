@@ -58,7 +58,6 @@ class Planner:
         self._point: SnapshotPoint | None = None
         self._restarted = True
         self._guarded = False
-        self._left: set[str] = set()
         self._again = settings.snapshot_mode == "always"
 
     def close(self) -> None:
@@ -100,7 +99,6 @@ class Planner:
         """
         if self._is_served(path, progress) and self._point is not None:
             return self._point.exported
-        self._left.add(path)
         return None
 
     def _is_served(self, path: str, progress: TableProgress) -> bool:
@@ -259,12 +257,11 @@ class Planner:
         lost = [
             path
             for path, progress in start.tables.items()
-            if (not progress.done or path in self._left)
+            if not (progress.done and not progress.bounds)
             and path in tables
             and not tables[path].chunk_key
             and not self._is_served(path, progress)
         ]
-        self._left.clear()
         if not lost:
             return start
         self._release_point()
@@ -426,6 +423,16 @@ class Planner:
         end = replace(start, commit=commit, tables={}, gaps=dict.fromkeys(start.known, (start.commit, commit)))
         return StreamState.of(start).settled().in_offset(end)
 
+    def _settled(self, start: Offset) -> Offset:
+        """The offset behind the batch that ended the read of a table without a key; `start` itself without such.
+
+        Another process can't know whether that batch was done, so it reads the table again. A run that should end goes
+        one batch further, which says so.
+        """
+        tables = tables_of(start.schemas)
+        ended = [path for path, progress in start.tables.items() if progress.bounds and not tables[path].chunk_key]
+        return replace(start, tables=_catching_up(start, lsn.boundary(start.commit))) if ended else start
+
     def _preview(self, start: Offset, *, restarted: bool) -> Offset:
         if start.is_nothing:
             tables = self._tables.captured(self._sql, strict=True)
@@ -443,7 +450,7 @@ class Planner:
             begun = {path: TableProgress(commit=commit) for path in tables}
             return replace(end, tables=self._chunks(begun, tables, Limit(chunks=1)))
         if not restarted:
-            return start
+            return self._settled(start)
         end = self._tables.looked_up(self._sql, self._in_same_log(start), restarted=True, publishes=False)
         if self._again and not start.initial:
             begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
