@@ -42,6 +42,8 @@ class CapturedPostgres(CapturedDatabase):
             "slot": self.slot,
             "publication": "shop",
             "publication_autocreate": "disabled",
+            # Faults show at once, unless a test is about what is tried again.
+            "errors_max_retries": "0",
         }
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:

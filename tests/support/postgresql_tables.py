@@ -34,7 +34,7 @@ PARTITIONED = (
 def settings_of(database: PostgresDatabase, **options: object) -> PostgresSettings:
     """The source's settings for a database."""
     given = {name: str(value) for name, value in options.items()}
-    return PostgresSettings.parse({**database.options, **given}, owner="source 'postgresql'")
+    return PostgresSettings.parse({**database.options, "errors_max_retries": "0", **given}, owner="source 'postgresql'")
 
 
 def table_of(database: PostgresDatabase, name: str = "t") -> PostgresTable:

@@ -72,6 +72,31 @@ class HeartbeatSettings(Settings):
     )
 
 
+class RetrySettings(Settings):
+    """How often is tried again what may pass."""
+
+    errors_max_retries: int = option(
+        "How often in a row planning a batch, or reading a part of it, is tried again when the server can't be "
+        "reached, breaks the connection or refuses for a reason that passes (deadlock, failover, too many requests); "
+        "-1 for no bound. The first contact of a run is not repeated.",
+        default=10,
+        minimum=-1,
+        aliases=("errors.max.retries",),
+    )
+    errors_retry_delay_initial_ms: int = option(
+        "The pause before the first of these attempts, in milliseconds; each later pause is twice as long.",
+        default=300,
+        minimum=0,
+        aliases=("errors.retry.delay.initial.ms",),
+    )
+    errors_retry_delay_max_ms: int = option(
+        "The longest of these pauses, in milliseconds.",
+        default=10_000,
+        minimum=0,
+        aliases=("errors.retry.delay.max.ms",),
+    )
+
+
 class SignalSettings(Settings):
     """How a running stream receives requests."""
 

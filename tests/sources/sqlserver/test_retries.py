@@ -14,12 +14,12 @@ from tests.support.sqlserver_faults import CUT, NOW, run_before, the_slice
 from tests.support.sqlserver_runs import Run, create, data, rows_of
 
 from headrace.errors import ConnectError, HeadraceError
+from headrace.sources import retries
 from headrace.sources.base import Limit
-from headrace.sources.change_tables import retries
 from headrace.sources.change_tables.connection import MissingObject, PassingRefusal, StatementError
-from headrace.sources.change_tables.retries import Retries
 from headrace.sources.connection import LostConnection
 from headrace.sources.reader import source_named
+from headrace.sources.retries import Retries
 from headrace.sources.sqlserver import driver as real_driver
 from headrace_emulators.sqlserver import EmulatedServer
 

@@ -7,6 +7,7 @@ from headrace.settings import Settings, option
 from headrace.sources.stream_options import (
     ColumnSettings,
     HeartbeatSettings,
+    RetrySettings,
     SelectSettings,
     SignalSettings,
     snapshot_mode,
@@ -29,7 +30,9 @@ class LoginSettings(Settings):
     )
 
 
-class ChangeTableSettings(HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings):
+class ChangeTableSettings(
+    RetrySettings, HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings
+):
     """What is read, how a snapshot is taken, and how batches are cut.
 
     The first fields are options of each source, which says them in its own words.
@@ -40,26 +43,6 @@ class ChangeTableSettings(HeartbeatSettings, SignalSettings, ColumnSettings, Sel
     driver: str
     snapshot_isolation_mode: str
     server_timezone: str
-    errors_max_retries: int = option(
-        "How often in a row planning a batch, or reading a part of it, is tried again when the server can't be "
-        "reached, breaks the connection or refuses for a reason that passes (deadlock, failover, too many requests); "
-        "-1 for no bound. The first contact of a run is not repeated.",
-        default=10,
-        minimum=-1,
-        aliases=("errors.max.retries",),
-    )
-    errors_retry_delay_initial_ms: int = option(
-        "The pause before the first of these attempts, in milliseconds; each later pause is twice as long.",
-        default=300,
-        minimum=0,
-        aliases=("errors.retry.delay.initial.ms",),
-    )
-    errors_retry_delay_max_ms: int = option(
-        "The longest of these pauses, in milliseconds.",
-        default=10_000,
-        minimum=0,
-        aliases=("errors.retry.delay.max.ms",),
-    )
     tables: tuple[str, ...] = option(
         "The tables to capture: schema.table, with * and ? as wildcards, or a regular expression (after re:, or "
         "where it means no table as it stands). Without it all that have change data capture.",

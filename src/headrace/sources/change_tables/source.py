@@ -23,12 +23,11 @@ from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
-from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
-from headrace.sources.change_tables.retries import Retries
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
@@ -37,6 +36,7 @@ from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import schema_lock
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
+from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, refused_filter, requested_tables
@@ -168,7 +168,7 @@ class ChangeTableSource(Source):
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, a window of commits, or both."""
-        return Retries.of(self.settings).call(lambda: self._advanced(start, limit, now))
+        return Retries.of(self.settings, PassingRefusal).call(lambda: self._advanced(start, limit, now))
 
     def _advanced(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         with self._asking() as connection:
@@ -220,7 +220,7 @@ class ChangeTableSource(Source):
         """Snapshot chunks by key range, and the stream by table and commit range."""
         if start == end:
             return []
-        return Retries.of(self.settings).call(lambda: self._sliced(start, end))
+        return Retries.of(self.settings, PassingRefusal).call(lambda: self._sliced(start, end))
 
     def _sliced(self, start: Offset, end: Offset) -> list[Slice]:
         with self._asking() as connection:
@@ -231,7 +231,7 @@ class ChangeTableSource(Source):
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
-        retries = Retries.of(self.settings)
+        retries = Retries.of(self.settings, PassingRefusal)
         share = slice_of(slice, self.dialect)
         yield from retries.rows(lambda: share.rows(self._connect, self.settings, self.dialect), same=share.same_rows)
 

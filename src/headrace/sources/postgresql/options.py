@@ -7,6 +7,7 @@ from headrace.settings import option
 from headrace.sources.stream_options import (
     ColumnSettings,
     HeartbeatSettings,
+    RetrySettings,
     SelectSettings,
     SignalSettings,
     port,
@@ -15,7 +16,9 @@ from headrace.sources.stream_options import (
 from headrace.sources.tables.lost import LostTableSettings
 
 
-class PostgresSettings(HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings):
+class PostgresSettings(
+    RetrySettings, HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings
+):
     """What users set on the PostgreSQL source."""
 
     hostname: str = option(

@@ -31,6 +31,8 @@ class PostgresSlice(ABC):
     """What one task reads."""
 
     kind: ClassVar[str]
+    same_rows: ClassVar[bool] = True
+    """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
 
     @property
     def tables(self) -> tuple[str, ...] | None:
@@ -114,6 +116,7 @@ class SnapshotSlice(PostgresSlice):
     """
 
     kind: ClassVar[str] = "snapshot"
+    same_rows: ClassVar[bool] = False
     table: PostgresTable
     chunk: Chunk
     snapshot: str | None
@@ -161,6 +164,7 @@ class IncrementalSlice(PostgresSlice):
     """
 
     kind: ClassVar[str] = INCREMENTAL
+    same_rows: ClassVar[bool] = False
     table: PostgresTable
     chunk: IncrementalChunk
     commit: str

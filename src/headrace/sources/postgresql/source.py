@@ -45,6 +45,7 @@ from headrace.sources.postgresql.slices import (
 )
 from headrace.sources.postgresql.stream_read import Window
 from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, requested_tables
@@ -123,7 +124,7 @@ class PostgresSource(Source):
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or a window of the log."""
-        return self._planner.advance(start, limit, now)
+        return Retries.of(self.settings).call(lambda: self._planner.advance(start, limit, now))
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """Snapshot chunks, the window of the log, chunks that are read beside it, and announcements."""
@@ -170,7 +171,8 @@ class PostgresSource(Source):
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
-        yield from slice_of(slice).rows(self.settings)
+        share = slice_of(slice)
+        yield from Retries.of(self.settings).rows(lambda: share.rows(self.settings), same=share.same_rows)
 
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas that are known before a slice is read; its rows bring `schema` rows of others."""

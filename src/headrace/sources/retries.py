@@ -17,11 +17,9 @@ import pyarrow.compute as pc
 
 from headrace.changes import Operation
 from headrace.errors import HeadraceError
-from headrace.sources.change_tables.connection import PassingRefusal
-from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.connection import LostConnection
+from headrace.sources.stream_options import RetrySettings
 
-_PASSING = (LostConnection, PassingRefusal)
 _LOG = logging.getLogger("headrace.sources")
 _Answer = TypeVar("_Answer")
 
@@ -33,20 +31,34 @@ class Retries:
         limit: the most attempts after the first; negative for no bound.
         first: seconds before the second attempt; each later pause is twice as long.
         longest: seconds that no pause exceeds.
+        passing: the errors that pass.
     """
 
-    def __init__(self, limit: int, first: float, longest: float) -> None:
+    def __init__(
+        self,
+        limit: int,
+        first: float,
+        longest: float,
+        passing: tuple[type[HeadraceError], ...] = (LostConnection,),
+    ) -> None:
+        self._passing = passing
         self._limit = limit
         self._first = first
         self._longest = longest
 
     @classmethod
-    def of(cls, settings: ChangeTableSettings) -> Retries:
-        """As the options say."""
+    def of(cls, settings: RetrySettings, *others: type[HeadraceError]) -> Retries:
+        """As the options say.
+
+        Args:
+            settings: the source's options.
+            others: errors that pass beside a lost connection.
+        """
         return cls(
             settings.errors_max_retries,
             settings.errors_retry_delay_initial_ms / 1000,
             settings.errors_retry_delay_max_ms / 1000,
+            (LostConnection, *others),
         )
 
     def call(self, ask: Callable[[], _Answer]) -> _Answer:
@@ -62,7 +74,7 @@ class Retries:
         while True:
             try:
                 return ask()
-            except _PASSING as error:
+            except self._passing as error:
                 failures += 1
                 self._pause(error, failures)
 
@@ -91,7 +103,7 @@ class Retries:
                         if fresh.num_rows:
                             yield fresh
                 return
-            except _PASSING as error:
+            except self._passing as error:
                 if given.upto is not None and not same:
                     raise
                 failures = 1 if given.rows > before else failures + 1
@@ -121,7 +133,7 @@ class _Given:
     def add(self, batch: pa.RecordBatch, known: str | None) -> pa.RecordBatch:
         """The rows of a batch that earlier attempts, which came to the position `known`, did not give."""
         op = batch.column("op")[0].as_py()
-        if op in (Operation.SCHEMA.value, Operation.GAP.value):
+        if op in (Operation.SCHEMA.value, Operation.GAP.value) and batch.num_rows == 1:
             # Single rows that come before or after the data, whatever their position.
             announced = (op, str(batch.column("table")[0].as_py()), str(batch.column("position")[0].as_py()))
             fresh = batch.slice(0, 0) if announced in self._announced else batch
