@@ -127,6 +127,9 @@ class Planner:
         return self._connection
 
     def _advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        if start.initial:
+            # The snapshot of mode `always` at this start is under way.
+            self._again = False
         if start.is_nothing:
             end = self._first(limit)
         else:
@@ -179,9 +182,6 @@ class Planner:
             if self._restarted:
                 self.acknowledge(start.commit)
         if self._restarted:
-            if self._again and start.initial:
-                # The snapshot of mode `always` at this start is under way.
-                self._again = False
             start = self._tables.looked_up(self._sql, start, restarted=True)
         start = self._keyless_again(start)
         self._guarded = True
