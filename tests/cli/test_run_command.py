@@ -60,7 +60,10 @@ MISTAKES = [
         "The server refused the login with *********(redacted). Check user and password.",
     ),
     ({"sink": {"path": "/unwritable"}}, "The folder '/unwritable' can't be written. Name another."),
-    ({"source": {"type": "nothing"}}, "Unknown source 'nothing'. Known: db2, folder, kafka, oracle, sqlserver."),
+    (
+        {"source": {"type": "nothing"}},
+        "Unknown source 'nothing'. Known: db2, folder, kafka, oracle, postgresql, sqlserver.",
+    ),
 ]
 
 

@@ -103,6 +103,13 @@ def test_one_that_leaves_out_rows_is_refused(database: PostgresDatabase) -> None
     ensure(database, "a")
 
 
+def test_one_of_its_own_to_which_somebody_gave_a_row_filter_is_refused_too(database: PostgresDatabase) -> None:
+    ensure(database, "a")
+    database.execute(f"ALTER PUBLICATION {database.name} SET TABLE a WHERE (id > 5)")
+    with pytest.raises(CaptureError, match="leaves out rows"):
+        ensure(database, "a")
+
+
 def test_where_none_may_be_made_the_statement_is_told(database: PostgresDatabase) -> None:
     with pytest.raises(CaptureError) as caught:
         ensure(database, "a", publication_autocreate="disabled")

@@ -188,16 +188,6 @@ def test_rows_that_come_behind_the_last_key_are_left_to_the_stream(postgres_data
     assert (last.bounds, last.done) == ((("10",),), True)
 
 
-def test_what_a_publication_leaves_out_is_left_out(postgres_database):
-    postgres_database.execute(
-        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'v' FROM generate_series(1, 20) g;"
-        "CREATE PUBLICATION headrace FOR TABLE t WHERE (id % 2 = 0)"
-    )
-    chunks, found = all_rows(postgres_database, table_of(postgres_database), snapshot_chunk_rows=4)
-    assert [row["id"] for row in found] == [str(id) for id in range(2, 21, 2)]
-    assert [chunk.upper for chunk in chunks] == [("8",), ("16",), ("20",)]
-
-
 def test_only_the_captured_columns_are_asked_for(postgres_database):
     postgres_database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, secret text, v text); INSERT INTO t VALUES (1, 's', 'v');"

@@ -36,7 +36,6 @@ from headrace.sources.postgresql.snapshot_read import (
     is_as_known,
     key_bounds,
     key_columns,
-    row_filter,
     snapshot_rows,
     texts_of,
 )
@@ -57,7 +56,6 @@ class AdHocPlanner(AdHocReads[PostgresTable]):
 
     def __init__(self, settings: PostgresSettings) -> None:
         super().__init__(settings, settings.database, tables_of)
-        self._options = settings
         self._visibility = Visibility()
 
     def more(self, connection: Connection, state: AdHoc, end: Offset, budget: int) -> AdHoc:
@@ -78,7 +76,7 @@ class AdHocPlanner(AdHocReads[PostgresTable]):
         if in_the_way is not None:
             say_once(f"Ad-hoc snapshots wait. {in_the_way}")
             return state
-        return self.further(state, end, budget, lambda: nullcontext(_KeysNow(connection, self._options)))
+        return self.further(state, end, budget, lambda: nullcontext(_KeysNow(connection)))
 
 
 @dataclass(frozen=True)
@@ -86,13 +84,12 @@ class _KeysNow:
     """Keys of tables as they are."""
 
     connection: Connection
-    settings: PostgresSettings
 
     def greatest(self, table: PostgresTable, condition: str | None) -> list[Key]:
         try:
             self._require_known(table)
             key = key_columns(self.connection, table)
-            found = greatest_key(self.connection, table, key, self._conditions(table, condition))
+            found = greatest_key(self.connection, table, key, _all_of(condition))
         except PostgresError as error:
             raise _waiting(table, error) from error
         return [] if found is None else [found]
@@ -102,19 +99,19 @@ class _KeysNow:
     ) -> list[Key]:
         try:
             self._require_known(table)
-            key, conditions = key_columns(self.connection, table), self._conditions(table, condition)
+            key, conditions = key_columns(self.connection, table), _all_of(condition)
             return key_bounds(self.connection, table, key, lower, last, rows, chunks, conditions)
         except PostgresError as error:
             raise _waiting(table, error) from error
-
-    def _conditions(self, table: PostgresTable, condition: str | None) -> list[str]:
-        own = [] if condition is None else [condition]
-        return [*row_filter(self.connection, table, self.settings), *own]
 
     def _require_known(self, table: PostgresTable) -> None:
         if not is_as_known(self.connection, table):
             say_once(f"The ad-hoc snapshot of table '{table.id.path}' waits until the stream has its new definition.")
             raise RequestWaits
+
+
+def _all_of(condition: str | None) -> list[str]:
+    return [] if condition is None else [condition]
 
 
 def _waiting(table: PostgresTable, error: PostgresError) -> Exception:
@@ -161,9 +158,7 @@ def read_incremental(
     try:
         with connect(settings) as connection:
             begin_as_it_is(connection, table, settings)
-            conditions = row_filter(connection, table, settings)
-            if chunk.filter is not None:
-                conditions.append(chunk.filter)
+            conditions = _all_of(chunk.filter)
             conditions += statements.in_range(table, key_columns(connection, table), chunk.lower, chunk.upper)
             for texts in texts_of(connection, table, statements.copy_rows(table, conditions)):
                 kept.add(texts)

@@ -164,6 +164,7 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
         comment = _MADE.format(slot=settings.slot)
         statements = [statement, f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(comment)}"]
     else:
+        require_complete(state, [table for table in tables if table.oid in state.members])
         added = {oid: each for oid, each in names.items() if oid not in state.members}
         dropped = [member.name for oid, member in state.members.items() if oid not in names]
         require_identities(connection, list(added))
@@ -189,7 +190,7 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
 
 
 def require_complete(state: PublicationState, tables: Sequence[PostgresTable]) -> None:
-    """See that a publication that Headrace may not alter has all rows of these tables.
+    """See that a publication has all rows of these tables.
 
     Raises:
         CaptureError: it lacks one of them, or leaves out rows.

@@ -39,7 +39,6 @@ from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks
 
-_WITH_ROW_FILTERS = 150_000
 _ROWS_PER_BLOCK = 50
 """Where the server has not counted yet."""
 _SNAPSHOT_GONE = frozenset(("22023", "42704", "55000"))
@@ -108,8 +107,7 @@ def _more_chunks(
     select = SelectOverrides.of(settings).select(table.id)
     if select is not None:
         return _whole(connection, table, progress, select, budget)
-    conditions = row_filter(connection, table, settings)
-    if progress.chunk == 0 and not connection.rows(statements.any_row(table, conditions)):
+    if progress.chunk == 0 and not connection.rows(statements.any_row(table, [])):
         return replace(progress, done=True, empty=True)
     if budget == 0:
         return progress
@@ -119,11 +117,11 @@ def _more_chunks(
     if not table.chunk_key:
         return _more_blocks(connection, table, progress, rows, budget)
     key = key_columns(connection, table)
-    last = progress.last or greatest_key(connection, table, key, conditions)
+    last = progress.last or greatest_key(connection, table, key, [])
     if last is None:
         # Emptied since it was looked at.
         return replace(progress, done=True, empty=True)
-    found = key_bounds(connection, table, key, progress.lower, last, rows, budget, conditions)
+    found = key_bounds(connection, table, key, progress.lower, last, rows, budget, [])
     return with_bounds(progress, found, last, budget)
 
 
@@ -153,14 +151,6 @@ def _more_blocks(
     bounds: list[Key | None] = [statements.block(end) for end in ends[:budget]]
     done = len(bounds) < budget
     return replace(progress, last=last, bounds=(*bounds, *((None,) if done else ())), done=done)
-
-
-def row_filter(connection: Connection, table: PostgresTable, settings: PostgresSettings) -> list[str]:
-    """The predicate by which the publication leaves rows out; none where it has all."""
-    if connection.version < _WITH_ROW_FILTERS:
-        return []
-    given = (settings.publication_name, table.oid)
-    return [str(text) for (text,) in connection.rows(statements.ROW_FILTER, given)]
 
 
 def key_columns(connection: Connection, table: PostgresTable) -> list[KeyColumn]:
@@ -263,12 +253,11 @@ def _chunk_texts(
             except PostgresError as error:
                 raise failed(table.id, error) from error
             return
-        conditions = row_filter(connection, table, settings)
         if table.chunk_key:
             key = key_columns(connection, table) if (chunk.lower or chunk.upper) else ()
-            conditions += statements.in_range(table, key, chunk.lower, chunk.upper)
+            conditions = statements.in_range(table, key, chunk.lower, chunk.upper)
         else:
-            conditions += statements.in_blocks(chunk.lower, chunk.upper)
+            conditions = statements.in_blocks(chunk.lower, chunk.upper)
         yield from texts_of(connection, table, statements.copy_rows(table, conditions))
 
 

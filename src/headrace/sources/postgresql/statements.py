@@ -36,11 +36,6 @@ SELECT t.oid::bigint, format_type(t.oid, -1), coalesce((
 FROM pg_type t WHERE t.oid = ANY(%s)
 """
 """Types by oid: how they are written, and the schema of the operators by which they are sorted."""
-ROW_FILTER = """
-SELECT pg_get_expr(r.prqual, r.prrelid) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
-WHERE p.pubname = %s AND r.prrelid = %s AND r.prqual IS NOT NULL
-"""
-"""The row filter that a publication has for a table (PostgreSQL 15 and later)."""
 BLOCKS = """
 SELECT coalesce(max(blocks), 0)::bigint, coalesce(sum(blocks), 0)::bigint, coalesce(sum(tuples), 0)::float8,
   coalesce(sum(pages), 0)::bigint
