@@ -7,6 +7,9 @@ commit record begins there or before. So the next read begins one byte further, 
 
 from __future__ import annotations
 
+_PAGE_BYTES = 8192
+_PAGE_HEADERS = (24, 40)
+"""Bytes of the header of a page, and of the first page of a file."""
 ZERO = f"{0:016x}"
 """The commit before all others."""
 
@@ -30,6 +33,16 @@ def of_server(text: str) -> int:
     """The LSN that the server writes as `16/B374D848`."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)
+
+
+def written_up_to(inserted: int) -> int:
+    """The boundary up to which the log is written when the server says that it goes on at `inserted`.
+
+    Where the last record ends with its page, the server names the place behind the next page's header, which is not on
+    disk before something is written there. No record begins in between, so nothing is left out.
+    """
+    header = inserted % _PAGE_BYTES
+    return inserted - header if header in _PAGE_HEADERS else inserted
 
 
 def boundary(commit: str) -> int:

@@ -308,7 +308,7 @@ class Planner:
         The place up to which it is on disk may be in the middle of a record, so that is never the boundary itself.
         """
         inserted, flushed, clock = self._sql.rows(_HEAD)[0]
-        head, deadline = lsn.of_server(inserted), time.monotonic() + _FLUSH_SECONDS
+        head, deadline = lsn.written_up_to(lsn.of_server(inserted)), time.monotonic() + _FLUSH_SECONDS
         while lsn.of_server(flushed) < head and time.monotonic() < deadline:
             time.sleep(_FLUSH_POLL_SECONDS)
             flushed = self._sql.rows(_HEAD)[0][1]

@@ -108,7 +108,7 @@ class PostgresSource(Source):
         if self.settings.snapshot_mode == "initial_only":
             return lsn.ZERO
         with connect(self.settings) as connection:
-            return lsn.commit_before(lsn.of_server(connection.value(_INSERT_LSN)))
+            return lsn.commit_before(lsn.written_up_to(lsn.of_server(connection.value(_INSERT_LSN))))
 
     def connect(self) -> None:
         """Log in and out again."""
