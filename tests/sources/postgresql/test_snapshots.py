@@ -108,7 +108,8 @@ def test_the_first_snapshot_reads_each_row_once(database, run):
     assert values(rows, "k", "id") == list(range(1, 26))
     assert values(rows, "n", "v") == list(range(1, 3001))
     assert ends(rows) == [("e", "last_in_data_collection"), ("k", "last_in_data_collection"), ("n", "last")]
-    changes = run.batches_with("c")
+    # The first batch may have been all of the snapshot.
+    changes = [row for row in rows if row["op"] == "c"] or run.batches_with("c")
     assert values(changes, "n", "v", "c") == [-1]
 
 

@@ -245,7 +245,8 @@ class Planner:
                 point = self._point
                 session = point.session if point is not None and point.serves(path, progress.commit) else self._sql
                 progress = more_chunks(session, tables[path], progress, self._settings, budget)
-                budget -= len(progress.bounds)
+                # The chunks of a table without a key may be more.
+                budget = max(0, budget - len(progress.bounds))
             advanced[path] = progress
         return advanced
 

@@ -115,7 +115,7 @@ def _more_chunks(
     if not rows:
         return replace(progress, bounds=(None,), done=True)
     if not table.chunk_key:
-        return _more_blocks(connection, table, progress, rows, budget)
+        return _all_blocks(connection, table, progress, rows)
     key = key_columns(connection, table)
     last = progress.last or greatest_key(connection, table, key, [])
     if last is None:
@@ -137,20 +137,18 @@ def _whole(
     return replace(progress, bounds=(None,), done=True) if budget else progress
 
 
-def _more_blocks(
-    connection: Connection, table: PostgresTable, progress: TableProgress, rows: int, budget: int
-) -> TableProgress:
+def _all_blocks(connection: Connection, table: PostgresTable, progress: TableProgress, rows: int) -> TableProgress:
+    """All chunks of a table without a key, in one batch whatever they are.
+
+    The end of a read takes from mirrors what an earlier read left, and rows without a key don't tell of which read they
+    are unless all of this one come together.
+    """
     longest, all_blocks, counted, pages = connection.rows(statements.BLOCKS, (list(table.leaves),))[0]
-    # What comes behind it is newer than the snapshot; else a table that grows would never end.
-    last = progress.last or statements.block(int(longest))
     each = counted / pages if counted and pages else _ROWS_PER_BLOCK
     chunks = max(1, math.ceil(each * all_blocks / rows))
     step = max(1, math.ceil(longest / chunks))
-    begin = statements.block_number(progress.lower)
-    ends = range(begin + step, statements.block_number(last), step)
-    bounds: list[Key | None] = [statements.block(end) for end in ends[:budget]]
-    done = len(bounds) < budget
-    return replace(progress, last=last, bounds=(*bounds, *((None,) if done else ())), done=done)
+    ends = [statements.block(end) for end in range(step, int(longest), step)]
+    return replace(progress, bounds=(*ends, None), done=True)
 
 
 def key_columns(connection: Connection, table: PostgresTable) -> list[KeyColumn]:

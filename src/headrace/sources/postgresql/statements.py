@@ -159,11 +159,6 @@ def block(number: int) -> Key:
     return (f"({number},0)",)
 
 
-def block_number(bound: Key | None) -> int:
-    """The block that begins at a bound; the first one where there is none."""
-    return 0 if bound is None else int((bound[0] or "").strip("()").partition(",")[0])
-
-
 def copy_rows(table: PostgresTable, conditions: Sequence[str]) -> str:
     """The rows of a table that meet conditions, as CSV, by the output functions of their types."""
     shown = ", ".join(_column(table, column.name) for column in table.schema.columns)
