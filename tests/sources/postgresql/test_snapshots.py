@@ -28,6 +28,8 @@ class Run:
             database,
             tables="public.*",
             snapshot_chunk_rows=10,
+            # The table with a key fills the first batch, so the one without comes in the second.
+            snapshot_chunks_per_batch=3,
             incremental_snapshot_chunk_size=10,
             signal_path=folder,
             **options,
