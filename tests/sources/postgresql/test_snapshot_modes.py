@@ -71,3 +71,18 @@ def test_a_logical_message_can_be_a_signal(database: CapturedPostgres, transacti
     rows = run.all()
     assert [row["snapshot"] for row in rows if row["op"] == "r"] == ["incremental"] * 3
     assert [row for row in rows if row["op"] == "message"] == []
+
+
+def test_a_slot_that_is_lost_in_the_middle_of_a_snapshot_gives_a_gap_and_the_tables_are_read(
+    database: CapturedPostgres,
+) -> None:
+    options = {"fail_on_data_loss": "false", "snapshot_chunk_rows": 1, "snapshot_chunks_per_batch": 1}
+    run = database.run(**options)
+    rows = run.batch()
+    run.source._planner.close()  # type: ignore[attr-defined]
+    database.clean()
+    # Another process finds it out.
+    run = run.restarted()
+    rows += run.all()
+    assert [row["op"] for row in rows if row["op"] == "gap"] == ["gap"]
+    assert sorted(key for _, key in replay(rows)) == ['["0"]', '["1"]', '["2"]']

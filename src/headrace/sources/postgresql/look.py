@@ -30,7 +30,6 @@ _HEADER = 25
 """Bytes before the message in a payload with data."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _WAIT_SECONDS = 0.02
-_ASK_SECONDS = 0.5
 _LONGEST_SECONDS = 5.0
 """How long one plan waits for a sender that is busy with what was committed before the window."""
 Wanted = Callable[[int, str, str], bool]
@@ -115,17 +114,13 @@ class Look:
                 the last of them.
         """
         through = bool(commits) or self.reads_through
-        counted, deadline, asked = 0, time.monotonic() + _LONGEST_SECONDS, 0.0
+        counted, deadline = 0, time.monotonic() + _LONGEST_SECONDS
         while self._seen.until < head:
             if not self._waiting:
                 self._waiting.extend(self._reader.receive(_WAIT_SECONDS))
             if not self._waiting:
-                now = time.monotonic()
-                if now > deadline:
+                if time.monotonic() > deadline:
                     break
-                if now - asked > _ASK_SECONDS:
-                    asked = now
-                    self._reader.confirm(self._seen.until, reply=True)
                 continue
             if _begins_at(self._waiting[0]) >= head:
                 # It belongs to a later window, and everything before it has come.

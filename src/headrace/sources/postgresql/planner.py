@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
@@ -134,7 +134,10 @@ class Planner:
             end = self._first(limit)
         else:
             known, start = start, self._taken_up(start)
-            if any(not progress.done for progress in start.tables.values()):
+            if start.gaps and start.gaps != known.gaps:
+                # A batch of its own says what is lost; what is read again follows.
+                end = start
+            elif any(not progress.done for progress in start.tables.values()):
                 end = self._snapshot(start, limit)
             elif self._settings.snapshot_mode == "initial_only":
                 return known
@@ -145,7 +148,7 @@ class Planner:
                 except DataLossError as error:
                     self.close()
                     end = self._behind_what_is_lost(start, error)
-            if end is start:
+            if end is start and not (start.gaps and start.gaps != known.gaps):
                 # What the batch before delivered is not delivered again.
                 end = known if start is known else StreamState.of(start).settled().in_offset(start)
             if end == known and not self._beats(known, now):
@@ -412,7 +415,7 @@ class Planner:
             heartbeat=start.heartbeat,
             reads=start.reads,
             versions=start.versions,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
+            ad_hoc=_with_unread(start, () if again else end.known).to_json(),
         )
 
     def _later_in_slot(self, start: Offset) -> Offset | None:
@@ -421,7 +424,9 @@ class Planner:
         if state is None or state.is_lost or state.confirmed is None or state.confirmed <= lsn.boundary(start.commit):
             return None
         commit = lsn.commit_before(state.confirmed)
-        end = replace(start, commit=commit, tables={}, gaps=dict.fromkeys(start.known, (start.commit, commit)))
+        gaps = dict.fromkeys(start.known, (start.commit, commit))
+        ad_hoc = _with_unread(start, start.known).to_json()
+        end = replace(start, commit=commit, tables={}, initial=False, gaps=gaps, ad_hoc=ad_hoc)
         return StreamState.of(start).settled().in_offset(end)
 
     def _settled(self, start: Offset) -> Offset:
@@ -457,6 +462,13 @@ class Planner:
             begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
             return replace(end, tables=begun, initial=True)
         return end
+
+
+def _with_unread(start: Offset, known: Collection[str]) -> AdHoc:
+    """The ad-hoc snapshots of an offset, and the tables among the known ones whose snapshot was not read to its end."""
+    unread = [path for path, progress in start.tables.items() if not progress.done and path in known]
+    state = AdHoc.from_json(start.ad_hoc).behind()
+    return replace(state, blocking=tuple(dict.fromkeys((*state.blocking, *unread))))
 
 
 def _catching_up(start: Offset, boundary: int) -> dict[str, TableProgress]:
