@@ -105,7 +105,7 @@ class WireType:
         limited: of a type that holds less than the column may have (nanoseconds of 64 bits, decimals that are numbers),
             whether a text is a value beyond it.
         items: the schema of an array's items.
-        prepare: what becomes of a column of texts before kernels spell them.
+        prepare: changes a column of texts before kernels write them.
     """
 
     connect: str

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.changes import Operation
-from headrace.errors import CaptureError
 from headrace.sources.batch_sizes import Spool
+from headrace.sources.log import signal_table
 from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.offset import Key, Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
@@ -40,12 +41,10 @@ from headrace.sources.oracle.snapshot_read import (
     snapshot_rows,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.signals import Signal, say, say_once, signal_table
+from headrace.sources.signals import Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc, IncrementalChunk, RequestWaits
 from headrace.sources.tables.masks import Masks
 
-COLUMNS = 3
-"""A signal table's columns: id, type and data, whatever their names."""
 _MOMENT_GONE = frozenset((TOO_OLD, CHANGED, NO_SCN))
 """Refusals to read a table as it was at an SCN, which do not mean that it can't be read as it is now."""
 
@@ -115,28 +114,14 @@ class _KeysAsOf:
 
 
 def require_signal_table(name: str, database: str, tables: Mapping[str, OracleTable]) -> OracleTable:
-    """The signal table.
-
-    Args:
-        name: as the option names it.
-        database: where it has to be.
-        tables: the captured tables by path.
-
-    Raises:
-        CaptureError: it is not among the captured tables, or has fewer than three columns.
-    """
-    path = signal_table(name, database, tables)
-    if path is None:
-        raise CaptureError(
-            f"The signal table '{name}' is not among the captured tables of database '{database}'.",
-            remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for it, and add it to 'tables'.",
-        )
-    if len(tables[path].schema.columns) < COLUMNS:
-        raise CaptureError(
-            f"The signal table '{path}' has fewer than three captured columns.",
-            remedy="It needs three: ID VARCHAR2(42), TYPE VARCHAR2(32), DATA VARCHAR2(2048), in this order.",
-        )
-    return tables[path]
+    """The signal table; as `log.signal_table.require_signal_table`."""
+    return signal_table.require_signal_table(
+        name,
+        database,
+        tables,
+        capture="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for it, and add it to 'tables'.",
+        definition="ID VARCHAR2(42), TYPE VARCHAR2(32), DATA VARCHAR2(2048)",
+    )
 
 
 def signals_of(

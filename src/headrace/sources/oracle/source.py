@@ -22,6 +22,7 @@ from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
+from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import require_set_up
@@ -29,7 +30,7 @@ from headrace.sources.oracle.captured_table import columns_of, owners_and_names,
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.health import HealthProbe
-from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
+from headrace.sources.oracle.incremental import require_signal_table
 from headrace.sources.oracle.ledger import Transaction, excluded_users, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.mining_state import MiningState

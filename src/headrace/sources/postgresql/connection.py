@@ -114,7 +114,7 @@ class Connection(DriverConnection):
             raise self._refused(error) from None
 
     def value(self, sql: str, params: Sequence[Any] = ()) -> Any:
-        """The one value of a result of one row and column; null where there is no row."""
+        """The first value of the first row; null without a row."""
         rows = self.rows(sql, params)
         return rows[0][0] if rows else None
 
@@ -316,7 +316,7 @@ class ReplicationConnection(Connection):
     def receive(self, timeout_s: float) -> list[bytes]:
         """The next payloads of the stream, each XLogData or a keepalive, as many as are there.
 
-        Where none is there the server is asked for a keepalive, whose position says until where everything was sent.
+        While nothing comes it asks the server for a keepalive, whose position says how far everything was sent.
 
         Args:
             timeout_s: how long to wait for the first one, in seconds.

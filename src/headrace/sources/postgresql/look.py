@@ -18,11 +18,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.postgresql import pgoutput
 from headrace.sources.postgresql.connection import ReplicationConnection
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.relation import Relation
-from headrace.sources.postgresql.signal_table import COLUMNS
 from headrace.sources.postgresql.slots import copy_reader
 from headrace.sources.signals import Signal, say
 

@@ -47,7 +47,7 @@ class Printed(Protocol):
 
     @property
     def element(self) -> Printed | None:
-        """The type of the elements; null for what is no array."""
+        """The type of the elements; null for other types."""
 
     @property
     def fields(self) -> Sequence[tuple[str, Printed]]:

@@ -5,39 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import CaptureError
+from headrace.sources.log import signal_table
+from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.publication import table_name
 from headrace.sources.postgresql.refusals import PostgresError, identifier
-from headrace.sources.signals import Signal, signal_table
-
-COLUMNS = 3
-"""A signal table's columns: id, type and data, whatever their names."""
+from headrace.sources.signals import Signal
 
 
 def require_signal_table(name: str, database: str, tables: Mapping[str, PostgresTable]) -> PostgresTable:
-    """The signal table.
-
-    Args:
-        name: as the option names it.
-        database: where it has to be.
-        tables: the captured tables by path.
-
-    Raises:
-        CaptureError: it is not among the captured tables, or has fewer than three columns.
-    """
-    path = signal_table(name, database, tables)
-    if path is None:
-        raise CaptureError(
-            f"The signal table '{name}' is not among the captured tables of database '{database}'.",
-            remedy="Add it to 'tables', or to the publication.",
-        )
-    if len(tables[path].schema.columns) < COLUMNS:
-        raise CaptureError(
-            f"The signal table '{path}' has fewer than three captured columns.",
-            remedy="It needs three: id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048), in this order.",
-        )
-    return tables[path]
+    """The signal table; as `log.signal_table.require_signal_table`."""
+    return signal_table.require_signal_table(
+        name,
+        database,
+        tables,
+        capture="Add it to 'tables', or to the publication.",
+        definition="id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048)",
+    )
 
 
 def insert_signal(connection: Connection, table: PostgresTable, signal: Signal) -> None:

@@ -1,0 +1,42 @@
+"""The signal table of a source that reads its rows in the database's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from headrace.errors import CaptureError
+from headrace.sources.signals import signal_table
+from headrace.sources.tables.source_table import SourceTable
+
+Table = TypeVar("Table", bound=SourceTable[Any])
+COLUMNS = 3
+"""A signal table's columns: id, type and data, whatever their names."""
+
+
+def require_signal_table(
+    name: str, database: str, tables: Mapping[str, Table], *, capture: str, definition: str
+) -> Table:
+    """The signal table.
+
+    Args:
+        name: as the option names it.
+        database: where it has to be.
+        tables: the captured tables by path.
+        capture: how it becomes one of them, as a sentence.
+        definition: its columns in the words of the server.
+
+    Raises:
+        CaptureError: it is not among the captured tables, or has fewer than three columns.
+    """
+    path = signal_table(name, database, tables)
+    if path is None:
+        raise CaptureError(
+            f"The signal table '{name}' is not among the captured tables of database '{database}'.", remedy=capture
+        )
+    if len(tables[path].schema.columns) < COLUMNS:
+        raise CaptureError(
+            f"The signal table '{path}' has fewer than three captured columns.",
+            remedy=f"It needs three: {definition}, in this order.",
+        )
+    return tables[path]
