@@ -313,6 +313,18 @@ class CaptureContract(Contract):
             assert run.batch() == []
         assert run.batches == before
 
+    @pytest.mark.parametrize("mode", ["initial", "initial_only", "no_data", "when_needed", "always"])
+    def test_a_run_that_has_everything_finds_nothing_left_to_do(self, database: CapturedDatabase, mode: str) -> None:
+        database.create("keyed", T, [(1, "one")])
+        database.create("log", "a int, b varchar(5)", [(1, "x"), (1, "x")])
+        with database.capturing():
+            run = database.run(snapshot_mode=mode)
+            for process in (run, run.restarted()):
+                process.all()
+                # A run that should end asks a source of its own.
+                left = database.run(snapshot_mode=mode).source.preview(run.offset, NOW, restarted=False)
+                assert left is None or not left.brings_more_than(run.offset)
+
     def test_a_column_that_is_added_is_in_the_rows_that_follow(self, database: CapturedDatabase) -> None:
         database.create("t", T, [(1, "one")])
         run = database.run()

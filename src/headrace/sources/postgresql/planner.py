@@ -140,7 +140,9 @@ class Planner:
             elif any(not progress.done for progress in start.tables.values()):
                 end = self._snapshot(start, limit)
             elif self._settings.snapshot_mode == "initial_only":
-                return known
+                end = self._settled(start)
+                if end is start:
+                    return known
             else:
                 self._release_point()
                 try:
