@@ -1,0 +1,1 @@
+"""MySQL and MariaDB, by the binary log."""

@@ -1,0 +1,97 @@
+"""Places in the binary log of MySQL and MariaDB.
+
+A place is a byte of a file of the log. The files have numbers, which count on. After a failover another server has
+other files, so an epoch stands in front: it counts the servers that a pipeline has followed.
+
+A transaction is at the place where its first event begins: its GTID event, or its BEGIN where the log has no GTIDs. A
+boundary is a place where such a group of events begins or where the log ends. An offset's `commit` is the byte before
+a boundary: it has every transaction that begins there or before. So the next read begins one byte further, and a batch
+(start, end] has the transactions with start < place <= end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Self
+
+FIRST = 4
+"""Where the first event of a file begins, behind the four bytes that say what the file is."""
+_TEXT = re.compile(r"(\d{4}):(\d{10}):(\d{20})", re.ASCII)
+_NAME = re.compile(r"(.+)\.(\d+)", re.ASCII | re.DOTALL)
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A byte of the log; places compare as the log goes on.
+
+    Args:
+        epoch: how many servers the pipeline followed before this one; 9,999 at the most.
+        file: the number in the file's name; 10 digits at the most.
+        position: the byte in the file, counted from 0. It may be more than the four bytes of an event's header can say.
+
+    Raises:
+        ValueError: a part is negative or too long for `text`.
+    """
+
+    epoch: int
+    file: int
+    position: int
+
+    def __post_init__(self) -> None:
+        for value, digits in ((self.epoch, 4), (self.file, 10), (self.position, 20)):
+            if not 0 <= value < 10**digits:
+                raise ValueError(f"not a place in the binary log: {self.epoch}, {self.file}, {self.position}")
+
+    @property
+    def text(self) -> str:
+        """The form of offsets and change rows, `eeee:ffffffffff:pppppppppppppppppppp`; it sorts as places do."""
+        return f"{self.epoch:04}:{self.file:010}:{self.position:020}"
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The place of a text.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"not a place in the binary log: {text!r}")
+        return cls(int(found[1]), int(found[2]), int(found[3]))
+
+    def at(self, position: int) -> Self:
+        """Another byte of the same file."""
+        return replace(self, position=position)
+
+
+ZERO = Place(0, 0, 0).text
+"""The commit before all others."""
+
+
+def boundary(commit: str) -> Place:
+    """Where reading goes on behind an offset's commit: transactions that begin here or later."""
+    place = Place.of(commit)
+    return place.at(place.position + 1)
+
+
+def commit_before(boundary: Place) -> str:
+    """The commit of the offset that ends at a boundary."""
+    return boundary.at(boundary.position - 1).text
+
+
+def file_name(base: str, number: int) -> str:
+    """The name of a file of the log, as the server has it: `mysql-bin.000042`."""
+    return f"{base}.{number:06}"
+
+
+def file_of(name: str) -> tuple[str, int]:
+    """The base name and the number of a file of the log.
+
+    Raises:
+        ValueError: the name has no number.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"not a file of the binary log: {name!r}")
+    return found[1], int(found[2])
