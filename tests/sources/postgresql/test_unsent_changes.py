@@ -95,3 +95,36 @@ def test_with_warn_the_log_says_so(database: CapturedPostgres, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         assert [row for row in run.all() if row["op"] == "r"] == []
     assert "Rows of table 'public.t' were changed without a change in the log" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("TRUNCATE p1", "partition 'p1' was emptied"),
+        ("DROP TABLE p1", "a partition was detached or dropped"),
+        ("ALTER TABLE p DETACH PARTITION p1", "a partition was detached or dropped"),
+        ("VACUUM FULL p1", ""),
+        ("DELETE FROM p1", ""),
+    ],
+)
+def test_rows_that_go_with_a_partition_are_said_and_a_blocking_snapshot_takes_them_from_copies(
+    database: CapturedPostgres, caplog: pytest.LogCaptureFixture, statement: str, said: str
+) -> None:
+    database.execute("CREATE TABLE p (id int primary key, v text) PARTITION BY RANGE (id)")
+    database.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    database.execute("CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)")
+    database.execute("ALTER PUBLICATION shop ADD TABLE p")
+    database.insert("p", 1, "one")
+    database.insert("p", 11, "eleven")
+    database.execute("ANALYZE p")
+    run = database.run(signal_prefix="headrace.signal")
+    rows = run.all()
+    with caplog.at_level(logging.WARNING), database.database.connect() as connection:
+        connection.execute(statement)
+        rows += run.all()
+    assert [said] == [said for record in caplog.records if said and said in record.getMessage()] or not said
+    assert bool(said) == any("without a change in the log" in record.getMessage() for record in caplog.records)
+    asked = '{"id": "1", "type": "execute-snapshot", "data": {"type": "blocking", "data-collections": ["public.p"]}}'
+    database.execute("SELECT pg_logical_emit_message(true, 'headrace.signal', ?)", (asked,))
+    rows += run.all()
+    assert sorted(replay(rows).values(), key=lambda row: int(row["id"])) == _texts(database, "p")

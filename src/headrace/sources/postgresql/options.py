@@ -128,7 +128,8 @@ class PostgresSettings(
     on_rewrite: str = option(
         "What happens when a statement changes all rows of a table and the server sends none of them: a column that is "
         "added with a default, a changed type, a partition that comes with its rows. With snapshot the table is read "
-        "again, beside the stream where it has a key; with warn the log says so.",
+        "again, beside the stream where it has a key; with warn the log says so. Of a partition that is emptied, "
+        "detached or dropped the log says so with both.",
         default="snapshot",
         choices=("snapshot", "warn"),
     )

@@ -15,7 +15,7 @@ from headrace.sources.postgresql.look import Wanted
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
-from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes
+from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes, unsent_deletes
 from headrace.sources.signals import say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.tables.lost import WITHOUT_ROWS, say_returned, say_uncaptured, uncaptured_tables
@@ -113,6 +113,11 @@ class TableSet:
         for path, what in unsent.items():
             if path not in fresh:
                 ad_hoc = self._read_again(ad_hoc, found[path], what, takes_rows=takes_rows)
+        for path, what in unsent_deletes(connection, known, found, state.files, new.files).items():
+            say(
+                f"Rows of table '{path}' went without a change in the log: {what}. Copies keep them until the table is "
+                "read again; ask for a blocking snapshot of it (headrace signal) where they should go."
+            )
         end = replace(
             start,
             known=(*kept, *(path for path in fresh if path not in kept)),

@@ -26,6 +26,9 @@ SELECT i.inhrelid::bigint FROM pg_inherits i JOIN pg_type t ON t.typrelid = i.in
 WHERE i.inhrelid = ANY (%s::bigint[]::oid[]) AND i.xmin <> t.xmin
 """
 
+# TRUNCATE forgets how many rows there were; a statement that writes the rows into another file counts them.
+_EMPTIED = "SELECT oid::bigint, relname::text FROM pg_class WHERE oid = ANY (%s::bigint[]::oid[]) AND reltuples <= 0"
+
 
 @dataclass(frozen=True)
 class TableFiles:
@@ -88,3 +91,36 @@ def unsent_changes(
         ):
             changes[path] = "its rows were rewritten by ALTER TABLE"
     return changes
+
+
+def unsent_deletes(
+    connection: Connection,
+    known: Mapping[str, PostgresTable],
+    found: Mapping[str, PostgresTable],
+    before: TableFiles,
+    now: TableFiles,
+) -> dict[str, str]:
+    """The partitioned tables that lost rows with a partition, each with what happened to it.
+
+    The server sends nothing where a partition is detached, dropped or emptied by its own name. A partition that is
+    emptied and analysed between two looks is not found.
+
+    Args:
+        connection: to the database.
+        known: the tables as the offset has them.
+        found: as the catalog shows them now.
+        before: their files at the offset.
+        now: their files.
+    """
+    gone, others = {}, {}
+    for path, table in found.items():
+        old = known.get(path)
+        if old is None or old.oid != table.oid or table.leaves == (table.oid,):
+            continue
+        if set(old.leaves) - set(table.leaves):
+            gone[path] = "a partition was detached or dropped"
+        for leaf in set(old.leaves) & set(table.leaves):
+            if before.numbers.get(leaf, now.numbers.get(leaf)) != now.numbers.get(leaf):
+                others[leaf] = path
+    emptied = dict(connection.rows(_EMPTIED, (sorted(others),))) if others else {}
+    return {others[leaf]: f"partition {name!r} was emptied" for leaf, name in sorted(emptied.items())} | gone
