@@ -66,8 +66,8 @@ def mirror(new_postgres_database: Callable[[], PostgresDatabase]) -> PostgresDat
 
 
 @pytest.fixture
-def changing(source: PostgresDatabase) -> Iterator[Changing]:
-    seed = random.randrange(10**6)
+def changing(source: PostgresDatabase, request: pytest.FixtureRequest) -> Iterator[Changing]:
+    seed = random.randrange(10**6) if request.node.get_closest_marker("soak") else 1
     print(f"seed {seed}")
     made = Changing(source, seed)
     yield made

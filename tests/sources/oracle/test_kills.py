@@ -58,7 +58,7 @@ while not (folder / "stop").exists() or run.offset.commit < (folder / "stop").re
 
 @pytest.mark.slow
 def test_killed_ten_times_nothing_is_lost_and_what_is_read_again_is_the_same(tmp_path):
-    seed = random.randrange(10**6)
+    seed = 1
     print(f"seed {seed}")
     moments = random.Random(seed)
     shop = OracleShop.create(tmp_path / "server", seed)

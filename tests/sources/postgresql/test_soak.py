@@ -27,9 +27,9 @@ from headrace.testing.sources import SourceRun
     ids=["few", "million"],
 )
 def test_a_mirror_equals_the_source_after_random_changes(
-    postgres_database: PostgresDatabase, changes: int, transaction: int
+    postgres_database: PostgresDatabase, request: pytest.FixtureRequest, changes: int, transaction: int
 ) -> None:
-    seed = random.randrange(10**6)
+    seed = random.randrange(10**6) if request.node.get_closest_marker("soak") else 1
     print(f"seed {seed}")
     moments = random.Random(seed)
     with closing(Changes(postgres_database, seed)) as made:

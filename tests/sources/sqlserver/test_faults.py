@@ -153,7 +153,7 @@ def test_a_snapshot_that_dies_at_a_chunk_reads_no_finished_chunk_again(database,
 @pytest.mark.parametrize("metadata", ["false", "true"])
 @pytest.mark.parametrize("switched", [False, True])
 def test_writes_between_any_two_statements_of_a_snapshot_leave_the_mirror_equal(database, driver, switched, metadata):
-    seed = random.randrange(10**6)
+    seed = 1
     print(f"seed {seed}")
     dice = random.Random(seed)
     for name in "abc":
