@@ -123,3 +123,8 @@ def test_a_key_column_that_is_not_there_is_refused():
 def test_paths_leave_out_what_is_not_known():
     assert TableId("", "dbo", "t").full_path == "dbo.t"
     assert TableId("db", "dbo", "t").path == "dbo.t"
+
+
+def test_where_there_are_no_schemas_a_path_has_the_database():
+    assert TableId("shop", "", "orders").path == "shop.orders" == TableId("shop", "", "orders").full_path
+    assert TableId("", "", "orders").path == "orders"

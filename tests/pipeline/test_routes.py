@@ -71,7 +71,11 @@ def test_the_first_route_that_matches_decides_and_the_rest_is_kept_or_left_out()
     named = [
         kept.destination(TableId("d", schema, name)) for schema, name in (("dbo", "orders"), ("dbo", "a"), ("x", "a"))
     ]
-    assert [one.id.path for one in named if one is not None] == ["first", "a_second", "x.a"]
+    assert [one.id for one in named if one is not None] == [
+        TableId("d", "", "first"),
+        TableId("d", "", "a_second"),
+        TableId("d", "x", "a"),
+    ]
     assert left.destination(TableId("d", "x", "a")) is None
 
 

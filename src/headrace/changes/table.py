@@ -26,8 +26,11 @@ class TableId:
 
     @property
     def path(self) -> str:
-        """`schema.name`, as users write it in include lists (with the database in front where there are several)."""
-        return ".".join(part for part in (self.schema, self.name) if part)
+        """`schema.name`, as users write it in include lists; `database.name` where the database system has no schemas.
+
+        No two tables of a source's database have the same.
+        """
+        return ".".join(part for part in (self.schema or self.database, self.name) if part)
 
     @property
     def full_path(self) -> str:

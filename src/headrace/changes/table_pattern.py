@@ -107,10 +107,10 @@ class TablePattern:
     def _names(self, table: TableId) -> bool:
         """Whether it is for a table as a name, a glob or a marked expression."""
         if self._glob is None:
-            names = (table.path,) if self.in_source else (table.path, table.full_path)
+            names = (table.path,) if self.in_source else _names_of(table)
             return any(self.expression.fullmatch(name) for name in names)
         if not self.in_source:
-            return any(self._glob.fullmatch(name) for name in (table.path, table.full_path))
+            return any(self._glob.fullmatch(name) for name in _names_of(table))
         # The database must be named in full, so a wildcard stands for a part of the schema or the table.
         front = f"{table.database}.".lower()
         inside = self._bare.lower().startswith(front) and len(front) > 1
@@ -118,7 +118,12 @@ class TablePattern:
         return table.path == self._bare or any(glob.fullmatch(table.path) for glob in globs)
 
     def _expresses(self, table: TableId) -> bool:
-        return any(self.expression.fullmatch(name) for name in (table.path, table.full_path))
+        return any(self.expression.fullmatch(name) for name in _names_of(table))
+
+
+def _names_of(table: TableId) -> tuple[str, str]:
+    """Its path and the longer one; where there are no schemas, the name alone and the path."""
+    return (table.path, table.full_path) if table.schema else (table.name, table.path)
 
 
 def _compiled_glob(text: str) -> re.Pattern[str]:

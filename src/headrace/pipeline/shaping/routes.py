@@ -212,7 +212,7 @@ class Destinations:
             if not (destination.merge and theirs.merge):
                 first, second = sorted((other.full_path, source.full_path))
                 raise OptionError(
-                    f"Tables '{first}' and '{second}' would both be '{destination.id.path}' in {self.owner}.",
+                    f"Tables '{first}' and '{second}' would both be '{_shown(destination.id)}' in {self.owner}.",
                     remedy="Tell them apart in 'to' of their routes ({schema}_{table}), or say merge: true in both.",
                 )
 
@@ -240,9 +240,14 @@ def refuse_different(target: TableId, tables: Sequence[tuple[TableId, TableSchem
             what = f"columns ('{differing[0]}')"
     if what:
         raise SchemaError(
-            f"Tables '{one}' and '{other}' can't both be '{target.path}': their {what} differ.",
+            f"Tables '{one}' and '{other}' can't both be '{_shown(target)}': their {what} differ.",
             remedy="Route them to tables of their own, or make them alike by transforms.",
         )
+
+
+def _shown(target: TableId) -> str:
+    """A table's name as `to` of a route gives it."""
+    return ".".join(part for part in (target.schema, target.name) if part)
 
 
 def _listed(names: Sequence[str]) -> str:
