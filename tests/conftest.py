@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
+from tests.support.mysql import (  # noqa: F401
+    binlog_database,
+    binlog_server,
+    mariadb_database,
+    mariadb_server,
+    mysql_database,
+    mysql_server,
+    new_binlog_database,
+)
 from tests.support.postgresql import new_postgres_database, postgres_database, postgres_server  # noqa: F401
 from tests.truth_table import TruthTable
 

@@ -10,7 +10,6 @@ from headrace_emulators.engine.programs import program
 PROGRAMS = {
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
-    "mariadb": "mariadb-client",
     "postgres": "postgresql",
     "initdb": "postgresql",
     "psql": "postgresql-client",

@@ -1,90 +1,23 @@
-"""A MariaDB of the machine's own packages, with its own data folder, for one test run."""
+"""A MariaDB whose tables and rows are read as texts, and what Debezium's connector needs to read it."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
-from typing import Self
 
-from headrace_emulators.engine.ports import free_ports
-from headrace_emulators.engine.programs import Server, program
+from headrace_emulators.mysql.server import PASSWORD, USER, MySqlServer
 
-_PACKAGE = "mariadb-server"
 _RAW = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit", "geometry", "point", "polygon")
 
 
-class MariaDb:
-    """The server, logging rows, in UTC, on the loopback only.
+class MariaDb(MySqlServer):
+    """The server with the defaults of its log, whose tables have no metadata there.
 
     Args:
         folder: for data, socket and log; its path must be short, because a socket's is limited.
     """
 
-    name = "mariadb"
-    database = "live"
-
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (self.port,) = free_ports(1)
-        self._server = Server("MariaDB", folder / "mariadb.log")
-        self._socket = folder / "mariadb.sock"
-        self._install = program("mariadb-install-db", _PACKAGE)
-        self._daemon = program("mariadbd", _PACKAGE)
-        self._client = program("mariadb", "mariadb-client")
-
-    def __enter__(self) -> Self:
-        user = ["--user=root"] if os.geteuid() == 0 else []
-        data = self.folder / "data"
-        prepared = subprocess.run(
-            [self._install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", *user],
-            capture_output=True,
-            text=True,
-        )
-        assert prepared.returncode == 0, prepared.stdout + prepared.stderr
-        self._server.start(
-            [
-                self._daemon, "--no-defaults", f"--datadir={data}", f"--socket={self._socket}", f"--port={self.port}",
-                "--bind-address=127.0.0.1", "--server-id=1", f"--log-bin={data / 'log'}", "--binlog-format=ROW",
-                "--binlog-row-image=FULL", "--default-time-zone=+00:00", "--character-set-server=utf8mb4",
-                "--sql-mode=STRICT_TRANS_TABLES", "--skip-name-resolve", "--innodb-buffer-pool-size=32M",
-                "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0", *user,
-            ],
-            folder=self.folder,
-        )  # fmt: skip
-        self._server.wait_until(self._answers, "it answered")
-        self.run(
-            f"CREATE DATABASE {self.database}; CREATE USER cdc@'%' IDENTIFIED BY 'cdc'; GRANT ALL ON *.* TO cdc@'%'",
-            database=None,
-        )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.stop()
-
-    def _answers(self) -> bool:
-        return self._ask("select 1", None).returncode == 0
-
-    def _ask(self, sql: str, database: str | None) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [
-                self._client, "--no-defaults", f"--socket={self._socket}", "--user=root", "--batch",
-                "--skip-column-names", "--default-character-set=utf8mb4", *([database] if database else []),
-            ],
-            input=sql.encode(),
-            capture_output=True,
-        )  # fmt: skip
-
-    def run(self, sql: str, *, database: str | None = database) -> list[list[str]]:
-        """Run statements; the answer's cells as texts."""
-        answer = self._ask(sql, database)
-        assert answer.returncode == 0, answer.stderr.decode()
-        return [line.split("\t") for line in answer.stdout.decode().splitlines()]
-
-    @property
-    def version(self) -> str:
-        """What the server calls itself."""
-        return self.run("select version()")[0][0]
+        super().__init__(folder, binlog_row_metadata="NO_LOG")
 
     def natives(self) -> dict[str, dict[str, str]]:
         """The columns' types by table."""
@@ -120,8 +53,8 @@ class MariaDb:
             "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
             "database.hostname": "127.0.0.1",
             "database.port": str(self.port),
-            "database.user": "cdc",
-            "database.password": "cdc",
+            "database.user": USER,
+            "database.password": PASSWORD,
             "database.server.id": str(85_000 + number),
             "database.include.list": self.database,
             "database.ssl.mode": "disable",

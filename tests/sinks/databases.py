@@ -11,44 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.real.mariadb import MariaDb as MariaDbServer
 
-from headrace.errors import ConnectError
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.sink import JdbcSink
-from headrace_emulators.engine.programs import program
-from headrace_emulators.postgresql.server import PROGRAMS, PostgresServer
+from headrace_emulators.mysql import server as mariadb
+from headrace_emulators.postgresql import server as postgresql
 
-_PROGRAMS = {
-    "postgresql": PROGRAMS,
-    "mariadb": (
-        ("mariadb-install-db", "mariadb-server"),
-        ("mariadbd", "mariadb-server"),
-        ("mariadb", "mariadb-client"),
-    ),
-}
-_SERVERS: dict[str, Any] = {"postgresql": PostgresServer, "mariadb": MariaDbServer}
+_SERVERS: dict[str, Any] = {"postgresql": postgresql.PostgresServer, "mariadb": mariadb.MySqlServer}
+_MISSING = {"postgresql": postgresql.missing, "mariadb": mariadb.missing}
+"""What the machine lacks to run each server."""
 _numbers = count(1)
 
 
-def _missing(kind: str) -> str:
-    """What the machine lacks to run this server."""
-    try:
-        for name, package in _PROGRAMS[kind]:
-            program(name, package)
-    except ConnectError as lacking:
-        return lacking.remedy
-    return ""
-
-
 def _marks(kind: str) -> list[pytest.MarkDecorator]:
-    found = [pytest.mark.skipif(bool(_missing(kind)), reason=f"no {kind} here: {_missing(kind)}")]
+    found = [pytest.mark.skipif(bool(lacking := _MISSING[kind]()), reason=f"no {kind} here: {lacking}")]
     # Both keep the same contract; one of them is enough for every edit.
     return found if kind == "postgresql" else [*found, pytest.mark.real]
 
 
-KINDS = [pytest.param(kind, marks=_marks(kind)) for kind in _PROGRAMS]
+KINDS = [pytest.param(kind, marks=_marks(kind)) for kind in _SERVERS]
 """Each kind of database; one whose server the machine lacks is a gap that the test run's summary declares."""
 
 

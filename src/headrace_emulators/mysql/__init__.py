@@ -1,0 +1,1 @@
+"""A real MariaDB or MySQL with a data folder of its own."""
