@@ -10,7 +10,8 @@ import base64
 import re
 from typing import Any
 
-from headrace.changes import Column
+from headrace.changes import Column, TableSchema
+from headrace.formats.debezium import mysql_types as mysql
 from headrace.formats.debezium import postgresql_types as postgresql
 from headrace.formats.debezium.values import uuid_of
 from headrace.formats.debezium.wire_types import (
@@ -43,14 +44,28 @@ _COMPUTED_TEXTS = {
 }  # fmt: skip
 
 
+OWN_WAYS = (postgresql.NAME, *mysql.NAMES)
+"""The connectors that write some values in their own way."""
+
+
+def describing_connector(schema: TableSchema) -> str:
+    """The connector of `OWN_WAYS` whose table it is, by its columns' types; empty for none."""
+    if postgresql.describes(schema):
+        return postgresql.NAME
+    return mysql.NAMES[0] if mysql.describes(schema) else ""
+
+
 def wire_type(column: Column, modes: ValueModes) -> WireType:
     """The wire form of a column's values; every column has one."""
-    return postgresql.wire_type(column, modes) or logical_wire_type(column, modes)
+    own = postgresql.wire_type(column, modes) or mysql.wire_type(column, modes)
+    return own or logical_wire_type(column, modes)
 
 
 def default_of(column: Column, modes: ValueModes) -> Any:
     """The JSON value of the column's default; None where it has none that can be written."""
     wire = wire_type(column, modes)
+    if modes.connector in mysql.NAMES:
+        return mysql.default_of(column, wire)
     if modes.connector != postgresql.NAME:
         return wire.default(column)
     native, is_enum = column.native_type, column.enum_values is not None and column.logical.kind == "string"
@@ -66,6 +81,14 @@ def default_of(column: Column, modes: ValueModes) -> Any:
         return _zero(wire)
     text = _COMPUTED_TEXTS.get(native)
     return None if text is None or is_enum else (wire.constant or wire.value)(text)
+
+
+def null_json(column: Column, modes: ValueModes) -> str:
+    """The JSON that stands for NULL."""
+    found = default_of(column, modes) if modes.null_as_default and column.nullable else None
+    if modes.connector in mysql.NAMES and not column.nullable:
+        found = mysql.instead_of_null(column, wire_type(column, modes))
+    return "null" if found is None else json_of(found)
 
 
 def absent_json(column: Column, modes: ValueModes) -> str | None:

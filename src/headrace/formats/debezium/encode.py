@@ -21,8 +21,7 @@ from headrace.changes.key_text import key_text
 from headrace.errors import FormatError
 from headrace.formats.change_messages import counted, picked, rows_of, unknown_schema
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
-from headrace.formats.debezium import postgresql_types as postgresql
-from headrace.formats.debezium.column_types import wire_type
+from headrace.formats.debezium.column_types import OWN_WAYS, wire_type
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.counts import nearest_timestamp
 from headrace.formats.debezium.events import (
@@ -76,7 +75,7 @@ class DebeziumEncoder(Codec):
             self._by_table.setdefault(schema.id, number)
         self._nameless = len(self._schemas) == 1 and not self._schemas[0].id.name
         self._all_alike = facts.typed is not None or (writing.single and self._nameless)
-        self._met: dict[tuple[int, bool], int] = {}
+        self._met: dict[tuple[int, int], int] = {}
         self._written: list[WrittenSchema] = []
         self._layouts = Layouts([])
         self._blocks: dict[int, SourceBlocks] = {}
@@ -93,7 +92,7 @@ class DebeziumEncoder(Codec):
     def may_lose(self) -> bool:
         """Whether a column may have values that the wire does not hold, and that are replaced."""
         modes = self._writing.modes
-        every = (modes, replace(modes, connector=postgresql.NAME))
+        every = (modes, *(replace(modes, connector=name) for name in OWN_WAYS))
         columns = [column for schema in self._schemas for column in schema.columns]
         return not modes.failing and any(wire_type(column, one).limited for one in every for column in columns)
 
@@ -136,8 +135,8 @@ class DebeziumEncoder(Codec):
         connector = connectors(rows)
         names = [*connector.dictionary.to_pylist(), None]
         of = connector.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        is_own = np.array([name == postgresql.NAME for name in names])[of]
-        events = Events(rows, numbers, kind, place, self._schema_numbers(rows, tables, is_own), connector)
+        way = np.array([OWN_WAYS.index(name) + 1 if name in OWN_WAYS else 0 for name in names])[of]
+        events = Events(rows, numbers, kind, place, self._schema_numbers(rows, tables, way), connector)
         pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
         forms = np.array(
             [self._writing.forms.number(names[p // len(tables.ids)], tables.ids[p % len(tables.ids)]) for p in pairs]
@@ -147,23 +146,24 @@ class DebeziumEncoder(Codec):
             return [self._of_form(int(found[0]), events)]
         return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in found]
 
-    def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables, is_own: Array) -> Array:
+    def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables, way: Array) -> Array:
         """The number of each row's schema, among those that were met.
 
         Args:
             rows: the rows.
             tables: their tables.
-            is_own: whether the row's connector writes values in its own way.
+            way: the number of the row's connector in `OWN_WAYS`, from 1; 0 for another.
         """
         if self._all_alike:
-            met = {own: self._meet(0, own=own) for own in np.unique(is_own).tolist()}
-            return np.where(is_own, met.get(True, 0), met.get(False, 0))
+            ways, place = np.unique(way, return_inverse=True)
+            return np.array([self._meet(0, way=one) for one in ways.tolist()], np.int64)[place]
         ids = rows.column("schema_id").dictionary_encode()
         texts = [*ids.dictionary.to_pylist(), None]
         of = ids.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        pairs, at = np.unique((of * len(tables.ids) + tables.at) * 2 + is_own, return_inverse=True)
+        width = len(OWN_WAYS) + 1
+        pairs, at = np.unique((of * len(tables.ids) + tables.at) * width + way, return_inverse=True)
         found = np.empty(pairs.size, np.int64)
-        for n, pair in enumerate(pairs // 2):
+        for n, pair in enumerate(pairs // width):
             id, table = texts[pair // len(tables.ids)], tables.ids[pair % len(tables.ids)]
             number = self._by_id.get(id) if id is not None else None
             # Given schemas go by table: a single one whatever rows name, several only where rows name none.
@@ -171,21 +171,21 @@ class DebeziumEncoder(Codec):
                 number = self._by_table.get(table)
             if number is None:
                 raise unknown_schema(rows, int(np.flatnonzero(at == n)[0]))
-            found[n] = self._meet(number, own=bool(pairs[n] % 2))
+            found[n] = self._meet(number, way=int(pairs[n] % width))
         return found[at]
 
-    def _meet(self, number: int, *, own: bool) -> int:
-        met = self._met.get((number, own))
+    def _meet(self, number: int, *, way: int) -> int:
+        met = self._met.get((number, way))
         if met is None:
             writing, typed = self._writing, self._typed is not None
             found = WrittenSchema(
                 self._schemas[number],
-                replace(writing.modes, connector=postgresql.NAME if own else ""),
+                replace(writing.modes, connector=("", *OWN_WAYS)[way]),
                 writing.rules,
                 placeholder=writing.shape.placeholder,
                 typed=typed,
             )
-            met = self._met[number, own] = len(self._written)
+            met = self._met[number, way] = len(self._written)
             self._written.append(found)
         return met
 
@@ -422,6 +422,8 @@ class DebeziumEncoder(Codec):
         key_said = "none" if key is None else key_text([value for _, value in key])
         beyond = wire.limited is not None and wire.limited(text)
         nearest = "null" if column.nullable else _text(nearest_timestamp(text))
+        if nearest is None and spelled.json.null != "null":
+            nearest = spelled.json.null
         if beyond and nearest is not None and not modes.failing and not in_key:
             path = ".".join(table[part] for part in ("schema", "name") if table.get(part))
             first = f"table {path}, column {column.name}, key {key_said}"

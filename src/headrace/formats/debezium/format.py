@@ -64,12 +64,16 @@ class DebeziumJson(ArrowFormat):
     (`unavailable_max_as_null`); the commit time is the transaction's end, also as `ts_ms` of BEGIN and END; times keep
     their digits and defaults are unescaped where 1.7.2 cut them or did not; an interval keeps its text
     (`interval_handling_mode`; PostgreSQL's is written in ISO 8601); an unsigned 64-bit number is a decimal and never
-    wrapped. Of PostgreSQL's types, those that its connector leaves out are strings or JSON; dates before 1582 and
-    before Christ are those of the stream, in snapshots, too; an array of arrays and a timestamp beyond the microseconds
-    of 64 bits are null and counted (`event_converting_failure_handling_mode`). As its connector does, columns that an
-    old row does not say are null, or the default or zero where they can't be.
+    wrapped (`bigint_unsigned_handling_mode`). Of MySQL and MariaDB, years below 100 stay (`enable_time_adjuster`), the
+    year 0000 is 0, labels in values are not escaped, an instant has all its fraction digits in snapshots, too, and a
+    date that is none is null, or where NULL can't be the default or 1970. Of PostgreSQL's types, those that its
+    connector leaves out are strings or JSON; dates before 1582 and before Christ are those of the stream, in snapshots,
+    too; an array of arrays and a timestamp beyond the microseconds of 64 bits are null and counted
+    (`event_converting_failure_handling_mode`). As its connector does, columns that an old row does not say are null, or
+    the default or zero where they can't be.
 
-    Source: Debezium's documentation of the SQL Server, Oracle, Db2 and PostgreSQL connectors (data change events).
+    Source: Debezium's documentation of the SQL Server, Oracle, Db2, MySQL and PostgreSQL connectors (data change
+    events).
     """
 
     name = "debezium_json"

@@ -104,6 +104,19 @@ class EventSettings(FormatSettings):
         choices=("string", "numeric"),
         aliases=("interval.handling.mode",),
     )
+    bigint_unsigned_handling_mode: str = option(
+        "`precise` writes MySQL's and MariaDB's unsigned 64-bit numbers as decimals, `long` as 64-bit numbers, which "
+        "are negative from 2^63 on.",
+        default="precise",
+        choices=("precise", "long"),
+        aliases=("bigint.unsigned.handling.mode",),
+    )
+    enable_time_adjuster: bool = option(
+        "Whether MySQL's and MariaDB's years below 100 are moved to 1970 to 2069, as Debezium does by default; "
+        "otherwise they stay.",
+        default=False,
+        aliases=("enable.time.adjuster",),
+    )
     unavailable_value_placeholder: str = option(
         "The placeholder, in shapes 2.3 and 3, for a text or bytes value that a change does not carry; columns of "
         "other types are left out. Shapes 1.7 and 3.0 write null. PostgreSQL's rows have it in all shapes, also in "
@@ -275,6 +288,8 @@ def value_modes(settings: EventSettings) -> ValueModes:
         null_as_default=settings.null_as_default,
         recorded_placeholders=settings.unavailable_max_as_null,
         intervals=settings.interval_handling_mode,
+        unsigned=settings.bigint_unsigned_handling_mode,
+        adjust_years=settings.enable_time_adjuster,
     )
 
 

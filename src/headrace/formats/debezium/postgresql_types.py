@@ -185,7 +185,8 @@ def _binary(*, required: bool) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _vector(name: str, kind: str) -> Callable[[Column, ValueModes], WireType]:
+def vector(name: str, kind: str) -> Callable[[Column, ValueModes], WireType]:
+    """What makes the wire form of a list of binary numbers of one logical type."""
     element = logical_wire_type(Column("", 1, LogicalType(kind)), ValueModes())
     items = {"type": element.connect, "optional": False}
     wire = WireType("array", lambda text: _items(text, element, ""), semantic=f"{_DATA}{name}", items=items)
@@ -272,6 +273,6 @@ _MAKERS: dict[tuple[str, str], Callable[[Column, ValueModes], WireType]] = {
     ("point", "string"): _point,
     ("geometry", "bytes"): _geometry("Geometry"),
     ("geography", "bytes"): _geometry("Geography"),
-    ("vector", "nested"): _vector("DoubleVector", "float64"),
-    ("halfvec", "nested"): _vector("FloatVector", "float32"),
+    ("vector", "nested"): vector("DoubleVector", "float64"),
+    ("halfvec", "nested"): vector("FloatVector", "float32"),
 }

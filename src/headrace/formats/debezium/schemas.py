@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.debezium import postgresql_types as postgresql
+from headrace.formats.debezium.column_types import describing_connector
 from headrace.formats.debezium.connect_schemas import key_schema, row_schema
 from headrace.formats.debezium.options import EventSettings, field_rules, value_modes
 from headrace.formats.debezium.shapes import SHAPES
@@ -231,9 +231,8 @@ def _id_of_name(name: str, topic: str) -> TableId:
 
 def given_table(settings: EventSettings, schema: TableSchema, topic: str = "t") -> GivenTable:
     """A schema, with the fields of its rows and keys as the options say that they stand on the wire."""
-    shape, modes = SHAPES[settings.shape], value_modes(settings)
-    if postgresql.describes(schema):
-        modes = replace(modes, connector=postgresql.NAME)
+    shape = SHAPES[settings.shape]
+    modes = replace(value_modes(settings), connector=describing_connector(schema))
     rules = field_rules(settings, shape)
     fields = (make(schema, topic, modes, rules)["fields"] for make in (row_schema, key_schema))
     return GivenTable(schema, *fields)

@@ -71,6 +71,8 @@ class ValueModes:
         null_as_default: whether NULL in a nullable column is written as the column's default.
         recorded_placeholders: whether only text, ntext, image and xml have the placeholder, as recorded of 3.6.1.
         intervals: `string` or `numeric`.
+        unsigned: `precise` or `long`: how MySQL's unsigned 64-bit numbers are written.
+        adjust_years: whether years below 100 of MySQL are those of 1970 to 2069.
         float_texts: whether binary numbers are strings with their canonical texts, for what reads them again.
     """
 
@@ -83,6 +85,8 @@ class ValueModes:
     null_as_default: bool = False
     recorded_placeholders: bool = False
     intervals: str = "string"
+    unsigned: str = "precise"
+    adjust_years: bool = False
     float_texts: bool = False
 
 

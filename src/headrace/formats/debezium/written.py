@@ -16,7 +16,7 @@ from headrace.changes.row import arrow_type
 from headrace.changes.types import arrow_text
 from headrace.formats.change_messages import quoted
 from headrace.formats.debezium import postgresql_types as postgresql
-from headrace.formats.debezium.column_types import absent_json, default_of, unsaid_json, wire_type
+from headrace.formats.debezium.column_types import absent_json, null_json, unsaid_json, wire_type
 from headrace.formats.debezium.connect_schemas import FieldRules, key_schema, row_schema
 from headrace.formats.debezium.floats import java_texts
 from headrace.formats.debezium.wire_types import ValueModes, WireType, json_of
@@ -107,14 +107,13 @@ class WrittenSchema:
 
     def _spelled(self, column: Column, *, in_key: bool) -> Spelled:
         wire, name = wire_type(column, self._modes), f"{quoted(self._fields[column.name])}:"
-        default = default_of(column, self._modes) if self._modes.null_as_default and column.nullable else None
-        null = "null" if default is None else json_of(default)
-        absent: str | None = null
+        null = null_json(column, self._modes)
+        absent: str | None = null if column.nullable else "null"
         if (self._placeholder or self._modes.connector == postgresql.NAME) and not in_key:
             stand_in = absent_json(column, self._modes)
             if stand_in is not None:
                 absent = stand_in
-            elif default is None and not self._modes.recorded_placeholders:
+            elif absent == "null" and not self._modes.recorded_placeholders:
                 absent = None
         code, first = wire.code, wire.first
         if self._typed and not in_key:
@@ -147,6 +146,8 @@ def typed_code(column: Column, wire: WireType) -> tuple[int, int]:
 
 def _is_direct(kind: pa.DataType, wire: WireType) -> bool:
     types = pa.types
+    if wire.prepare is not None:
+        return False
     if wire.code == MOMENT:
         return bool(types.is_timestamp(kind)) and wire.first < 9
     checks = {WHOLE: types.is_integer, BOOLEAN: types.is_boolean, DAY: types.is_date32}
