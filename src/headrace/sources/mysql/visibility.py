@@ -1,0 +1,194 @@
+"""Consistent snapshots without a global lock, and which transactions they see, as places in the log.
+
+A server writes a commit to its log first and shows it to readers a moment later. So a snapshot that is opened after the
+log's end was read may lack transactions before that end. What is surely seen, and what is surely not, is found out in
+the way that each kind of server offers:
+
+- MariaDB and Percona say at which place of the log a snapshot stands, exactly.
+- MySQL with GTIDs tells which of them are in use: a transaction has its GTID from before it is in the log until it can
+  be seen. When all those have ended that were in use after the log's end was read, everything before that end can be
+  seen.
+- MySQL without GTIDs needs a lock on the tables for the moment in which the end is read and the snapshot is opened. It
+  waits for open writers, and no other is there then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.errors import CaptureError
+from headrace.sources.mysql.place import Place, file_of
+
+MYSQL, PERCONA, MARIADB = "mysql", "percona", "mariadb"
+_POLL_SECONDS = 0.002
+_REPEATABLE = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+_OPEN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+_END = "ROLLBACK"
+_SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
+_LOG_STATUS = "SHOW BINARY LOG STATUS"
+_OLD_LOG_STATUS = "SHOW MASTER STATUS"
+_IN_USE = "SELECT @@GLOBAL.gtid_owned"
+_WITH_GTIDS = "SELECT @@GLOBAL.gtid_mode"
+_FIRST_WITH_LOG_STATUS = (8, 2)
+
+
+class Session(Protocol):
+    """A session of a server."""
+
+    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
+        """The rows of a query."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What a snapshot sees.
+
+    Args:
+        low: every transaction that begins before this place.
+        high: no transaction that begins here or behind.
+    """
+
+    low: Place
+    high: Place
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is known of every transaction whether the snapshot sees it."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """Opens consistent snapshots of one server.
+
+    Args:
+        kind: `mysql`, `percona` or `mariadb`.
+        version: the first two numbers of the server's version.
+        epoch: of the places.
+        wait_seconds: how long transactions may take to be seen, or a lock to come.
+    """
+
+    kind: str
+    version: tuple[int, int]
+    epoch: int = 0
+    wait_seconds: float = 60.0
+
+    def opened(
+        self,
+        session: Session,
+        behind: Place | None = None,
+        *,
+        tables: Sequence[str] = (),
+        another: Callable[[], Session],
+    ) -> Visible:
+        """Begin a transaction that sees one state of all InnoDB tables, and say which.
+
+        Args:
+            session: outside of a transaction.
+            behind: a place of the log that it has to see everything before.
+            tables: with their quotes, what a lock is taken on where there is no other way.
+            another: opens a session for that lock.
+
+        Raises:
+            CaptureError: transactions were not seen in time, or a right is missing.
+        """
+        deadline = time.monotonic() + self.wait_seconds
+        while True:
+            seen = self._opened(session, tables, another, deadline)
+            if behind is None or seen.low >= behind:
+                return seen
+            session.rows(_END)
+            _require_time(deadline, "what the log has up to the end of the batch")
+            time.sleep(_POLL_SECONDS)
+
+    def exact(self, session: Session, tables: Sequence[str], another: Callable[[], Session]) -> Visible:
+        """The same, so that of the tables every transaction is known to be seen or not.
+
+        Args:
+            session: outside of a transaction.
+            tables: with their quotes.
+            another: opens a session for a lock.
+
+        Raises:
+            CaptureError: the lock did not come in time, or the right to take it is missing.
+        """
+        session.rows(_REPEATABLE)
+        if self.kind == MYSQL:
+            return self._locked(session, tables, another)
+        return self._stated(session)
+
+    def head(self, session: Session) -> Place:
+        """Where the log ends; transactions before it may not be seen yet.
+
+        Raises:
+            CaptureError: the server has no log.
+        """
+        old = self.kind == MARIADB or self.version < _FIRST_WITH_LOG_STATUS
+        rows = session.rows(_OLD_LOG_STATUS if old else _LOG_STATUS)
+        if not rows:
+            raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
+        return self._place(rows[0][0], rows[0][1])
+
+    def _opened(
+        self, session: Session, tables: Sequence[str], another: Callable[[], Session], deadline: float
+    ) -> Visible:
+        session.rows(_REPEATABLE)
+        if self.kind != MYSQL:
+            return self._stated(session)
+        if str(session.rows(_WITH_GTIDS)[0][0]).upper() != "ON":
+            return self._locked(session, tables, another)
+        low = self.head(session)
+        in_use = _gtids(session)
+        while in_use:
+            _require_time(deadline, f"{len(in_use)} transactions that are in the log")
+            time.sleep(_POLL_SECONDS)
+            in_use &= _gtids(session)
+        session.rows(_OPEN)
+        return Visible(low, self.head(session))
+
+    def _stated(self, session: Session) -> Visible:
+        session.rows(_OPEN)
+        said = {str(name).lower(): value for name, value in session.rows(_SNAPSHOT_STATUS)}
+        if not said.get("binlog_snapshot_file"):
+            raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
+        place = self._place(said["binlog_snapshot_file"], said["binlog_snapshot_position"])
+        return Visible(place, place)
+
+    def _locked(self, session: Session, tables: Sequence[str], another: Callable[[], Session]) -> Visible:
+        """By a lock of a moment: with the transaction it would end, so another session has it."""
+        if not tables:
+            raise ValueError("no tables to lock")
+        with closing(another()) as other:
+            other.rows(f"SET SESSION lock_wait_timeout = {max(1, int(self.wait_seconds))}")
+            other.rows(f"LOCK TABLES {', '.join(f'{table} READ' for table in tables)}")
+            place = self.head(other)
+            session.rows(_OPEN)
+            other.rows("UNLOCK TABLES")
+        return Visible(place, place)
+
+    def _place(self, file: object, position: object) -> Place:
+        return Place(self.epoch, file_of(str(file))[1], int(str(position)))
+
+
+def _gtids(session: Session) -> set[tuple[str, str]]:
+    """The GTIDs that are in use: `uuid:5#17:6#18,` and so on, with the numbers of their threads."""
+    found = set()
+    for line in str(session.rows(_IN_USE)[0][0] or "").split(","):
+        source, *numbers = line.strip().split(":")
+        found |= {(source, number) for number in numbers}
+    return found
+
+
+def _require_time(deadline: float, what: str) -> None:
+    if time.monotonic() >= deadline:
+        raise CaptureError(
+            f"A snapshot can't be opened, because {what} can't be seen yet.",
+            remedy="Look for transactions that hang in their commit: SHOW PROCESSLIST.",
+        )
