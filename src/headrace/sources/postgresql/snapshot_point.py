@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
+from headrace.sources.log.planner import PointWaits
 from headrace.sources.postgresql import lsn, slots
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
@@ -14,10 +15,6 @@ from headrace.sources.postgresql.options import PostgresSettings
 _ATTEMPTS = 3
 _WAIT_SECONDS = 2
 """How long a snapshot beside the stream waits for open transactions before it leaves that to a later batch."""
-
-
-class PointWaits(Exception):
-    """A moment can't be had now, because transactions are open; the message names one."""
 
 
 class SnapshotPoint:

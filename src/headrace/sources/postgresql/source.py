@@ -164,8 +164,8 @@ class PostgresSource(Source):
         tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
         read = {path: table for path, table in tables.items() if path not in waiting}
         after = {path: progress.commit for path, progress in start.tables.items() if path in read}
-        edges = [lsn.boundary(start.commit), *state.cuts, lsn.boundary(end.commit)]
-        for begin, upto in pairwise(edges):
+        edges = [start.commit, *state.cuts, end.commit]
+        for begin, upto in pairwise(map(lsn.boundary, edges)):
             window = Window(begin, upto, self.settings.database, read, after)
             yield StreamSlice(window, state.types, end.capture_time)
 

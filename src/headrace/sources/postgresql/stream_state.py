@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from headrace.sources.log.window import WindowState
 from headrace.sources.offset import Offset
+from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles
 
 
 @dataclass(frozen=True)
-class StreamState:
+class StreamState(WindowState):
     """Where the log is read, and by what.
 
     Args:
@@ -20,18 +22,12 @@ class StreamState:
         catalog: the catalog's state when the tables were looked up; they are looked up again when it is another.
         types: the types that users made, by which columns are read.
         files: where the rows of the captured tables are, by which a table that was rewritten is known.
-        cuts: the boundaries at which the window of the batch that ends here is cut, so that several tasks read it.
-        reads: whether that window is read at all; not where the log had nothing for the captured tables.
-        waiting: tables that were taken in and are not read yet; their changes are not streamed before.
     """
 
     log: LogState
     catalog: str
     types: TypeCatalog
     files: TableFiles = TableFiles()  # noqa: RUF009
-    cuts: tuple[int, ...] = ()
-    reads: bool = False
-    waiting: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, offset: Offset) -> StreamState:
@@ -42,9 +38,9 @@ class StreamState:
             data["catalog"],
             TypeCatalog.from_json(data["types"]),
             TableFiles.from_json(data["files"]),
-            tuple(data["cuts"]),
-            data["reads"],
-            tuple(data["waiting"]),
+            cuts=tuple(map(lsn.commit_before, data["cuts"])),
+            reads=data["reads"],
+            waiting=tuple(data["waiting"]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -54,15 +50,7 @@ class StreamState:
             "catalog": self.catalog,
             "types": self.types.to_json(),
             "files": self.files.to_json(),
-            "cuts": list(self.cuts),
+            "cuts": list(map(lsn.boundary, self.cuts)),
             "reads": self.reads,
             "waiting": list(self.waiting),
         }
-
-    def settled(self) -> StreamState:
-        """The same place, seen from a batch without a window."""
-        return replace(self, cuts=(), reads=False)
-
-    def in_offset(self, offset: Offset) -> Offset:
-        """The offset with this state."""
-        return replace(offset, log=self.to_json())

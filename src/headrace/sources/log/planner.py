@@ -1,0 +1,468 @@
+"""Where the next batch of a database's log ends: snapshots, windows, ad-hoc reads, and tables that come and go.
+
+Runs in the driver. The end offset of a batch decides its rows: it has the commit up to which the log is read, the
+schemas as the catalog had them, and the chunks of snapshots. Places of the log are texts that sort as the log goes on;
+what they mean, and how the log is asked, the planner of a source says.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.errors import DataLossError, PositionMismatch
+from headrace.sources.base import Limit
+from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.window import Window, WindowState
+from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.signals import Signal, say_once
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.tables.lost import WITHOUT_ROWS
+from headrace.sources.tables.source_table import SourceTable
+
+_LOG = logging.getLogger("headrace.sources")
+_IDLE_BYTES = 64 * 1024 * 1024
+_IDLE_SECONDS = 300
+"""How far, and how long, the log may run ahead of an idle pipeline before an empty batch lets its offset follow."""
+
+
+class PointWaits(Exception):
+    """A moment at which tables can be read can't be had now; the message says why."""
+
+
+class PlannedSettings(Protocol):
+    """The options by which batches are planned."""
+
+    @property
+    def snapshot_mode(self) -> str:
+        """When tables are read."""
+
+    @property
+    def snapshot_chunks_per_batch(self) -> int:
+        """How many chunks a batch has at the most."""
+
+    @property
+    def max_commits_per_trigger(self) -> int:
+        """How many commits a batch has at the most; 0 for no bound."""
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """How often a heartbeat is planned; 0 for never."""
+
+    @property
+    def fail_on_data_loss(self) -> bool:
+        """Whether a loss stops the run."""
+
+
+AnySettings = TypeVar("AnySettings", bound=PlannedSettings)
+Table = TypeVar("Table", bound=SourceTable[Any])
+
+
+class LogPlanner(ABC, Generic[AnySettings, Table]):
+    """Plans the batches of one process. It keeps connections between them, which an error closes.
+
+    Args:
+        settings: the source's options.
+        identity: `Offset.source`.
+        tables_of: the tables of an offset by path.
+        ad_hoc: what signals ask for.
+    """
+
+    def __init__(
+        self,
+        settings: AnySettings,
+        identity: str,
+        tables_of: Callable[[Mapping[str, Any]], Mapping[str, Table]],
+        ad_hoc: AdHocReads[Table],
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._tables_of = tables_of
+        self._ad_hoc = ad_hoc
+        self._restarted = True
+        self._guarded = False
+        self._again = settings.snapshot_mode == "always"
+
+    def close(self) -> None:
+        """Close all connections; the next batch opens others."""
+        self._release_point()
+        self._disconnect()
+        self._guarded = False
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """The end of the batch that begins at `start`; `start` itself when nothing is new."""
+        try:
+            end = self._advance(start, limit, now)
+        except BaseException:
+            self.close()
+            raise
+        self._restarted = False
+        return end
+
+    def preview(self, start: Offset, *, restarted: bool) -> Offset:
+        """What the next batch would begin with: the first one with a chunk, a later one with the tables that are new or
+        that are read again.
+
+        Nothing is made on the server, and the log is not looked at.
+        """
+        try:
+            return self._preview(start, restarted=restarted)
+        finally:
+            self.close()
+
+    def acknowledge(self, commit: str) -> None:
+        """Let the server forget the log up to a commit that all sinks have, where it keeps it for this pipeline."""
+        return None
+
+    # What the log is.
+
+    @abstractmethod
+    def _disconnect(self) -> None:
+        """Close all connections but those of the moment at which tables are read."""
+
+    @abstractmethod
+    def _state(self, offset: Offset) -> WindowState:
+        """What an offset keeps of the log."""
+
+    @abstractmethod
+    def _in_same_log(self, start: Offset) -> Offset:
+        """The place where the last batch ended, in the log of a server that still has all that follows it.
+
+        Raises:
+            PositionMismatch: the server is another one, or is not where this pipeline was.
+            DataLossError: changes behind `start` are gone.
+        """
+
+    @abstractmethod
+    def _head(self) -> tuple[str, dt.datetime]:
+        """The commit up to which the log is complete and can be read, and the server's clock."""
+
+    @abstractmethod
+    def _window(self, start: Offset, upto: str, commits: int) -> Window:
+        """What the log has behind an offset.
+
+        Args:
+            start: where the last batch ended.
+            upto: the window ends here at the latest; behind `start`.
+            commits: how many commits with rows it has at the most; 0 for no bound.
+
+        Raises:
+            DataLossError: changes behind `start` are gone.
+        """
+
+    def _took(self, window: Window) -> None:
+        """A batch ends with this window; the next one begins behind it."""
+        return None
+
+    @abstractmethod
+    def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
+        """The offset with the tables as they are now; `start` itself where nothing has changed.
+
+        Args:
+            start: where the last batch ended.
+            window: what follows in the log; null for a new process, whose options may be others.
+            only_looks: whether nothing may be altered on the server.
+        """
+
+    @abstractmethod
+    def _beginning(self) -> Offset:
+        """The log's present end, from which a snapshot or a stream begins, and the tables there.
+
+        A moment is kept at which they are read (`_point`), unless the mode reads none.
+        """
+
+    @abstractmethod
+    def _looked_at_beginning(self) -> Offset:
+        """As `_beginning`, but nothing is made, locked or kept."""
+
+    @abstractmethod
+    def _later(self, start: Offset) -> str | None:
+        """The commit behind which the log still is, where that is later than an offset; null when it can't be read on.
+
+        Asked when changes behind `start` are gone.
+        """
+
+    def _forget_log(self) -> None:
+        """What the server keeps for this pipeline is of no use any more; `_beginning` makes it anew."""
+        return None
+
+    @abstractmethod
+    def _point(self, tables: Mapping[str, Table], *, waits: bool) -> str:
+        """Keep a moment behind all that is committed now, and give its commit.
+
+        Args:
+            tables: those that are read at it, by path.
+            waits: whether the caller tries again later.
+
+        Raises:
+            PointWaits: it can't be had soon, and the caller tries again later.
+        """
+
+    @abstractmethod
+    def _is_served(self, path: str, progress: TableProgress) -> bool:
+        """Whether a table that has no key can still be read as it was at its snapshot's moment."""
+
+    @abstractmethod
+    def _release_point(self) -> None:
+        """Let the moment go at which tables are read."""
+
+    @abstractmethod
+    def _more_chunks(self, path: str, table: Table, progress: TableProgress, budget: int) -> TableProgress:
+        """A table's snapshot with up to `budget` further chunks."""
+
+    @abstractmethod
+    def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
+        """Ad-hoc snapshots with up to `budget` further chunks, for a batch that ends at `end`."""
+
+    # The next batch.
+
+    def _advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        if start.initial:
+            # The snapshot of mode `always` at this start is under way.
+            self._again = False
+        if start.is_nothing:
+            end = self._first(limit)
+        else:
+            known, start = start, self._taken_up(start)
+            if start.gaps and start.gaps != known.gaps:
+                # A batch of its own says what is lost; what is read again follows.
+                end = start
+            elif any(not progress.done for progress in start.tables.values()):
+                end = self._snapshot(start, limit)
+            elif self._settings.snapshot_mode == "initial_only":
+                end = self._settled(start)
+                if end is start:
+                    return known
+            else:
+                self._release_point()
+                try:
+                    end = self._stream(start, limit, now)
+                except DataLossError as error:
+                    self.close()
+                    end = self._behind_what_is_lost(start, error)
+            if end is start and not (start.gaps and start.gaps != known.gaps):
+                # What the batch before delivered is not delivered again.
+                end = known if start is known else self._state(start).settled().in_offset(start)
+            if end == known and not self._beats(known, now):
+                return known
+            start = known
+        end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
+        return replace(end, capture_time=now, heartbeat=now if self._beats(start, now) else end.heartbeat)
+
+    def _beats(self, start: Offset, now: dt.datetime) -> bool:
+        every = self._settings.heartbeat_interval_ms
+        if not every:
+            return False
+        return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
+
+    def _taken_up(self, start: Offset) -> Offset:
+        """The place where the last batch ended, as a new process or a new connection takes it up.
+
+        Raises:
+            PositionMismatch: the server is another one, or is not where this pipeline was.
+            DataLossError: changes behind `start` are gone, and the options do not say to go on.
+        """
+        if start.source != self._identity:
+            raise PositionMismatch(
+                f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
+                remedy="Use another checkpoint for another database.",
+            )
+        if self._guarded:
+            return start
+        if self._settings.snapshot_mode != "initial_only":
+            try:
+                start = self._in_same_log(start)
+            except DataLossError as error:
+                return self._behind_what_is_lost(start, error)
+            if self._restarted:
+                self.acknowledge(start.commit)
+        if self._restarted:
+            start = self._looked_up(start, None)
+        start = self._keyless_again(start)
+        self._guarded = True
+        return start
+
+    # Snapshots.
+
+    def _first(self, limit: Limit) -> Offset:
+        end = self._beginning()
+        if self._settings.snapshot_mode in WITHOUT_ROWS:
+            return end
+        return self._with_first_chunks(end, limit)
+
+    def _with_first_chunks(self, end: Offset, limit: Limit) -> Offset:
+        begun = {path: TableProgress(commit=end.commit) for path in end.known}
+        return replace(end, tables=self._chunks(begun, self._tables_of(end.schemas), limit))
+
+    def _snapshot(self, start: Offset, limit: Limit) -> Offset:
+        behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
+        advanced = self._chunks(behind, self._tables_of(start.schemas), limit)
+        return self._state(start).settled().in_offset(replace(start, tables=advanced, gaps={}))
+
+    def _chunks(
+        self, lagging: Mapping[str, TableProgress], tables: Mapping[str, Table], limit: Limit
+    ) -> dict[str, TableProgress]:
+        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
+        advanced = {}
+        for path, progress in lagging.items():
+            if not progress.done:
+                progress = self._more_chunks(path, tables[path], progress, budget)
+                # The chunks of a table without a key may be more.
+                budget = max(0, budget - len(progress.bounds))
+            advanced[path] = progress
+        return advanced
+
+    def _keyless_again(self, start: Offset) -> Offset:
+        """Tables without a key whose read was under way are read again at a new moment: what they held at the old one
+        is not known any more.
+        """
+        tables = self._tables_of(start.schemas)
+        lost = [
+            path
+            for path, progress in start.tables.items()
+            if not (progress.done and not progress.bounds)
+            and path in tables
+            and not tables[path].chunk_key
+            and not self._is_served(path, progress)
+        ]
+        if not lost:
+            return start
+        self._release_point()
+        commit = self._point({path: tables[path] for path in lost}, waits=False)
+        again = {path: TableProgress(commit=commit, read=start.reads + 1) for path in lost}
+        return replace(start, tables={**start.tables, **again})
+
+    # The stream.
+
+    def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        head, clock = self._head()
+        upto = min(head, limit.upto) if limit.upto else head
+        commits = limit.commits or self._settings.max_commits_per_trigger
+        window = self._window(start, upto, commits) if upto > start.commit else Window(start.commit)
+        end = self._looked_up(start, window)
+        settled = AdHoc.from_json(start.ad_hoc).behind()
+        reads = AdHoc.from_json(end.ad_hoc).behind()
+        end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))
+        reads, end = self._with_reads(start, end, reads, window.signals, limit)
+        idle = not window.rows and reads == settled and not end.tables and not start.tables and end.known == start.known
+        if idle and end.schemas == start.schemas and not self._follows(start, window.size, limit, now):
+            return start
+        self._took(window)
+        full = window.end == head or not window.rows
+        end = replace(end, commit_time=clock if full else window.commit_time, ad_hoc=reads.to_json())
+        return replace(self._state(end), reads=window.rows, cuts=window.cuts).in_offset(end)
+
+    def _follows(self, start: Offset, ahead: int, limit: Limit, now: dt.datetime) -> bool:
+        """Whether a batch without rows is worth it, so that the offset can follow the log."""
+        if not ahead:
+            return False
+        late = start.capture_time is None or (now - start.capture_time).total_seconds() >= _IDLE_SECONDS
+        # A run that should end waits for the place where the log was at its beginning.
+        return bool(limit.upto) or late or ahead >= _IDLE_BYTES or self._beats(start, now)
+
+    def _with_reads(
+        self, start: Offset, end: Offset, reads: AdHoc, signals: Sequence[Signal], limit: Limit
+    ) -> tuple[AdHoc, Offset]:
+        """The state of ad-hoc snapshots, and the end of a batch with the snapshots that begin there."""
+        takes_rows = self._settings.snapshot_mode not in WITHOUT_ROWS
+        reads = self._ad_hoc.requested(reads, end, signals)
+        at_goal = not limit.upto or end.commit >= limit.upto
+        again = self._again and at_goal and not end.tables
+        if again:
+            reads = replace(reads, blocking=tuple(end.known))
+        blocking = [path for path in reads.blocking if path in end.schemas]
+        if blocking and takes_rows and not end.tables:
+            tables = self._tables_of(end.schemas)
+            try:
+                commit = self._point({path: tables[path] for path in blocking}, waits=True)
+            except PointWaits as waits:
+                say_once(f"The snapshot of table '{blocking[0]}' waits: {waits}")
+            else:
+                begun = {path: TableProgress(commit=commit, read=start.reads + 1) for path in blocking}
+                self._again = self._again and not again
+                reads = replace(reads, blocking=())
+                state = self._state(end)
+                waiting = tuple(path for path in state.waiting if path not in begun)
+                end = replace(state, waiting=waiting).in_offset(replace(end, tables=begun, initial=again))
+        elif not takes_rows:
+            reads = replace(reads, blocking=())
+        return self._more_reads(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch), end
+
+    # What was lost.
+
+    def _behind_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
+        """Where it goes on when changes behind `start` are gone.
+
+        Raises:
+            DataLossError: the options do not say to go on.
+        """
+        again = self._settings.snapshot_mode == "when_needed"
+        if not again and self._settings.fail_on_data_loss:
+            raise error
+        _LOG.warning("%s%s", error, " All tables are read again." if again else "")
+        later = None if again else self._later(start)
+        if later is not None:
+            gaps = dict.fromkeys(start.known, (start.commit, later))
+            ad_hoc = _with_unread(start, start.known).to_json()
+            end = replace(start, commit=later, tables={}, initial=False, gaps=gaps, ad_hoc=ad_hoc)
+            return self._state(start).settled().in_offset(end)
+        self._forget_log()
+        end = self._beginning()
+        begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known} if again else {}
+        if not again:
+            self._release_point()
+        return replace(
+            end,
+            tables=begun,
+            initial=False,
+            gaps=dict.fromkeys((path for path in start.known if path in end.schemas), (start.commit, end.commit)),
+            heartbeat=start.heartbeat,
+            reads=start.reads,
+            versions=start.versions,
+            ad_hoc=_with_unread(start, () if again else end.known).to_json(),
+        )
+
+    def _settled(self, start: Offset) -> Offset:
+        """The offset behind the batch that ended the read of a table without a key; `start` itself without such.
+
+        Another process can't know whether that batch was done, so it reads the table again. A run that should end goes
+        one batch further, which says so.
+        """
+        tables = self._tables_of(start.schemas)
+        ended = [path for path, progress in start.tables.items() if progress.bounds and not tables[path].chunk_key]
+        return replace(start, tables=_catching_up(start, start.commit)) if ended else start
+
+    def _preview(self, start: Offset, *, restarted: bool) -> Offset:
+        if start.is_nothing:
+            end = self._looked_at_beginning()
+            if self._settings.snapshot_mode in WITHOUT_ROWS:
+                return end
+            return self._with_first_chunks(end, Limit(chunks=1))
+        if not restarted:
+            return self._settled(start)
+        end = self._looked_up(self._in_same_log(start), None, only_looks=True)
+        if self._again and not start.initial:
+            begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
+            return replace(end, tables=begun, initial=True)
+        return end
+
+
+def _with_unread(start: Offset, known: Collection[str]) -> AdHoc:
+    """The ad-hoc snapshots of an offset, and the tables among the known ones whose snapshot was not read to its end."""
+    unread = [path for path, progress in start.tables.items() if not progress.done and path in known]
+    state = AdHoc.from_json(start.ad_hoc).behind()
+    return replace(state, blocking=tuple(dict.fromkeys((*state.blocking, *unread))))
+
+
+def _catching_up(start: Offset, commit: str) -> dict[str, TableProgress]:
+    """The tables whose snapshot is newer than the stream at the end of a batch."""
+    return {
+        path: progress.behind()
+        for path, progress in start.tables.items()
+        if path in start.schemas and progress.done and progress.commit > commit
+    }
