@@ -11,7 +11,7 @@ import base64
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from functools import cache
@@ -40,29 +40,35 @@ _LOGICAL = {
     "polygon": "nested",
 }  # fmt: skip
 _UNSIGNED = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64", "bigint": "uint64"}
+CHARACTERS = frozenset(("char", "varchar", "enum", "set", "json"))
 _TIMES = {"time": "time", "datetime": "timestamp", "timestamp": "instant"}
 
 
 def column_of(name: str, number: int, declared: str) -> Column:
     """A column by its line of DDL."""
-    found = re.match(r"([a-z]+)(?:\(('.*?'|[0-9,]+)\))?((?: (?:unsigned|zerofill))*)", declared)
+    found = re.match(r"([a-z0-9]+)(?:\(('.*?'|[0-9,]+)\))?( unsigned)?", declared)
     assert found is not None
     word, inside, attributes = found.groups()
     labels = re.findall(r"'((?:[^']|'')*)'", inside) if word in ("enum", "set") and inside else []
     numbers = [int(part) for part in inside.split(",")] if inside and not labels else []
-    length, scale = (*numbers, None, None)[:2]
+    # A display width says nothing, and the log has none; the size of a time is its fraction digits.
+    length, scale = (None, None) if "int" in word or word == "year" else (*numbers, None, None)[:2]
+    length, scale = (None, length or 0) if word in _TIMES else (length, scale)
     if word == "bit":
         logical = LogicalType("boolean" if length == 1 else "bytes")
     elif word == "decimal":
-        logical = LogicalType("decimal", length, scale or 0)
+        scale = scale or 0
+        logical = LogicalType("decimal", length, scale)
     elif word in _TIMES:
-        logical = LogicalType(_TIMES[word], length or 0)
+        logical = LogicalType(_TIMES[word], scale)
     elif "json_valid" in declared:
-        logical = LogicalType("json")
+        word, logical = "json", LogicalType("json")
     elif "binary" in word or "blob" in word:
         logical = LogicalType("bytes")
     else:
         logical = LogicalType(_UNSIGNED[word] if attributes and word in _UNSIGNED else _LOGICAL.get(word, "string"))
+    told = re.search("CHARACTER SET ([a-z0-9]+)", declared)
+    charset = (told[1] if told else "utf8mb4") if word in CHARACTERS or "text" in word else None
     default = re.search(r" DEFAULT (NULL|'(?:[^']|'')*'|\S+)", declared)
     expression = None if default is None or default[1] == "NULL" else default[1]
     text = None if expression is None else expression.strip("'")
@@ -71,9 +77,9 @@ def column_of(name: str, number: int, declared: str) -> Column:
     if text is not None and logical.kind == "decimal":
         text = logical.to_text(Decimal(text))
     return Column(
-        name, number, logical, word + attributes, length, scale, "NOT NULL" not in declared, text, expression,
+        name, number, logical, word + (attributes or ""), length, scale, "NOT NULL" not in declared, text, expression,
         identity="AUTO_INCREMENT" in declared, generated="GENERATED" in declared,
-        enum_values=tuple(label.replace("''", "'") for label in labels) or None,
+        enum_values=tuple(label.replace("''", "'") for label in labels) or None, charset=charset,
     )  # fmt: skip
 
 
@@ -143,6 +149,21 @@ def read_back(column: Column, value: Any) -> str | None:
     return str(value)
 
 
+def schema_of(table: str, told: Iterable[tuple[str, Any, Any]]) -> TableSchema:
+    """A structure of a table.
+
+    Args:
+        table: its name.
+        told: its columns: name, default and scale, by which the same name is told apart.
+    """
+    tables, keys = declarations()
+    columns = []
+    for number, (name, default, scale) in enumerate(told, 1):
+        line = EARLIER.get(f"{name} {default}") or EARLIER.get(f"{name} {scale}") or tables[table].get(name)
+        columns.append(column_of(name, number, line or EARLIER[name]))
+    return TableSchema(TableId("gold", "", table), tuple(columns), keys[table], charset="utf8mb4")
+
+
 @dataclass
 class Table:
     """A table of the recording: its events, and what the client printed of it.
@@ -168,15 +189,10 @@ class Table:
 
     def schema(self, event: Recorded) -> TableSchema:
         """The structure that an event follows."""
-        tables, keys = declarations()
-        declared, columns = tables[self.name], []
-        for number, told in enumerate(event.fields, 1):
-            name = told["field"]
-            scale = (told.get("parameters") or {}).get("scale")
-            told_apart = (f"{name} {told.get('default')}", f"{name} {scale}", name)
-            line = next((EARLIER[known] for known in told_apart[:2] if known in EARLIER), None)
-            columns.append(column_of(name, number, line or declared.get(name) or EARLIER[name]))
-        return TableSchema(TableId("gold", "", self.name), tuple(columns), keys[self.name])
+        return schema_of(
+            self.name,
+            [(one["field"], one.get("default"), (one.get("parameters") or {}).get("scale")) for one in event.fields],
+        )
 
     def rows(self) -> Iterator[tuple[dict[str, Any], TableSchema]]:
         """The change rows that our source gives."""

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
-from debezium_recordings import differences, encoded
-from mariadb_recordings import Table
+from debezium_recordings import differences, encoded, instant
+from mariadb_recordings import Table, facts_of, schema_of
 from postgresql_recordings import recorded
 
 RELEASE: dict[str, Any] = {
@@ -107,3 +107,74 @@ def test_each_row_gives_the_recorded_messages(topic: str) -> None:
 def test_no_difference_is_listed_that_does_not_occur() -> None:
     used = Counter(one for topic in TABLES for one in unexplained(topic) if isinstance(one, Named))
     assert set(NAMED) - set(used) == set()
+
+
+STATEMENTS = [
+    Named("a snapshot's clock is one of microseconds", r"\.payload\.source\.ts_ns: .*000 != .*"),
+    Named("a display width says nothing of values, and the log has none", r"columns\[\d+\]\.length: None != \d+"),
+    Named(
+        "whether zeros fill a number's width says nothing", r"columns\[9\]\.type(Name|Expression): 'INT UNSIGNED' .*"
+    ),
+    Named(
+        "types are the server's own names; the connector takes the statement's words",
+        r"columns\[[145]\]\.(jdbcType|type(Name|Expression)|charsetName|defaultValueExpression): "
+        r".* != (1111|16|2|None|'JSON'|'BOOLEAN'|'NUMERIC'|'true')",
+    ),
+]
+"""What differs in schema changes."""
+
+
+def test_schema_changes_are_the_recorded_ones() -> None:
+    records, rows = recorded("mariadb_a")["mdb_a"], []
+    for n, one in enumerate(records):
+        payload = one.payload
+        source = payload["source"]
+        row = {"op": "schema", "source": facts_of(source) | {"ddl": payload["ddl"]}, "position": f"{n:08}//"}
+        row |= {"event_time": instant(source["ts_us"]), "capture_time": instant(payload["ts_ms"] * 1000)}
+        row["snapshot"] = None if source["snapshot"] == "false" else source["snapshot"]
+        row["table"] = {"database": payload["databaseName"] or None, "name": source["table"]}
+        for change in payload["tableChanges"]:
+            row["source"]["change"] = change["type"]
+            if change["table"] is not None:
+                columns = change["table"]["columns"]
+                told = [(c["name"], c["defaultValueExpression"], c["scale"]) for c in columns]
+                row["table_schema"] = schema_of(source["table"], told).to_text()
+        rows.append(row)
+    messages = sorted(encoded(rows, **RELEASE), key=lambda m: json.loads(m.value)["payload"]["ts_ms"])
+    assert {message.topic for message in messages} == {"mdb_a"}
+    used, left = set(), []
+    for message, one in zip(messages, records, strict=True):
+        assert json.loads(message.key) == one.key
+        for line in differences(json.loads(message.value), one.value):
+            place = line.removeprefix(".payload.tableChanges[0].table.")
+            found = next((named for named in STATEMENTS if re.fullmatch(named.place, place)), None)
+            used.add(found)
+            left += [] if found else [f"{one.record['offset']}: {line}"]
+    assert left == []
+    assert used - {None} == set(STATEMENTS)
+
+
+def test_edges_of_transactions_are_the_recorded_ones_of_those_with_captured_rows() -> None:
+    records = recorded("mariadb_a")["mdb_a.transaction"]
+    filled = {one.payload["id"] for one in records if one.payload["event_count"]}
+    statements = {one.payload["source"]["gtid"] for one in recorded("mariadb_a")["mdb_a"]}
+    ended = [one.payload["id"] for one in records if one.payload["status"] == "END"]
+    rest = {one.payload["id"] for one in records} - filled
+    # Each statement begins a transaction that never ends, and changes of other tables are one of no events.
+    assert {id for id in rest if id not in statements} == {"0-1-10914", "0-1-10915", "0-1-10916", "0-1-10945"}
+    assert not statements & set(ended)
+
+    kept, rows = [one for one in records if one.payload["id"] in filled], []
+    for one in kept:
+        payload = one.payload
+        counts = payload["data_collections"]
+        source = {"connector": "mariadb"} | ({"data_collections": json.dumps(counts)} if counts else {})
+        transaction = {"id": payload["id"], "total_order": payload["event_count"]}
+        moment = instant(payload["ts_ms"] * 1000)
+        op = payload["status"].lower()
+        rows.append({"op": op, "transaction": transaction, "source": source, "event_time": moment})
+    messages = encoded(rows, **RELEASE)
+    assert {message.topic for message in messages} == {"mdb_a.transaction"}
+    assert [json.loads(m.key) for m in messages] == [one.key for one in kept]
+    pairs = zip(messages, kept, strict=True)
+    assert [line for m, one in pairs for line in differences(json.loads(m.value), one.value)] == []

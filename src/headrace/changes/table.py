@@ -68,6 +68,7 @@ class Column:
         masked: its values are hidden behind asterisks or hashes.
         truncated_to: how many characters are left of its values, where more may have been there.
         enum_values: the labels of an enum type in their order, also where the column holds arrays of it.
+        charset: the character set of its texts in the source, where each column may have its own.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Column:
     masked: bool = False
     truncated_to: int | None = None
     enum_values: tuple[str, ...] | None = None
+    charset: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Debezium's column, and beside it what Debezium doesn't have (`logicalType`, `default`, `large`...)."""
@@ -98,7 +100,7 @@ class Column:
             "nativeType": None,
             "typeName": self.native_type,
             "typeExpression": self.native_type,
-            "charsetName": None,
+            "charsetName": self.charset,
             "length": self.length,
             "scale": self.scale,
             "position": self.position,
@@ -136,6 +138,7 @@ class Column:
             masked=data.get("masked", False),
             truncated_to=data.get("truncatedTo"),
             enum_values=None if data.get("enumValues") is None else tuple(data["enumValues"]),
+            charset=data.get("charsetName"),
         )
 
 
@@ -149,6 +152,7 @@ class TableSchema:
         key: names of the key columns in key order; empty when the table has none.
         comment: the table's comment in the source's catalog.
         primary_key: the table's own key, where its change rows have another one because the user wants it so.
+        charset: the character set of new columns in the source, where each table may have its own.
     """
 
     id: TableId
@@ -156,6 +160,7 @@ class TableSchema:
     key: tuple[str, ...] = ()
     comment: str | None = None
     primary_key: tuple[str, ...] | None = None
+    charset: str | None = None
     _by_name: Mapping[str, Column] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -198,7 +203,7 @@ class TableSchema:
         return {
             "id": self.id.quoted,
             "tableId": [self.id.database, self.id.schema, self.id.name],
-            "defaultCharsetName": None,
+            "defaultCharsetName": self.charset,
             "primaryKeyColumnNames": list(self.key if self.primary_key is None else self.primary_key),
             **({"messageKeyColumnNames": list(self.key)} if self.primary_key is not None else {}),
             "columns": [column.to_json() for column in self.columns],
@@ -220,6 +225,7 @@ class TableSchema:
             key=primary if named is None else tuple(named),
             comment=data.get("comment"),
             primary_key=None if named is None else primary,
+            charset=data.get("defaultCharsetName"),
         )
 
     @classmethod

@@ -19,6 +19,8 @@ from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.blocks import SourceBlock
 from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
 from headrace.formats.debezium.connect_schemas import envelope_fields
+from headrace.formats.debezium.mysql_columns import told_column
+from headrace.formats.debezium.mysql_types import NAMES as MYSQL
 from headrace.formats.debezium.shapes import EventShape
 from headrace.formats.debezium.table_texts import EncodeSettings
 from headrace.formats.debezium.wire_types import WireType, json_of, logical_wire_type
@@ -129,10 +131,10 @@ class MetadataEncoder:
         table, block = row["table"] or {}, self._writing.forms.blocks[form]
         parts = {
             "ts_ms": _milliseconds(row["capture_time"]),
-            "databaseName": table.get("database"),
+            "databaseName": table.get("database") or ("" if block.connector.name in MYSQL else None),
             "schemaName": table.get("schema") or None,
             "ddl": row["source"].get("ddl"),
-            "tableChanges": self._changes(row, table),
+            "tableChanges": self._changes(row, table, block.connector.name),
         }
         schema = schema_change_value(block)
         value = f'{{"source":{source},' + _text(_shaped(schema | {"fields": schema["fields"][1:]}, parts))[1:]
@@ -161,7 +163,7 @@ class MetadataEncoder:
         parts = position.split("/")
         return f"{'/'.join(parts[:2])}/{id.encode().hex()}00{parts[-1]}"
 
-    def _changes(self, row: Mapping[str, Any], table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _changes(self, row: Mapping[str, Any], table: Mapping[str, Any], connector: str) -> list[dict[str, Any]]:
         kind, text = row["source"].get("change"), row["table_schema"]
         # A statement whose effect nobody told has no changes of tables.
         if kind is None and text is None:
@@ -171,7 +173,10 @@ class MetadataEncoder:
         names = [table[part] for part in ("database", "schema", "name") if table.get(part)]
         id = '"' + '"."'.join(names) + '"'
         if known is not None and known.get("columns") is not None:
-            known["columns"] = [self._column(column) for column in known["columns"]]
+            columns = known["columns"]
+            if connector in MYSQL:
+                columns = [told_column(column, connector) for column in columns]
+            known["columns"] = [self._column(column) for column in columns]
         return [{"type": kind or "ALTER", "id": id, "table": known}]
 
     def _column(self, column: dict[str, Any]) -> dict[str, Any]:
