@@ -1,0 +1,316 @@
+"""The events of the binary log: their frames, and what those say that are about the log itself.
+
+An event is 19 bytes of header, a body, and a checksum where the file has them. Its position is counted by the lengths
+of those before it, because the position in the header begins again at 4 GiB.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from headrace.errors import CaptureError, FormatError
+from headrace.sources.mysql.event_bytes import EventBytes
+from headrace.sources.mysql.place import FIRST, file_of
+
+ARTIFICIAL, IGNORABLE = 0x20, 0x80
+_IN_USE = 0x01
+_HEADER = struct.Struct("<IBIIIH")
+HEADER_SIZE = _HEADER.size
+_CHECKSUM_SIZE = 4
+_FLAGS_PLACE = 17
+_CRC32_OF_ITSELF = 0x2144DF1C
+"""The CRC32 of any bytes with their CRC32 behind them."""
+_WRAP = 1 << 32
+_NO_CHECKSUM, _CRC32 = 0, 1
+_READ_BYTES = 1 << 20
+_BINLOG_VERSION = 4
+
+
+class EventType(IntEnum):
+    """What kinds of events there are."""
+
+    QUERY = 2
+    STOP = 3
+    ROTATE = 4
+    INTVAR = 5
+    LOAD = 6
+    SLAVE = 7
+    CREATE_FILE = 8
+    APPEND_BLOCK = 9
+    EXEC_LOAD = 10
+    DELETE_FILE = 11
+    NEW_LOAD = 12
+    RAND = 13
+    USER_VAR = 14
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    WRITE_ROWS_V0 = 20
+    UPDATE_ROWS_V0 = 21
+    DELETE_ROWS_V0 = 22
+    WRITE_ROWS_V1 = 23
+    UPDATE_ROWS_V1 = 24
+    DELETE_ROWS_V1 = 25
+    INCIDENT = 26
+    HEARTBEAT = 27
+    IGNORABLE = 28
+    ROWS_QUERY = 29
+    WRITE_ROWS = 30
+    UPDATE_ROWS = 31
+    DELETE_ROWS = 32
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    PREVIOUS_GTIDS = 35
+    TRANSACTION_CONTEXT = 36
+    VIEW_CHANGE = 37
+    XA_PREPARE = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    GTID_TAGGED = 42
+    ANNOTATE_ROWS = 160
+    BINLOG_CHECKPOINT = 161
+    MARIADB_GTID = 162
+    GTID_LIST = 163
+    START_ENCRYPTION = 164
+    QUERY_COMPRESSED = 165
+    WRITE_ROWS_COMPRESSED_V1 = 166
+    UPDATE_ROWS_COMPRESSED_V1 = 167
+    DELETE_ROWS_COMPRESSED_V1 = 168
+    WRITE_ROWS_COMPRESSED = 169
+    UPDATE_ROWS_COMPRESSED = 170
+    DELETE_ROWS_COMPRESSED = 171
+
+
+ROWS = frozenset((23, 24, 25, 30, 31, 32, EventType.PARTIAL_UPDATE_ROWS))
+"""Events with rows that lie there in plain."""
+COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+"""Those that MariaDB compressed, and what is inside of each."""
+STATEMENT_BASED = frozenset((5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18))
+"""Events of statements that are logged as text."""
+ANCIENT_ROWS = frozenset((20, 21, 22))
+"""Rows in a form that no server has written since version 5.1.16."""
+
+
+class Event(NamedTuple):
+    """An event.
+
+    Args:
+        kind: one of `EventType`, or a number that is not known.
+        time: when its statement began, in seconds since 1970.
+        server: the server that wrote it first.
+        flags: of the header.
+        start: where it begins in its file; of an event that is in no file where the next one begins.
+        body: behind the header, without the checksum.
+    """
+
+    kind: int
+    time: int
+    server: int
+    flags: int
+    start: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class FormatDescription:
+    """What the first event of a file says.
+
+    Args:
+        server: the version of the server that wrote the file.
+        created: when the server was started, in seconds since 1970; 0 in files that it began later.
+        checksums: whether the file's events have them.
+    """
+
+    server: str
+    created: int
+    checksums: bool
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether MariaDB wrote the file."""
+        return "mariadb" in self.server.casefold()
+
+
+@dataclass(frozen=True)
+class Rotate:
+    """Where the log goes on.
+
+    Args:
+        file: the name of the file.
+        position: the byte at which the next event begins.
+    """
+
+    file: str
+    position: int
+
+
+class Frames:
+    """Takes events as the server sends them, and knows where in the log each one stands.
+
+    Args:
+        checksums: whether events have them before a file has said so: what the session asked for.
+    """
+
+    def __init__(self, *, checksums: bool = True) -> None:
+        self._checksums = checksums
+        self.file = ""
+        """The name of the file that is read."""
+        self.number = 0
+        """Its number."""
+        self.position = 0
+        """Where the next event begins."""
+        self.description: FormatDescription | None = None
+        """What the file said of itself."""
+
+    def event(self, data: bytes) -> Event:
+        """One event as it came, without the byte of the packet in front.
+
+        Raises:
+            FormatError: it is cut off, its checksum is wrong, or it does not stand where the one before ended.
+            CaptureError: the log is another one than before.
+        """
+        if len(data) < HEADER_SIZE:
+            raise FormatError(f"The event is shorter than its header: {len(data)} bytes.")
+        time, kind, server, length, following, flags = _HEADER.unpack_from(data)
+        if length != len(data):
+            raise FormatError(f"The event says that it has {length} bytes, and {len(data)} came.")
+        end = length
+        if kind == EventType.FORMAT_DESCRIPTION:
+            self.description = read_format_description(data[HEADER_SIZE:])
+            self._checksums = self.description.checksums
+            if self._checksums:
+                _verify(data[:_FLAGS_PLACE] + (flags & ~_IN_USE).to_bytes(2, "little") + data[HEADER_SIZE:])
+        elif self._checksums:
+            if length < HEADER_SIZE + _CHECKSUM_SIZE:
+                raise FormatError("The event is shorter than its header and its checksum.")
+            _verify(data)
+            end -= _CHECKSUM_SIZE
+        start = self.position
+        event = Event(kind, time, server, flags, start, data[HEADER_SIZE:end])
+        if flags & ARTIFICIAL or kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+            if kind == EventType.ROTATE:
+                self._turn(read_rotate(event.body))
+            return event
+        behind = start + length
+        if following != behind % _WRAP:
+            if following == 0:
+                # Sent in front of a part of a file.
+                return event
+            raise FormatError(f"The event says that it ends at {following}, and it ends at {behind}.")
+        self.position = behind
+        return event
+
+    def _turn(self, rotate: Rotate) -> None:
+        if rotate.position < FIRST:
+            raise FormatError(f"The server says that the log goes on at byte {rotate.position} of '{rotate.file}'.")
+        try:
+            base, number = file_of(rotate.file)
+        except ValueError:
+            raise FormatError(f"The server names '{rotate.file}' as a file of the binary log.") from None
+        if self.file and file_of(self.file)[0] != base:
+            raise CaptureError(
+                f"The binary log goes on in '{rotate.file}' after '{self.file}', which is another log.",
+                remedy="Set log_bin back to the name that it had, or start with a new checkpoint.",
+            )
+        if number < self.number or (number == self.number and rotate.position < self.position):
+            raise FormatError(f"The server goes back to '{rotate.file}' after '{self.file}'.")
+        self.file, self.number, self.position = rotate.file, number, rotate.position
+
+
+def inner_events(read: Callable[[int], bytes], start: int) -> Iterator[Event]:
+    """The events inside of a compressed transaction, of which no more is held than a few at a time.
+
+    Args:
+        read: gives the next plain bytes, at most so many; none at the end.
+        start: where the compressed event begins, which is the place of all of them.
+
+    Raises:
+        FormatError: one is cut off.
+    """
+    held, at = b"", 0
+    while True:
+        need = HEADER_SIZE
+        if len(held) - at >= HEADER_SIZE:
+            time, kind, server, need, _, flags = _HEADER.unpack_from(held, at)
+        if need < HEADER_SIZE:
+            raise FormatError("An event in a compressed transaction is shorter than its header.")
+        if len(held) - at >= need > HEADER_SIZE:
+            yield Event(kind, time, server, flags, start, held[at + HEADER_SIZE : at + need])
+            at += need
+            continue
+        more = read(max(_READ_BYTES, need))
+        if not more:
+            break
+        held, at = held[at:] + more, 0
+    if at != len(held):
+        raise FormatError("A compressed transaction ends inside of an event.")
+
+
+def _verify(data: bytes) -> None:
+    if zlib.crc32(data) != _CRC32_OF_ITSELF:
+        raise FormatError("The event's checksum is wrong.")
+
+
+def read_format_description(body: bytes) -> FormatDescription:
+    """A FORMAT_DESCRIPTION event, with the checksum behind it.
+
+    Raises:
+        FormatError: it is cut off.
+        CaptureError: the log is of another version.
+    """
+    data = EventBytes(body, "FORMAT_DESCRIPTION")
+    version, server, created = data.number(2), data.take(50), data.number(4)
+    if version != _BINLOG_VERSION or data.number(1) != HEADER_SIZE:
+        raise CaptureError(
+            f"The binary log is of version {version}, which is not read.",
+            remedy="Read from MySQL 5.7 or MariaDB 10.5, or newer.",
+        )
+    data.take(data.left - _CHECKSUM_SIZE - 1)
+    algorithm = data.number(1)
+    if algorithm not in (_NO_CHECKSUM, _CRC32):
+        raise CaptureError(
+            f"The binary log has checksums of kind {algorithm}, which is not known.",
+            remedy="Run SET GLOBAL binlog_checksum = 'CRC32'.",
+        )
+    return FormatDescription(server.partition(b"\0")[0].decode("latin-1"), created, algorithm == _CRC32)
+
+
+def read_rotate(body: bytes) -> Rotate:
+    """A ROTATE event.
+
+    Raises:
+        FormatError: it is cut off.
+    """
+    data = EventBytes(body, "ROTATE")
+    position = data.number(8)
+    return Rotate(data.utf8(data.rest()), position)
+
+
+def read_incident(body: bytes) -> str:
+    """What the server says of changes that are missing in the log.
+
+    Raises:
+        FormatError: it is cut off.
+    """
+    data = EventBytes(body, "INCIDENT")
+    data.number(2)
+    return data.short_text().decode("utf-8", "replace") if data.left else ""
+
+
+def rows_query(body: bytes) -> bytes:
+    """The statement in MySQL's ROWS_QUERY event. The byte with its length is too small and is not used.
+
+    Raises:
+        FormatError: it is cut off.
+    """
+    data = EventBytes(body, "ROWS_QUERY")
+    data.number(1)
+    return data.rest()

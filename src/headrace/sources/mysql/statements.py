@@ -1,0 +1,364 @@
+"""What a logged statement means for captured tables.
+
+Only the first words and the names of tables are read. Rows never depend on it: how they are read is said by the
+TABLE_MAP events in front of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+)
+    | (?P<open>/\*M?!\d*)
+    | (?P<comment>/\*.*?(?:\*/|\Z) | \#[^\n]* | --(?=\s|\Z)[^\n]*)
+    | (?P<close>\*/)
+    | (?P<quoted>`(?:[^`]|``)*`)
+    | (?P<text>'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*")
+    | (?P<word>[\w$@\x80-\U0010ffff]+)
+    | (?P<sign>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_FIRST_CHARACTERS = 60
+
+
+class Meaning(Enum):
+    """What a statement is."""
+
+    BEGIN = auto()
+    COMMIT = auto()
+    ROLLBACK = auto()
+    """The work of the transaction is undone, but for rows of tables that know no transactions."""
+    ROLLBACK_TO = auto()
+    """What came after a savepoint is undone."""
+    XA_COMMIT = auto()
+    XA_ROLLBACK = auto()
+    TRUNCATE = auto()
+    DEFINITION = auto()
+    """A table's structure is changed."""
+    UNLOGGED_ROWS = auto()
+    """A table loses or gets rows that are not in the log, beside a change of its structure."""
+    NOTHING = auto()
+    """It changes no table: savepoints, users, views, procedures."""
+    ROWS = auto()
+    """Rows are changed by a statement that is logged as text."""
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True)
+class Named:
+    """A table that a statement names.
+
+    Args:
+        database: null for the one that the session used.
+        name: the table's name; empty for all tables of the database.
+    """
+
+    database: str | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement as far as it was read.
+
+    Args:
+        meaning: what it is.
+        tables: those whose structure or rows it changes, but of `ROWS` none.
+        renamed: old and new name of each table that it renames.
+        xid: of XA COMMIT and XA ROLLBACK the transaction, as in `Xid.text`.
+        words: how it begins; no value of a cell is in it.
+    """
+
+    meaning: Meaning
+    tables: tuple[Named, ...] = ()
+    renamed: tuple[tuple[Named, Named], ...] = ()
+    xid: str | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+
+    @property
+    def word(self) -> str:
+        """In upper case, where it may be one of SQL; else the empty text."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+    @property
+    def name(self) -> str | None:
+        """What it names; null where it is no name."""
+        if self.kind == "quoted":
+            return self.text[1:-1].replace("``", "`")
+        if self.kind == "text" and self.text[0] == '"':
+            return self.text[1:-1].replace('""', '"')
+        return self.text if self.kind == "word" else None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ROWS = _words("INSERT UPDATE DELETE REPLACE LOAD CALL WITH SELECT DO TABLE VALUES HANDLER EXECUTE IMPORT BINLOG (")
+_NOTHING = _words(
+    "SAVEPOINT RELEASE GRANT REVOKE SET FLUSH ANALYZE OPTIMIZE REPAIR CHECK CHECKSUM INSTALL UNINSTALL USE "
+    "KILL RESET CHANGE LOCK UNLOCK SHUTDOWN PURGE CLONE SIGNAL"
+)
+_MODIFIERS = _words(
+    "OR REPLACE TEMPORARY UNIQUE FULLTEXT SPATIAL VECTOR ONLINE OFFLINE IGNORE AGGREGATE SQL SECURITY DEFINER "
+    "INVOKER ALGORITHM = UNDEFINED MERGE TEMPTABLE"
+)
+_OBJECTS = _words(
+    "USER ROLE VIEW TRIGGER PROCEDURE FUNCTION EVENT SERVER SEQUENCE TABLESPACE LOGFILE UNDO PACKAGE RESOURCE "
+    "INSTANCE LIBRARY MASKING_POLICY JSON"
+)
+_DATABASE = frozenset(("DATABASE", "SCHEMA"))
+_LOSING_PARTITIONS = frozenset(("TRUNCATE", "DROP", "EXCHANGE", "CONVERT"))
+
+
+def read_statement(text: str) -> Statement:
+    """What a statement means.
+
+    Args:
+        text: all of it, as it was logged.
+    """
+    tokens = list(_tokens(text))
+    if tokens[:2] and tokens[0].word == "SET" and len(tokens) > 1 and tokens[1].word == "STATEMENT":
+        tokens = _behind_for(tokens)
+    if not tokens:
+        return Statement(Meaning.NOTHING)
+    found = _Reader(tokens).statement()
+    words = " ".join(token.text for token in tokens[:3] if token.kind in ("word", "quoted"))[:_FIRST_CHARACTERS]
+    return Statement(found.meaning, found.tables, found.renamed, found.xid, words)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """All words of a statement that may be names, in lower case."""
+    return frozenset(name.casefold() for token in _tokens(text) if (name := token.name) is not None)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """What a statement is made of, without comments; what stands in executable comments is of it."""
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind in ("word", "quoted", "text", "sign"):
+            yield _Token(kind, match.group())
+
+
+def _behind_for(tokens: Sequence[_Token]) -> list[_Token]:
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token.text == "(") - (token.text == ")")
+        if not depth and token.word == "FOR":
+            return list(tokens[place + 1 :])
+    return list(tokens)
+
+
+class _Reader:
+    """The tokens that are left of a statement."""
+
+    def __init__(self, tokens: Sequence[_Token]) -> None:
+        self._tokens = tokens
+        self._place = 0
+
+    def statement(self) -> Statement:
+        first = self._next()
+        match first:
+            case "BEGIN":
+                return Statement(Meaning.BEGIN)
+            case "START":
+                return Statement(Meaning.BEGIN if self._word == "TRANSACTION" else Meaning.NOTHING)
+            case "COMMIT":
+                return Statement(Meaning.COMMIT)
+            case "ROLLBACK":
+                rest = [token.word for token in self._tokens[self._place :]]
+                return Statement(Meaning.ROLLBACK_TO if "TO" in rest else Meaning.ROLLBACK)
+            case "XA":
+                return self._xa()
+            case "TRUNCATE":
+                self._skip("TABLE")
+                return Statement(Meaning.TRUNCATE, self._tables(1))
+            case "RENAME":
+                return self._rename()
+            case "CREATE" | "ALTER" | "DROP":
+                return self._definition(first)
+        if first in _ROWS:
+            return Statement(Meaning.ROWS)
+        return Statement(Meaning.NOTHING if first in _NOTHING else Meaning.UNKNOWN)
+
+    @property
+    def _word(self) -> str:
+        return self._tokens[self._place].word if self._place < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        word = self._word
+        self._place += 1
+        return word
+
+    def _skip(self, *words: str) -> bool:
+        """Go over a word, or over several that stand together."""
+        found = [token.word for token in self._tokens[self._place : self._place + len(words)]]
+        if found != list(words):
+            return False
+        self._place += len(words)
+        return True
+
+    def _name(self) -> str | None:
+        name = self._tokens[self._place].name if self._place < len(self._tokens) else None
+        self._place += name is not None
+        return name
+
+    def _table(self) -> Named | None:
+        first = self._name()
+        if first is None:
+            return None
+        if self._skip("."):
+            second = self._name()
+            return None if second is None else Named(first, second)
+        return Named(None, first)
+
+    def _tables(self, most: int) -> tuple[Named, ...]:
+        found: list[Named] = []
+        while len(found) < most:
+            table = self._table()
+            if table is None:
+                break
+            found.append(table)
+            if not self._skip(","):
+                break
+        return tuple(found)
+
+    def _xa(self) -> Statement:
+        word = self._next()
+        meaning = {"COMMIT": Meaning.XA_COMMIT, "ROLLBACK": Meaning.XA_ROLLBACK}.get(word)
+        if meaning is None:
+            known = word in ("START", "BEGIN", "END", "PREPARE", "RECOVER")
+            return Statement(Meaning.NOTHING if known else Meaning.UNKNOWN)
+        text = "".join(token.text for token in self._tokens[self._place :])
+        found = re.match(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", text, re.IGNORECASE)
+        xid = f"X'{found[1].lower()}',X'{found[2].lower()}',{found[3]}" if found else None
+        return Statement(meaning if xid else Meaning.UNKNOWN, xid=xid)
+
+    def _rename(self) -> Statement:
+        if self._next() not in ("TABLE", "TABLES"):
+            return Statement(Meaning.NOTHING)
+        self._skip("IF", "EXISTS")
+        renamed = []
+        while (old := self._table()) is not None:
+            self._wait()
+            new = self._table() if self._skip("TO") else None
+            if new is None:
+                return Statement(Meaning.UNKNOWN)
+            renamed.append((old, new))
+            if not self._skip(","):
+                break
+        tables = tuple(dict.fromkeys(name for pair in renamed for name in pair))
+        return Statement(Meaning.DEFINITION if renamed else Meaning.UNKNOWN, tables, tuple(renamed))
+
+    def _wait(self) -> None:
+        """Go over how long MariaDB waits for a lock."""
+        if self._skip("WAIT"):
+            self._place += 1
+        else:
+            self._skip("NOWAIT")
+
+    def _definition(self, first: str) -> Statement:
+        temporary = replaces = False
+        while self._word in _MODIFIERS or self._word == "DEFINER":
+            word = self._next()
+            temporary |= word == "TEMPORARY"
+            replaces |= word == "REPLACE"
+            if word == "DEFINER" and self._skip("="):
+                self._account()
+        kind = self._next()
+        self._skip("IF", "NOT", "EXISTS") or self._skip("IF", "EXISTS")
+        if kind in _OBJECTS:
+            return Statement(Meaning.NOTHING)
+        if kind in _DATABASE:
+            return self._database(first)
+        if kind == "INDEX":
+            while self._place < len(self._tokens) and self._next() != "ON":
+                pass
+            return self._of_table(Meaning.DEFINITION)
+        if kind not in ("TABLE", "TABLES"):
+            return Statement(Meaning.UNKNOWN)
+        if temporary:
+            return Statement(Meaning.NOTHING)
+        if first == "CREATE":
+            return self._of_table(Meaning.UNLOGGED_ROWS if replaces else Meaning.DEFINITION)
+        if first == "DROP":
+            tables = self._tables(len(self._tokens))
+            return Statement(Meaning.UNLOGGED_ROWS if tables else Meaning.UNKNOWN, tables)
+        return self._alter()
+
+    def _of_table(self, meaning: Meaning) -> Statement:
+        tables = self._tables(1)
+        return Statement(meaning if tables else Meaning.UNKNOWN, tables)
+
+    def _account(self) -> None:
+        """Go over a user's name: `root`@`localhost`, or CURRENT_USER with or without parentheses."""
+        self._place += 1
+        while self._place < len(self._tokens) and self._tokens[self._place].text[0] in "@()":
+            whole = self._tokens[self._place].text == "@"
+            self._place += 1 + whole
+
+    def _database(self, first: str) -> Statement:
+        name = self._name()
+        if first != "DROP":
+            return Statement(Meaning.NOTHING)
+        return Statement(Meaning.UNLOGGED_ROWS, (Named(name, ""),)) if name else Statement(Meaning.UNKNOWN)
+
+    def _alter(self) -> Statement:
+        table = self._table()
+        if table is None:
+            return Statement(Meaning.UNKNOWN)
+        self._wait()
+        meaning, tables = Meaning.DEFINITION, [table]
+        renamed: list[tuple[Named, Named]] = []
+        depth, begins = 0, True
+        while self._place < len(self._tokens):
+            if depth or not begins:
+                text = self._tokens[self._place].text
+                depth += (text == "(") - (text == ")")
+                self._place += 1
+                begins = not depth and text == ","
+                continue
+            begins = False
+            word = self._next()
+            if word in _LOSING_PARTITIONS and self._word == "PARTITION":
+                meaning = Meaning.UNLOGGED_ROWS
+                tables += self._exchanged()
+            elif word in ("DISCARD", "IMPORT"):
+                meaning = Meaning.UNLOGGED_ROWS
+            elif word == "RENAME" and self._word not in ("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
+                self._skip("TO") or self._skip("AS") or self._skip("=")
+                new = self._table()
+                if new is None:
+                    return Statement(Meaning.UNKNOWN, (table,))
+                renamed.append((table, new))
+                tables.append(new)
+                begins = self._skip(",")
+            else:
+                # Its first word may be all there is of it, as of FORCE, or open parentheses.
+                self._place -= 1
+                text = self._tokens[self._place].text
+                depth += text == "("
+                self._place += 1
+                begins = text == ","
+        return Statement(meaning, tuple(dict.fromkeys(tables)), tuple(renamed))
+
+    def _exchanged(self) -> list[Named]:
+        """The other table that a partition is exchanged with or becomes."""
+        for place in range(self._place, len(self._tokens) - 1):
+            if self._tokens[place].word in ("WITH", "TO") and self._tokens[place + 1].word == "TABLE":
+                self._place = place + 2
+                table = self._table()
+                return [] if table is None else [table]
+        return []
