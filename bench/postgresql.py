@@ -43,6 +43,8 @@ from headrace_emulators.postgresql.server import PostgresServer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 TABLES = 10
+ROWS_OF_TRANSACTION = 3
+"""In the workload of small ones."""
 LARGE_TRANSACTION = 100_000
 SECONDS = 1200
 """How long a tool may take for one workload."""
@@ -248,6 +250,8 @@ def main() -> None:
     parser.add_argument("--workload", choices=("small", "large", "snapshot"), action="append")
     parser.add_argument("--memory", type=float, metavar="MILLIONS", help="one transaction of so many rows, only that")
     arguments = parser.parse_args()
+    # Whole transactions.
+    arguments.changes -= arguments.changes % ROWS_OF_TRANSACTION
     tools = [tool for tool in (Debezium, Headrace) if arguments.only in (None, tool.kind)]
     with tempfile.TemporaryDirectory(prefix="headrace-") as name, contextlib.ExitStack() as running:
         folder = Path(name)
@@ -349,7 +353,7 @@ class Bench:
         """Make the changes of a workload."""
         first, self._next = self._next, self._next + changes
         if name == "small":
-            self.database.run(f"call transactions({first}, {first + changes // 3 - 1})")
+            self.database.run(f"call transactions({first}, {first + changes // ROWS_OF_TRANSACTION - 1})")
             return
         for low in range(first, first + changes, 2 * LARGE_TRANSACTION):
             count = min(2 * LARGE_TRANSACTION, first + changes - low)
