@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -58,7 +59,12 @@ DEBEZIUM = {
 OTHERWISE: dict[str, dict[str, str]] = {
     "debezium_json": DEBEZIUM,
     "debezium_avro": DEBEZIUM,
-    "canal_json": {"timestamp(3)": "2026-01-02 03:04:05.100"},
+    "canal_json": {
+        "timestamp(3)": "2026-01-02 03:04:05.100",
+        "bit(10)": "513",
+        "point": base64.b64encode(b"\xe6\x10\0\0" + base64.b64decode(POINT)).decode(),
+        "geometry": base64.b64encode(b"\0\0\0\0" + base64.b64decode(POINT)).decode(),
+    },
     "maxwell_json": {},
     "dts_avro": {"timestamp(3)": "2026-01-02T03:04:05.100000Z"},
     "ogg_json": {},
@@ -228,3 +234,57 @@ def test_a_schema_tells_the_defaults_that_the_connector_tells(declared: str, wan
     if "urrent" in declared.lower() or declared.startswith("bit"):
         column = replace(column, default=None)
     assert debezium_value(column, "1970-01-01 00:00:00" if "time" in declared else None)[0].get("default") == wanted
+
+
+CANAL = {
+    # a column: what Canal says its type is, its number, and its value
+    "tinyint(3) unsigned": ("tinyint unsigned", 5, "255"),
+    "bigint(20) unsigned": ("bigint unsigned", 3, "18446744073709551615"),
+    "decimal(10,0) unsigned": ("decimal(10,0) unsigned", 3, "12"),
+    "bit(10)": ("bit(10)", -7, "513"),
+    "time(6)": ("time(6)", 92, "25:00:00.000001"),
+    "datetime(6)": ("datetime(6)", 93, "2026-01-02 03:04:05.100000"),
+    "timestamp(3)": ("timestamp(3)", 93, "2026-01-02 03:04:05.100"),
+    "year(4)": ("year", 12, "2155"),
+    "varchar(9)": ("varchar(9)", 12, 'a"b'),
+    "binary(2)": ("binary(2)", 2004, "\0ÿ"),
+    "enum('small','x,y')": ("enum('small','x,y')", 4, "2"),
+    "set('a','b c')": ("set('a','b c')", -7, "3"),
+    "json": ("json", 12, '{"a": 1.10, "b": [null]}'),
+    "point": ("point", 2004, "\xe6\x10\0\0" + base64.b64decode(POINT).decode("latin-1")),
+}
+
+
+def test_canal_writes_types_and_values_as_the_product_does() -> None:
+    (message,) = sent("canal_json", batch(TABLE, {"id": "1"} | VALUES), [TABLE])
+    event = json.loads(message["value"])
+    found = {name: (event["mysqlType"][name], event["sqlType"][name], event["data"][0][name]) for name in CANAL}
+    assert found == CANAL
+    assert (event["gtid"], event["pkNames"], event["es"], event["old"]) == ("0-1-7", ["id"], 10**12, None)
+
+
+def test_canal_s_values_are_read_by_the_structure_of_the_source() -> None:
+    image: dict[str, str | None] = {"id": "1"} | VALUES
+    messages = sent("canal_json", batch(TABLE, dict(image)), [TABLE])
+    rows = change_rows("canal_json", as_kafka(messages), schema=[TABLE])
+    (row,) = (row for row in rows if row["op"] not in ("schema", None))
+    assert row["error"] is None
+    assert {name: text for name, text in dict(row["after"]).items() if text != image[name]} == {}
+
+
+def test_maxwell_s_messages_say_the_place_in_the_log() -> None:
+    (message,) = sent("maxwell_json", batch(TABLE, {"id": "1"} | VALUES), [TABLE])
+    event = json.loads(message["value"])
+    event.pop("data")
+    assert list(event.items()) == [
+        ("database", "db"), ("table", "t"), ("type", "insert"), ("ts", 10**9), ("xid", "0-1-7"), ("xoffset", 0),
+        ("position", "binlog.000001:9"), ("gtid", "0-1-7"), ("server_id", 1), ("primary_key", [1]),
+        ("primary_key_columns", ["id"]),
+    ]  # fmt: skip
+
+
+def test_the_records_of_dts_say_the_place_in_the_log() -> None:
+    (message,) = sent("dts_avro", batch(TABLE, {"id": "1"} | VALUES), [TABLE])
+    (row,) = (row for row in change_rows("dts_avro", as_kafka([message])) if row["op"] == "c")
+    facts = dict(row["source"])
+    assert (facts["sourcePosition"], facts["GTID"], facts["server_id"]) == ("9@1", "0-1-7", "1")

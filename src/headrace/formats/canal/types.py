@@ -37,12 +37,13 @@ _DECIMALS = frozenset(("decimal", "numeric", "dec", "fixed"))
 _FLOATS = {"float": "float32", "double": "float64", "real": "float64"}
 _TIMES = {"time": "time", "datetime": "timestamp", "timestamp": "timestamp"}
 _BLOBS = frozenset(("tinyblob", "blob", "mediumblob", "longblob"))
-_GEOMETRIES = frozenset(
+GEOMETRIES = frozenset(
     (
         "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
         "geometrycollection", "geomcollection",
     )
 )  # fmt: skip
+"""Names of types whose values are shapes."""
 _TEXTS = frozenset(("tinytext", "text", "mediumtext", "longtext"))
 _WORD = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*)\s*")
 _NUMBERS = re.compile(r"\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
@@ -113,7 +114,7 @@ class MysqlType:
     @property
     def holds_bytes(self) -> bool:
         """Whether values are bytes, each written as the character of its number."""
-        if self.word in _BLOBS or self.word in _GEOMETRIES:
+        if self.word in _BLOBS or self.word in GEOMETRIES:
             return True
         # Canal looks for the word anywhere: a character column with the attribute `binary` is bytes to it too.
         return self.word not in ("enum", "set") and self.word not in _TEXTS and "binary" in self.text.lower()
@@ -195,10 +196,10 @@ def mysql_type_of(column: Column, *, zoned: bool = False) -> MysqlType:
 
     `boolean` is written by that name, so that readers tell it from a number; times keep more digits than MySQL has.
     """
-    own = MysqlType.parse(column.native_type)
-    if column.native_type and own.logical(zoned) == column.logical and (own.word in _OWN_WORDS or own.labels):
-        sized = own.word in _SIZED and not own.numbers and column.length is not None and column.length > 0
-        return MysqlType.parse(f"{column.native_type}({column.length})") if sized else own
+    own = _sized(MysqlType.parse(column.native_type), column)
+    same = own.logical(zoned) == column.logical or _stands_for(own, column.logical)
+    if column.native_type and same and (own.word in _OWN_WORDS or own.labels):
+        return own
     kind = column.logical
     if kind.kind in _MYSQL_OF:
         return MysqlType.parse(_MYSQL_OF[kind.kind])
@@ -211,10 +212,36 @@ def mysql_type_of(column: Column, *, zoned: bool = False) -> MysqlType:
     return MysqlType.parse("longtext")
 
 
-_SIZED = frozenset(("char", "varchar", "binary", "varbinary"))
+def _sized(own: MysqlType, column: Column) -> MysqlType:
+    """A type with the size or the labels that its column says beside it, as the MySQL source has them."""
+    if own.numbers or own.labels:
+        return own
+    kind, inside = column.logical, ""
+    if own.word in ("enum", "set"):
+        inside = ",".join("'" + label.replace("'", "''") + "'" for label in column.enum_values or ())
+    elif own.word in _SIZED and column.length is not None and column.length > 0:
+        inside = str(column.length)
+    elif own.word == "decimal" and kind.precision is not None:
+        inside = f"{kind.precision},{kind.scale or 0}"
+    elif own.word in _TIMES and kind.kind in ("time", "timestamp", "instant"):
+        inside = str(kind.digits)
+    if not inside:
+        return own
+    word, _, attributes = column.native_type.partition(" ")
+    return MysqlType.parse(f"{word}({inside}){' ' if attributes else ''}{attributes}")
+
+
+def _stands_for(own: MysqlType, kind: LogicalType) -> bool:
+    """Whether values that mean more here are written as the type's: instants, bits as bytes, geometries with parts."""
+    if own.word == "timestamp":
+        return kind.kind == "instant" and own.numbers == (kind.digits,)
+    return (own.word == "bit" and kind.kind == "bytes") or (own.word in GEOMETRIES and kind.kind == "nested")
+
+
+_SIZED = frozenset(("char", "varchar", "binary", "varbinary", "bit"))
 # Words that mean the same in MySQL as in the catalog of any other database, given that the logical type is the same.
 _OWN_WORDS = (
-    frozenset(_SIGNED) | _DECIMALS | frozenset(_FLOATS) | frozenset(_TIMES) | _BLOBS | _GEOMETRIES | _TEXTS
+    frozenset(_SIGNED) | _DECIMALS | frozenset(_FLOATS) | frozenset(_TIMES) | _BLOBS | GEOMETRIES | _TEXTS
     | {"bit", "year", "date", "json", "char", "varchar", "binary", "varbinary", "boolean", "bool"}
 )  # fmt: skip
 

@@ -1,20 +1,22 @@
 """Canal's values as canonical text and back, for the columns whose text on the wire is not the canonical one.
 
 An enum is the number of its label (from 1), a set a mask of its labels, bytes are written as the characters of the same
-numbers (ISO-8859-1), a boolean is a number, and a `timestamp` is local to the zone of the server's session.
+numbers (ISO-8859-1), so is a geometry with the number of its reference system in front, a boolean is a number, as
+bits are, and a `timestamp` is local to the zone of the server's session.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from headrace.changes import Column
-from headrace.formats.canal.types import MysqlType
+from headrace.formats.canal.types import GEOMETRIES, MysqlType
 from headrace.wire.typed_exact import moment_of
 
 _LOCAL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?")
@@ -29,14 +31,16 @@ class CanalSpelling:
     """How Canal writes the values of a column, where that is not their canonical text.
 
     Args:
-        code: enum, set, bytes, boolean or instant.
+        code: enum, set, bytes, boolean, bits, geometry or instant.
         labels: of an enum or set.
         zone: of an instant.
+        size: of bits, in bytes.
     """
 
     code: str
     labels: tuple[str, ...] = ()
     zone: str = "UTC"
+    size: int = 0
 
     @classmethod
     def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> CanalSpelling | None:
@@ -49,8 +53,12 @@ class CanalSpelling:
         """
         kind = column.logical.kind
         found = MysqlType.parse(column.native_type)
-        if found.labels:
-            return cls(found.word, found.labels)
+        if found.word in ("enum", "set") and (found.labels or column.enum_values):
+            return cls(found.word, found.labels or column.enum_values or ())
+        if found.word == "bit" and kind == "bytes":
+            return cls("bits", size=((column.length or 64) + 7) // 8)
+        if found.word in GEOMETRIES and kind == "nested":
+            return cls("geometry")
         if kind == "bytes" and not base64:
             return cls("bytes")
         if kind == "boolean":
@@ -86,6 +94,12 @@ class CanalSpelling:
         if self.code == "boolean":
             # MySQL's booleans are numbers, and every number but 0 is true.
             return "false" if text in ("0", "false") else "true" if _INTEGER.fullmatch(text) else text
+        if self.code == "bits":
+            number = int(text) if _DIGITS.fullmatch(text) and len(text) < 21 else 1 << 64
+            fits = number < 1 << 8 * self.size
+            return base64.b64encode(number.to_bytes(self.size, "little")).decode() if fits else None
+        if self.code == "geometry":
+            return _geometry(text)
         found = _LOCAL.fullmatch(text)
         # The fraction stays as it is. What has an offset already, and what is no time (a zero date), stays.
         moment = None if found is None else moment_of(f"{found[1]} {found[2]}", self.zone)
@@ -107,7 +121,9 @@ class CanalSpelling:
                 return text
         if self.code == "boolean":
             return {"true": "1", "false": "0"}.get(text, text)
-        return self._local_text(text)
+        if self.code == "bits":
+            return _whole_number(text)
+        return _geometry_bytes(text) if self.code == "geometry" else self._local_text(text)
 
     def _local_text(self, text: str) -> str:
         found = _INSTANT.fullmatch(text)
@@ -133,6 +149,33 @@ def ahead_of_utc(moment: int, zone: str) -> int:
     except OverflowError:
         return 0
     return 0 if ahead is None else int(ahead.total_seconds())
+
+
+def _whole_number(text: str) -> str:
+    """Bytes, the lowest first, as the number that they are."""
+    try:
+        return str(int.from_bytes(base64.b64decode(text, validate=True), "little"))
+    except (binascii.Error, ValueError):
+        return text
+
+
+def _geometry_bytes(text: str) -> str:
+    """A geometry as the server holds it: the number of its reference system, then its well-known binary."""
+    try:
+        found = json.loads(text)
+        data = base64.b64decode(found["wkb"], validate=True)
+        return (int(found["srid"] or 0).to_bytes(4, "little") + data).decode("latin-1")
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError):
+        return text
+
+
+def _geometry(text: str) -> str | None:
+    try:
+        data = text.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+    wkb = base64.b64encode(data[4:]).decode()
+    return json.dumps({"wkb": wkb, "srid": int.from_bytes(data[:4], "little")})
 
 
 def _spelled(moment: int, between: str) -> str:

@@ -55,6 +55,7 @@ _POSTGRESQL = [SOURCE_TYPES.index(name) for name in ("PostgreSQL", "PPAS")]
 _IN_MICROS = [SOURCE_TYPES.index(name) for name in ("MySQL", "PostgreSQL")]
 _WITH_BACKTICKS = ("MySQL", "DRDS")
 _SCHEMAS = {born: AvroSchema(record_schema(born=born)) for born in (True, False)}
+_FILE_NUMBER = r"\.0*(?P<number>[0-9]+)$"
 _LEADING_NUMBER = r"^0*(?P<number>[0-9]{1,18})(?:/|$)"
 
 
@@ -101,6 +102,12 @@ class DtsEncoder(Codec):
         yield message_batch(rows, topics(rows, writing.topic), values, key, partition=partition)
 
 
+def _binlog_place(file: pa.StringArray, pos: pa.StringArray) -> pa.StringArray:
+    """A place in MySQL's log as DTS writes it: the offset and the number of the file; null where there is none."""
+    number = pc.struct_field(pc.extract_regex(file, _FILE_NUMBER), "number")
+    return pc.binary_join_element_wise(pos, number, "@")
+
+
 def _longer_than_fillers(values: pa.BinaryArray) -> pa.BinaryArray:
     """No reader may take a record for a filler: its first number, which is 0, takes two bytes, which mean the same."""
     short = pc.equal(pc.binary_length(values), FILLER)
@@ -134,7 +141,8 @@ class _Records:
         number = pc.cast(
             pc.struct_field(pc.extract_regex(rows.column("position"), _LEADING_NUMBER), "number"), pa.int64()
         )
-        position = pc.fill_null(pc.coalesce(source.texts("sourcePosition"), rows.column("position")), "")
+        place = _binlog_place(source.texts("file"), source.texts("pos"))
+        position = pc.fill_null(pc.coalesce(source.texts("sourcePosition"), place, rows.column("position")), "")
         txid = pc.struct_field(rows.column("transaction"), "id").fill_null("")
         tables, ids = tables_of(rows)
         columns = {

@@ -36,7 +36,8 @@ def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray,
     kept &= np.array([word not in _FIELDS for word in source.words], bool)[source.number] & ~own[source.row]
     mask = pa.array(kept)
     counts = np.bincount(source.row[kept], minlength=rows.num_rows)
-    facts = map_array(offsets_of(counts), source.names.filter(mask), source.values.filter(mask))
+    names = pc.if_else(pc.equal(source.names, "gtid"), "GTID", source.names)
+    facts = map_array(offsets_of(counts), names.filter(mask), source.values.filter(mask))
     is_data = pc.is_in(rows.column("op"), pa.array(ROWS)).to_numpy(zero_copy_only=False)
     named = pc.binary_join_element_wise('{"PRIMARY":', _without_empty(keys), "}", "")
     without = is_data & ~(pc.is_valid(source.texts(_KEY)).to_numpy(zero_copy_only=False) & ~own)

@@ -15,6 +15,7 @@ from headrace.formats.change_messages import (
     are,
     counted,
     first_of,
+    integers,
     message_batch,
     operations,
     picked,
@@ -106,18 +107,23 @@ class MaxwellEncoder(Codec):
         order = pc.struct_field(transaction, "total_order")
         order = pc.subtract(pc.if_else(pc.greater(order, 0), order, None), 1)
         facts = SourceFacts(rows)
+        place = pc.binary_join_element_wise(facts.texts("file"), facts.texts("pos"), ":")
+        thread = pc.coalesce(facts.texts("thread_id"), facts.texts("thread"))
         commit = pc.if_else(pc.equal(facts.texts("commit"), "true"), "true", pa.scalar(None, pa.string()))
         return members(
             {
                 "database": Part(table_part(rows, "database"), quoted=True),
                 "table": Part(empty_as_null(table_part(rows, "name")), quoted=True),
+                "query": Part(facts.texts("query"), quoted=True),
                 "type": Part(operations(rows, _TYPES), quoted=True),
                 "ts": Part(counted(rows.column("event_time"), 1_000_000)),
                 "xid": Part(_ids(pc.struct_field(transaction, "id"))),
                 "xoffset": Part(order.cast(pa.string())),
                 "commit": Part(commit),
-                "position": Part(facts.texts("position"), quoted=True),
+                "position": Part(pc.coalesce(facts.texts("position"), place), quoted=True),
                 "gtid": Part(facts.texts("gtid"), quoted=True),
+                "server_id": Part(integers(facts.texts("server_id"))),
+                "thread_id": Part(integers(thread)),
                 "primary_key": Part(key),
                 "primary_key_columns": Part(self._known.keys(rows, schema_number)),
                 "data": Part(image),
