@@ -9,7 +9,10 @@ import pytest
 from tests.support.captured_postgres import CapturedPostgres
 
 from headrace.errors import CaptureError
+from headrace.sources.base import Limit
+from headrace.sources.offset import Offset
 from headrace.testing.captured_database import data, replay
+from headrace.testing.sources import NOW
 from headrace_emulators.postgresql.server import PostgresDatabase
 
 _T = "id int not null primary key, v varchar(20)"
@@ -86,3 +89,42 @@ def test_a_slot_that_is_lost_in_the_middle_of_a_snapshot_gives_a_gap_and_the_tab
     rows += run.all()
     assert [row["op"] for row in rows if row["op"] == "gap"] == ["gap"]
     assert sorted(key for _, key in replay(rows)) == ['["0"]', '["1"]', '["2"]']
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["between two batches", "before its batch is read"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t DROP COLUMN v",
+        "ALTER TABLE t ALTER COLUMN v TYPE int USING length(v)",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        "ALTER TABLE t RENAME TO other",
+        "DROP TABLE t",
+    ],
+)
+def test_a_table_that_is_altered_while_no_process_reads_its_snapshot_is_read_again(
+    database: CapturedPostgres, statement: str, planned: bool
+) -> None:
+    for n in range(3, 8):
+        database.insert("t", n, "more")
+    database.create("beside", _T, [(1, "one")])
+    run = database.run(snapshot_chunk_rows=1, snapshot_chunks_per_batch=2, tables="public.*")
+    rows = run.batch()
+    start, end = run.offset, run.source.advance(run.offset, Limit(), NOW)
+    run.source._planner.close()  # type: ignore[attr-defined]
+    database.execute(statement)
+    run.restarted()
+    if planned:
+        end = Offset.from_json(json.loads(end.to_text()))
+        rows += run.rows(start, end)
+        run.offset = end
+    rows += run.all()
+    names = [
+        n for (n,) in database.database.execute("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'")
+    ]
+    for name in {"t", "other"} & set(names):
+        held = [row for (table, _), row in replay(rows).items() if table == name]
+        truth = database.database.execute(f"SELECT row_to_json(x)::jsonb FROM (SELECT * FROM {name} ORDER BY id) x")
+        assert sorted(held, key=lambda row: int(row["id"])) == [
+            {column: str(value) for column, value in row.items()} for (row,) in truth
+        ]

@@ -207,6 +207,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     def _is_served(self, path: str, progress: TableProgress) -> bool:
         """Whether a table that has no key can still be read as it was at its snapshot's moment."""
 
+    def _altered(self, start: Offset) -> Collection[str]:
+        """The tables with a key whose read is under way and that can't be read on as the offset knows them."""
+        return ()
+
     @abstractmethod
     def _release_point(self) -> None:
         """Let the moment go at which tables are read."""
@@ -272,7 +276,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                 f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
                 remedy="Use another checkpoint for another database.",
             )
-        if self._guarded:
+        altered = self._altered(start)
+        if self._guarded and not altered:
             return start
         if self._settings.snapshot_mode != "initial_only":
             try:
@@ -281,9 +286,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                 return self._behind_what_is_lost(start, error)
             if self._restarted:
                 self.acknowledge(start.commit)
-        if self._restarted:
+        if self._restarted or altered:
             start = self._looked_up(start, None)
-        start = self._keyless_again(start)
+        start = self._read_again(start, altered)
         self._guarded = True
         return start
 
@@ -317,9 +322,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             advanced[path] = progress
         return advanced
 
-    def _keyless_again(self, start: Offset) -> Offset:
-        """Tables without a key whose read was under way are read again at a new moment: what they held at the old one
-        is not known any more.
+    def _read_again(self, start: Offset, altered: Collection[str]) -> Offset:
+        """Tables whose read was under way are read again at a new moment where what they held at the old one is not
+        known any more: those without a key, and those that were altered.
         """
         tables = self._tables_of(start.schemas)
         lost = [
@@ -327,7 +332,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             for path, progress in start.tables.items()
             if not (progress.done and not progress.bounds)
             and path in tables
-            and not tables[path].chunk_key
+            and (path in altered or not tables[path].chunk_key)
             and not self._is_served(path, progress)
         ]
         if not lost:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from headrace.errors import CaptureError
+from headrace.sources.connection import LostConnection
 from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.window import Window
 from headrace.sources.offset import Offset, TableProgress
@@ -23,9 +24,10 @@ from headrace.sources.postgresql.incremental import AdHocPlanner
 from headrace.sources.postgresql.look import Look, Seen
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.snapshot_point import SnapshotPoint
-from headrace.sources.postgresql.snapshot_read import more_chunks
+from headrace.sources.postgresql.snapshot_read import is_as_known, more_chunks
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.table_set import TableSet
+from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.tables.lost import WITHOUT_ROWS
 
@@ -50,12 +52,25 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         self._connection: Connection | None = None
         self._look: Look | None = None
         self._moment: SnapshotPoint | None = None
+        self._left_out: set[str] = set()
+
+    def can_be_read(self, path: str, table: PostgresTable) -> bool:
+        """Whether a chunk can be read of a table as it is now, because its snapshot is over.
+
+        A table that has no key can't, nor one that was altered. The next plan reads it from its beginning.
+        """
+        try:
+            if table.chunk_key and is_as_known(self._sql, table):
+                return True
+        except LostConnection:
+            self.close()
+            raise
+        self._left_out.add(path)
+        say(f"A chunk of table '{path}' is left out, because its snapshot is over; the table is read again.")
+        return False
 
     def exported(self, path: str, progress: TableProgress) -> str | None:
-        """The snapshot in which a chunk of a table is read; null where its session is gone.
-
-        Then a table that has no key is left out of the batch, and the next plan reads it from its beginning.
-        """
+        """The snapshot in which a chunk of a table is read; null where its session is gone."""
         if self._is_served(path, progress) and self._moment is not None:
             return self._moment.exported
         return None
@@ -100,6 +115,19 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
             # The table has no key: the next plan reads it again at a new point.
             self.close()
             return False
+
+    def _altered(self, start: Offset) -> Collection[str]:
+        tables = tables_of(start.schemas)
+        under_way = [path for path, p in start.tables.items() if path in tables and not (p.done and not p.bounds)]
+        found = [
+            path
+            for path in under_way
+            if tables[path].chunk_key
+            and not self._is_served(path, start.tables[path])
+            and (path in self._left_out or not is_as_known(self._sql, tables[path]))
+        ]
+        self._left_out.clear()
+        return found
 
     def _point(self, tables: Mapping[str, PostgresTable], *, waits: bool) -> str:
         self._moment = SnapshotPoint.made(self._settings, tables, permanent=False, waits=waits)

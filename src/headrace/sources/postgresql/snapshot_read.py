@@ -33,7 +33,7 @@ from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.refusals import PostgresError
 from headrace.sources.postgresql.statements import KeyColumn
 from headrace.sources.postgresql.types import TypeCatalog
-from headrace.sources.signals import say, say_once
+from headrace.sources.signals import say_once
 from headrace.sources.snapshots.chunks import Chunk, with_bounds
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
@@ -216,8 +216,7 @@ def read_chunk(
         chunk: which rows of it.
         settings: the source's options.
         capture_time: when the batch was planned.
-        snapshot: the keeper's snapshot; null where it is over. A table without a key has no rows then: the batch is
-            done again by another process, which reads the table from its beginning at a new place.
+        snapshot: the keeper's snapshot; null to read a table with a key as it is.
 
     Raises:
         CaptureError: the table was altered, may not be read or can't be locked; or its snapshot went while it was
@@ -226,9 +225,6 @@ def read_chunk(
     rows = snapshot_rows(table, settings, capture_time)
     yield rows.schema_of(chunk)
     select = SelectOverrides.of(settings).select(table.id)
-    if snapshot is None and not table.chunk_key:
-        say(f"A chunk of table '{table.id.path}' is left out, because its snapshot is over; the table is read again.")
-        return
     with connect(settings) as connection:
         texts = _chunk_texts(connection, table, chunk, settings, select, snapshot)
         yield from rows.of_chunk(chunk, texts, numbered=not table.chunk_key)
@@ -337,7 +333,7 @@ def altered(table: PostgresTable) -> CaptureError:
     """The error of a table that was altered before it was read."""
     return CaptureError(
         f"Table '{table.id.path}' was altered, renamed or dropped before its snapshot was read.",
-        remedy="Start with a new checkpoint, and alter it when the snapshot is done.",
+        remedy="Start again: the table is read once more, from its beginning.",
     )
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -144,11 +145,11 @@ class PostgresSource(Source):
 
     def _snapshot_slices(self, start: Offset, end: Offset) -> Iterator[PostgresSlice]:
         tables = tables_of(end.schemas)
-        for chunk in plan_chunks(start, end):
-            table, exported = tables[chunk.table], self._planner.exported(chunk.table, end.tables[chunk.table])
-            # Without the snapshot a table that has no key is read again at a new point: the next plan does that.
-            if table.chunk_key or exported is not None:
-                yield SnapshotSlice(table, chunk, exported, end.capture_time)
+        planner, retries = self._planner, Retries.of(self.settings)
+        for path, chunks in groupby(plan_chunks(start, end), key=lambda chunk: chunk.table):
+            exported = planner.exported(path, end.tables[path])
+            if exported is not None or retries.call(partial(planner.can_be_read, path, tables[path])):
+                yield from (SnapshotSlice(tables[path], chunk, exported, end.capture_time) for chunk in chunks)
         for path, position in found_empty(start, end):
             yield NoticesSlice((empty_table(tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
