@@ -33,7 +33,7 @@ _CONNECTORS = {
     "db2.Db2Connector": ("db2", "Db2"),
     "postgresql.PostgresConnector": ("postgresql", "PostgreSQL"),
     "mysql.MySqlConnector": ("mysql", "MySQL"),
-    "mariadb.MariaDbConnector": ("mariadb", "MariaDB"),
+    "mariadb.MariaDbConnector": ("mysql", "MariaDB"),
     "mongodb.MongoDbConnector": ("mongodb", "MongoDB"),
     "informix.InformixConnector": ("informix", "Informix"),
     "vitess.VitessConnector": ("vitess", "Vitess"),

@@ -46,7 +46,22 @@ _USUAL_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "money.fraction.digits": ("2",),
         "xmin.fetch.interval.ms": ("0",),
         "read.only": ("true", "false"),
-    }
+    },
+    "mysql": {
+        "sourceinfo.struct.maker": (
+            "io.debezium.connector.mysql.MySqlSourceInfoStructMaker",
+            "io.debezium.connector.mariadb.MariaDbSourceInfoStructMaker",
+        ),
+        "connect.keep.alive": ("true",),
+        "database.protocol": ("jdbc:mysql", "jdbc:mariadb"),
+        "event.deserialization.failure.handling.mode": ("fail",),
+        "inconsistent.schema.handling.mode": ("fail",),
+        "gtid.source.filter.dml.events": ("true",),
+        "snapshot.locking.mode": ("none", "minimal"),
+        "table.ignore.builtin": ("true",),
+        "use.nongraceful.disconnect": ("false",),
+        "read.only": ("true", "false"),
+    },
 }
 """The same of one source."""
 
@@ -79,13 +94,19 @@ DEFAULTS: Mapping[str, str] = {
     "time.precision.mode": "adaptive",
     "binary.handling.mode": "bytes",
     "interval.handling.mode": "numeric",
+    "bigint.unsigned.handling.mode": "long",
+    "enable.time.adjuster": "true",
     "include.schema.changes": "true",
     "topic.delimiter": ".",
     "replace.null.with.default": "true",
 }
 """What Debezium 3 and Kafka Connect's converters do where a property is not given; a default that differs is listed."""
 
-OF_SOME_SOURCES: Mapping[str, tuple[str, ...]] = {"interval.handling.mode": ("oracle", "postgresql")}
+OF_SOME_SOURCES: Mapping[str, tuple[str, ...]] = {
+    "interval.handling.mode": ("oracle", "postgresql"),
+    "bigint.unsigned.handling.mode": ("mysql",),
+    "enable.time.adjuster": ("mysql",),
+}
 """Those of them that mean something with some sources only."""
 
 _NOT_NEEDED: Mapping[str, str] = {
@@ -197,7 +218,28 @@ _LEFT_OF: Mapping[str, Mapping[Why, Mapping[str, str]]] = {
             "database.initial.statements": "no statements are run when a connection is made",
             "database.sslpassword": "the file of the key must have no password",
         },
-    }
+    },
+    "mysql": {
+        "not needed": {
+            "snapshot.locking.mode*": "tables are read at a consistent position without a global lock",
+            "connect.keep.alive*": "lost sessions are made again, as often as errors_max_retries says",
+            "binlog.buffer.size": "transactions of any size are read in flat memory",
+            "use.nongraceful.disconnect": "readers close their sessions themselves",
+            "min.row.count.to.stream.results": "rows of snapshots are always streamed",
+            "database.jdbc.driver": "Debezium's JDBC driver is not used here",
+            "database.protocol": "Debezium's JDBC driver is not used here",
+            "database.connectionTimeZone": "every session is in UTC",
+            "table.ignore.builtin": "the server's own databases are never captured",
+        },
+        "not supported": {
+            "gtid.source.*": "all transactions of the log are read; another server's are found by their GTIDs",
+            "event.deserialization.failure.handling.mode": "an event that can't be read always stops the run",
+            "inconsistent.schema.handling.mode": "a row whose structure is unknown always stops the run",
+            "database.initial.statements": "no statements are run when a connection is made",
+            "database.ssl.keystore*": "certificates are files in PEM format, not keystores of Java",
+            "database.ssl.truststore*": "certificates are files in PEM format, not keystores of Java",
+        },
+    },
 }
 """The same of one source; it wins."""
 
