@@ -1,0 +1,168 @@
+"""Whether a server still is where a pipeline left it is told before anything is read: the loss, or the other server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.mysql import mysql_like, needs_mariadb
+
+from headrace.errors import CaptureError, DataLossError, HeadraceError, PositionMismatch
+from headrace.sources.mysql.guards import (
+    LogFile,
+    ServerState,
+    files_of,
+    kind_of,
+    require_same_file,
+    require_same_log,
+)
+from headrace.sources.mysql.log_state import LogState, StreamState
+from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.visibility import MARIADB, MYSQL, PERCONA
+from headrace.sources.offset import Offset
+from headrace_emulators.mysql.server import MySqlServer
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+FILES = tuple(LogFile(f"bin.{number:06}", 1000) for number in (7, 8, 9))
+NOW = ServerState(MARIADB, (10, 11), "uid", "db:3306", FILES, "0-1-50,0-2-60,5-1-7", 86_400)
+BEFORE = LogState(MARIADB, "uid", "bin", "mark", gtids="0-1-40,5-1-7")
+
+
+class Session:
+    """A session of a server, as the guards want it."""
+
+    def __init__(self, server: MySqlServer) -> None:
+        self._connection = server.connect(None)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def state_of(server: MySqlServer) -> ServerState:
+    session = Session(server)
+    try:
+        return ServerState.of(session)
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    "boundary", [Place(0, 7, 4), Place(0, 8, 1000), Place(0, 9, 500), Place(0, 9, 1000)], ids=lambda place: place.text
+)
+def test_a_place_that_the_log_still_has_is_read_on_from(boundary: Place) -> None:
+    require_same_log(NOW, BEFORE, boundary)
+
+
+@pytest.mark.parametrize(
+    ("now", "boundary", "kind", "said"),
+    [
+        ({"server": "other"}, Place(0, 8, 4), PositionMismatch, "another server than 'db:3306': that had the id 'uid'"),
+        ({"kind": MYSQL}, Place(0, 8, 4), PositionMismatch, "another server"),
+        (
+            {"files": (LogFile("log.000009", 10),)},
+            Place(0, 9, 4),
+            PositionMismatch,
+            r"byte 4 of 'bin.000009', and the files .* are now called 'log'\. Set log_bin back to 'bin'",
+        ),
+        (
+            {},
+            Place(0, 6, 4),
+            DataLossError,
+            r"File 'bin.000006' .* is gone, and the oldest one is 'bin.000007'.*binlog_expire_logs_seconds, which is "
+            "86400 now, be longer",
+        ),
+        ({}, Place(0, 10, 4), PositionMismatch, "ends at byte 1000 of 'bin.000009': it was begun anew"),
+        ({}, Place(0, 9, 1001), PositionMismatch, "ends at byte 1000 of 'bin.000009'"),
+        ({}, Place(0, 8, 1001), PositionMismatch, "that file has 1000 bytes: the server lost the end of it"),
+        ({"files": (FILES[0], FILES[2])}, Place(0, 8, 4), DataLossError, "'bin.000008' .* is missing between files"),
+        ({"gtids": "0-1-39,5-1-7"}, Place(0, 8, 4), PositionMismatch, "does not have all transactions that were read"),
+        ({"gtids": "0-1-50"}, Place(0, 8, 4), PositionMismatch, "does not have all transactions that were read"),
+    ],
+)
+def test_what_has_changed_is_said(now: dict[str, Any], boundary: Place, kind: type[HeadraceError], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        require_same_log(replace(NOW, **now), BEFORE, boundary)
+
+
+def test_sets_of_mysql_keep_their_holes() -> None:
+    now = replace(NOW, kind=MYSQL, gtids=f"{UUID}:1-5:7-9")
+    before = replace(BEFORE, kind=MYSQL, gtids=f"{UUID}:1-5:9")
+    require_same_log(now, before, Place(0, 8, 4))
+    with pytest.raises(PositionMismatch, match="does not have all transactions"):
+        require_same_log(now, replace(before, gtids=f"{UUID}:1-9"), Place(0, 8, 4))
+    require_same_log(now, replace(before, gtids=""), Place(0, 8, 4))
+
+
+def test_another_file_with_the_name_of_the_one_that_was_read_is_refused() -> None:
+    require_same_file("mark", BEFORE, "bin.000009", "db:3306")
+    with pytest.raises(PositionMismatch, match=r"'bin.000009' of the log of 'db:3306' is not the one that was read"):
+        require_same_file("other", BEFORE, "bin.000009", "db:3306")
+
+
+@pytest.mark.parametrize(
+    ("version", "comment", "found"),
+    [
+        ("9.7.4", "MySQL Community Server", (MYSQL, (9, 7))),
+        ("8.0.36-28", "Percona Server (GPL)", (PERCONA, (8, 0))),
+        ("10.11.19-MariaDB-0+deb12u1-log", "Debian 12", (MARIADB, (10, 11))),
+        ("5.5.5-10.5.12-MariaDB", "", (MARIADB, (10, 5))),
+        ("8.0.mysql_aurora.3.05.2", "", (MYSQL, (8, 0))),
+    ],
+)
+def test_the_kind_of_a_server_is_in_its_version(version: str, comment: str, found: tuple[str, tuple[int, int]]) -> None:
+    assert kind_of(version, comment) == found
+
+
+def test_a_version_that_says_nothing_and_a_server_without_a_log_are_refused() -> None:
+    with pytest.raises(CaptureError, match="is 'latest', which is no version"):
+        kind_of("latest")
+    with pytest.raises(CaptureError, match="--log-bin"):
+        files_of([])
+
+
+def test_the_bytes_between_two_places_are_counted_over_files() -> None:
+    assert NOW.bytes_between(Place(0, 7, 900), Place(0, 9, 50)) == 100 + 1000 + 50
+    assert NOW.bytes_between(Place(0, 9, 50), Place(0, 9, 80)) == 30
+
+
+def test_an_offset_keeps_the_log_as_it_was() -> None:
+    state = StreamState(BEFORE, cuts=(Place(0, 8, 3).text,), reads=True, waiting=("shop.new",))
+    offset = Offset.from_json(state.in_offset(Offset(source="s", commit="c")).to_json())
+    assert StreamState.of(offset) == state
+    assert StreamState.of(offset).settled() == StreamState(BEFORE, waiting=("shop.new",))
+
+
+def test_a_real_server_says_what_it_is_and_how_far_its_log_goes(binlog_server: MySqlServer) -> None:
+    state = state_of(binlog_server)
+    assert state.kind == (MARIADB if "maria" in binlog_server.version.lower() else MYSQL)
+    assert (state.server, state.base) != ("", "")
+    name, position = binlog_server.log_end
+    assert (state.files[-1].name, state.files[-1].size) >= (name, position)
+    before = LogState(state.kind, state.server, state.base, "mark", gtids=state.gtids)
+    require_same_log(state_of(binlog_server), before, Place(0, state.files[-1].number, state.files[-1].size))
+
+
+@needs_mariadb
+def test_a_server_is_the_same_after_a_restart_and_says_when_its_log_was_purged_or_begun_anew() -> None:
+    with mysql_like(MARIADB) as server:
+        server.run("CREATE DATABASE IF NOT EXISTS shop")
+        state = state_of(server)
+        end = Place(0, state.files[-1].number, state.files[-1].size)
+        before = LogState(state.kind, state.server, state.base, "mark", gtids=state.gtids)
+        server.stop()
+        server.start()
+        require_same_log(state_of(server), before, end)
+        server.run("FLUSH BINARY LOGS")
+        newest = state_of(server).files[-1].name
+        server.run(f"PURGE BINARY LOGS TO '{newest}'")
+        with pytest.raises(DataLossError, match=f"the oldest one is '{newest}'"):
+            require_same_log(state_of(server), before, end)
+        server.run("RESET MASTER")
+        with pytest.raises(PositionMismatch, match="begun anew"):
+            require_same_log(state_of(server), before, end)
