@@ -282,6 +282,8 @@ def _begin(
             connection.run(statements.lock_timeout(settings.snapshot_lock_timeout_ms))
             connection.run(statements.IN_ORDER)
             return
+    elif not live:
+        raise snapshot_ended(table.id.path)
     begin_as_it_is(connection, table, settings)
 
 
