@@ -86,12 +86,12 @@ def registry() -> Iterator[str]:
         yield running.url
 
 
-def batch(table: TableSchema, image: dict[str, str | None], connector: str = "mysql") -> pa.RecordBatch:
+def batch(table: TableSchema, image: dict[str, str | None], connector: str = "mysql", **more: str) -> pa.RecordBatch:
     """A create of the table, behind the row that says its structure."""
     of_table = {"database": "db", "schema": "", "name": "t"}
     times = {"event_time": instant(10**15), "capture_time": instant(10**15 + 5)}
     facts = {"connector": connector, "server_id": "1", "gtid": "0-1-7", "file": "binlog.000001", "pos": "9", "row": "0"}
-    common = {"table": of_table, "schema_id": table.fingerprint, "source": facts, **times}
+    common = {"table": of_table, "schema_id": table.fingerprint, "source": facts | more, **times}
     create = {
         "op": "c",
         "key": {"id": "1"},
@@ -288,3 +288,21 @@ def test_the_records_of_dts_say_the_place_in_the_log() -> None:
     (row,) = (row for row in change_rows("dts_avro", as_kafka([message])) if row["op"] == "c")
     facts = dict(row["source"])
     assert (facts["sourcePosition"], facts["GTID"], facts["server_id"]) == ("9@1", "0-1-7", "1")
+
+
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_the_source_block_says_the_place_in_the_log_and_what_was_asked_for(connector: str) -> None:
+    table = replace(TABLE, columns=TABLE.columns[:1])
+    changes = batch(table, {"id": "1"}, connector, thread="11", query="insert into t values (1)")
+    options = {"topic_prefix": "s", "include_schema_changes": False, "schemas_enable": True}
+    (message,) = sent("debezium_json", changes, [table], **options)
+    event = json.loads(message["value"])
+    assert list(event["payload"]["source"].items()) == [
+        ("version", "3.6.1.Final"), ("connector", connector), ("name", "s"), ("ts_ms", 10**12), ("snapshot", "false"),
+        ("db", "db"), ("sequence", None), ("ts_us", 10**15), ("ts_ns", 10**18), ("table", "t"), ("server_id", 1),
+        ("gtid", "0-1-7"), ("file", "binlog.000001"), ("pos", 9), ("row", 0), ("thread", 11),
+        ("query", "insert into t values (1)"),
+    ]  # fmt: skip
+    (block,) = (field for field in event["schema"]["fields"] if field["field"] == "source")
+    assert block["name"] == f"io.debezium.connector.{connector}.Source"
+    assert message["topic"] == "s.db.t"

@@ -48,6 +48,11 @@ OWN_WAYS = (postgresql.NAME, *mysql.NAMES)
 """The connectors that write some values in their own way."""
 
 
+def possible_ways(schema: TableSchema) -> tuple[str, ...]:
+    """The connectors of `OWN_WAYS` whose rows a table may have: tables of MySQL have no schema."""
+    return (postgresql.NAME,) if schema.id.schema else OWN_WAYS
+
+
 def describing_connector(schema: TableSchema) -> str:
     """The connector of `OWN_WAYS` whose table it is, by its columns' types; empty for none."""
     if postgresql.describes(schema):

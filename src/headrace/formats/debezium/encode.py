@@ -21,7 +21,7 @@ from headrace.changes.key_text import key_text
 from headrace.errors import FormatError
 from headrace.formats.change_messages import counted, picked, rows_of, unknown_schema
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
-from headrace.formats.debezium.column_types import OWN_WAYS, wire_type
+from headrace.formats.debezium.column_types import OWN_WAYS, possible_ways, wire_type
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.counts import nearest_timestamp
 from headrace.formats.debezium.events import (
@@ -92,9 +92,12 @@ class DebeziumEncoder(Codec):
     def may_lose(self) -> bool:
         """Whether a column may have values that the wire does not hold, and that are replaced."""
         modes = self._writing.modes
-        every = (modes, *(replace(modes, connector=name) for name in OWN_WAYS))
-        columns = [column for schema in self._schemas for column in schema.columns]
-        return not modes.failing and any(wire_type(column, one).limited for one in every for column in columns)
+        return not modes.failing and any(
+            wire_type(column, replace(modes, connector=name)).limited
+            for schema in self._schemas
+            for name in ("", *possible_ways(schema))
+            for column in schema.columns
+        )
 
     def check(self) -> None:
         """Whether the options fit the schemas.
