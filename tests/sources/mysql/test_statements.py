@@ -26,7 +26,7 @@ def named(*paths):
         ("ROLLBACK WORK TO SAVEPOINT s", Meaning.ROLLBACK_TO),
         ("SAVEPOINT `s`", Meaning.NOTHING),
         ("RELEASE SAVEPOINT s", Meaning.NOTHING),
-        ("XA START X'61',X'',1", Meaning.NOTHING),
+        ("XA START X'61',X'',1", Meaning.XA_START),
         ("XA END X'61',X'',1", Meaning.NOTHING),
         ("XA COMMIT X'61',X'',1", Meaning.XA_COMMIT),
         ("XA ROLLBACK X'61',X'',1", Meaning.XA_ROLLBACK),

@@ -36,6 +36,7 @@ class Meaning(Enum):
     """The work of the transaction is undone, but for rows of tables that know no transactions."""
     ROLLBACK_TO = auto()
     """What came after a savepoint is undone."""
+    XA_START = auto()
     XA_COMMIT = auto()
     XA_ROLLBACK = auto()
     TRUNCATE = auto()
@@ -239,7 +240,9 @@ class _Reader:
         word = self._next()
         meaning = {"COMMIT": Meaning.XA_COMMIT, "ROLLBACK": Meaning.XA_ROLLBACK}.get(word)
         if meaning is None:
-            known = word in ("START", "BEGIN", "END", "PREPARE", "RECOVER")
+            if word in ("START", "BEGIN"):
+                return Statement(Meaning.XA_START)
+            known = word in ("END", "PREPARE", "RECOVER")
             return Statement(Meaning.NOTHING if known else Meaning.UNKNOWN)
         text = "".join(token.text for token in self._tokens[self._place :])
         found = re.match(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", text, re.IGNORECASE)

@@ -1,0 +1,458 @@
+"""What the events of a window mean: which groups they make, and which rows and statements concern captured tables.
+
+What may concern a captured table and can't be read stops the reader. It is never skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
+
+from headrace.errors import CaptureError, FormatError
+from headrace.sources.mysql import gtid
+from headrace.sources.mysql.compression import payload_events, plain_query, plain_rows
+from headrace.sources.mysql.events import (
+    ANCIENT_ROWS,
+    COMPRESSED_ROWS,
+    IGNORABLE,
+    ROWS,
+    STATEMENT_BASED,
+    Event,
+    EventType,
+    Frames,
+    read_incident,
+    rows_query,
+)
+from headrace.sources.mysql.gtid import GroupStart
+from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.query import read_query
+from headrace.sources.mysql.statements import Meaning, Named, Statement, names_in, read_statement
+from headrace.sources.mysql.table_map import description, table_id, table_named
+
+_MICROSECONDS = 1_000_000
+_STATEMENT_END = 1
+_NO_TABLE = 0xFFFFFF
+_UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
+_GTIDS = frozenset((EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID))
+_EDGES_OF_FILES = frozenset((EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.STOP))
+_VARIABLES = frozenset((EventType.INTVAR, EventType.RAND, EventType.USER_VAR))
+"""What a statement needs that follows, which decides what they are for."""
+_WITHOUT_MEANING = frozenset(
+    (
+        EventType.HEARTBEAT,
+        EventType.HEARTBEAT_V2,
+        EventType.IGNORABLE,
+        EventType.PREVIOUS_GTIDS,
+        EventType.TRANSACTION_CONTEXT,
+        EventType.VIEW_CHANGE,
+        EventType.BINLOG_CHECKPOINT,
+        EventType.GTID_LIST,
+        EventType.START_ENCRYPTION,
+    )
+)
+_OF_TABLES = (Meaning.TRUNCATE, Meaning.DEFINITION, Meaning.UNLOGGED_ROWS)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of events that take effect together.
+
+    Args:
+        place: where it begins.
+        gtid: its GTID; None where the server has none.
+        time: when it was committed, in microseconds since 1970; of MariaDB the second in which its statement began.
+        server: the server that wrote it first.
+    """
+
+    place: Place
+    gtid: str | None
+    time: int
+    server: int
+
+
+class RowsEvent(NamedTuple):
+    """Rows of a captured table.
+
+    Args:
+        group: whose they are.
+        kind: the type of the event; that of the plain one where it was compressed.
+        position: where the event begins in its file.
+        ordinal: no row of the group before has a number above it, and each of the event's rows has one of its own
+            when they are counted from here. Rows of tables that are not captured are counted with.
+        described: the table, as `read_table_map` takes it.
+        body: of the event.
+        thread: the session's number; None where the log does not say it.
+        query: the statement that changed them, as it was sent; None where the log does not have it.
+    """
+
+    group: Group
+    kind: int
+    position: int
+    ordinal: int
+    described: bytes
+    body: bytes
+    thread: int | None
+    query: bytes | None
+
+
+class StatementEvent(NamedTuple):
+    """A statement that names captured tables and changes their structure, or empties them.
+
+    Args:
+        group, position, ordinal, thread: as of `RowsEvent`.
+        statement: what it means; each of its tables has its database.
+        text: all of it.
+        database: the one that its session used.
+    """
+
+    group: Group
+    position: int
+    ordinal: int
+    thread: int | None
+    statement: Statement
+    text: str
+    database: str
+
+
+class Prepared(NamedTuple):
+    """A distributed transaction with rows of captured tables, which is not decided yet. Its rows are not given out.
+
+    Args:
+        xid: its name.
+        start, end: where its group begins and ends.
+    """
+
+    xid: str
+    start: Place
+    end: Place
+
+
+class Decided(NamedTuple):
+    """The end of a distributed transaction that was prepared before.
+
+    Args:
+        group: in which it is decided.
+        xid: its name.
+        committed: whether its rows take effect, in this group.
+    """
+
+    group: Group
+    xid: str
+    committed: bool
+
+
+class GroupEnd(NamedTuple):
+    """The end of a group.
+
+    Args:
+        group: which.
+        end: where the next one may begin.
+    """
+
+    group: Group
+    end: Place
+
+
+Step: TypeAlias = "RowsEvent | StatementEvent | Prepared | Decided | GroupEnd"
+
+
+@dataclass
+class _Open:
+    """A group that is not ended.
+
+    Args:
+        group: which.
+        begun: whether a COMMIT or a PREPARE has to end it; if not, the next statement does.
+        held: whether it is to be prepared.
+        wanted: whether it is of the window.
+        ordinal: as of `RowsEvent`.
+        thread, query: as of `RowsEvent`.
+        changed: the captured tables that it has rows of.
+        maps: the tables that rows may be of, by the numbers that the statement uses; None where not captured.
+    """
+
+    group: Group
+    begun: bool
+    held: bool = False
+    wanted: bool = True
+    ordinal: int = 0
+    thread: int | None = None
+    query: bytes | None = None
+    changed: set[str] = field(default_factory=set)
+    maps: dict[int, tuple[str, bytes] | None] = field(default_factory=dict)
+
+
+class GroupReader:
+    """Reads the groups with `start <= place < end`.
+
+    Nothing of a group is kept but what its events say of tables, however long it is. Not thread-safe.
+
+    Args:
+        start, end: boundaries.
+        tables: database and name of each captured table, as the log spells them.
+        prepared: whether rows of prepared groups are given out as if they were committed: what a reader does that comes
+            back for them.
+    """
+
+    def __init__(
+        self, start: Place, end: Place, tables: Collection[tuple[str, str]], *, prepared: bool = False
+    ) -> None:
+        self._start, self._end = start, end
+        self._tables = frozenset(tables)
+        self._databases = frozenset(database for database, _ in tables)
+        self._words = frozenset(word.casefold() for word in self._databases)
+        self._prepared = prepared
+        self._frames = Frames()
+        self._open: _Open | None = None
+        self._turned = False
+        self.finished = False
+        """Whether all of the window came."""
+
+    def read(self, data: bytes) -> Iterator[Step]:
+        """What one event means, as the server sent it.
+
+        Raises:
+            FormatError: the event is damaged, or stands where it can't.
+            CaptureError: it may concern a captured table and can't be read.
+        """
+        if self.finished:
+            return
+        position = self._frames.position
+        try:
+            event = self._frames.event(data)
+            if event.kind == EventType.TRANSACTION_PAYLOAD:
+                for inner in payload_events(event):
+                    yield from self._steps(inner)
+            else:
+                yield from self._steps(event)
+        except (FormatError, CaptureError) as error:
+            place = f"{self._frames.file or 'its first event'}, position {position}"
+            raise type(error)(
+                f"The binary log can't be read at {place}: {error.message}", remedy=error.remedy
+            ) from None
+        self._turned = self._turned or self._frames.position > 0
+        if self._open is None and self._turned and self._here() >= self._end:
+            self.finished = True
+
+    def finish(self) -> None:
+        """See that the window ended between groups.
+
+        Raises:
+            FormatError: the log ended inside of a group, or before the window's end.
+        """
+        if self._open is not None:
+            raise FormatError(
+                f"The binary log ended inside of the transaction at {self._said(self._open.group.place)}."
+            )
+        if not self.finished:
+            raise FormatError(
+                f"The binary log ended at {self._said(self._here())}, before the end of what is to be read."
+            )
+
+    def _here(self) -> Place:
+        return Place(self._start.epoch, self._frames.number, self._frames.position)
+
+    def _said(self, place: Place) -> str:
+        return f"position {place.position} of '{self._frames.file}'"
+
+    def _steps(self, event: Event) -> Iterator[Step]:
+        kind = event.kind
+        if kind in ROWS or kind in COMPRESSED_ROWS:
+            yield from self._rows(event)
+        elif kind == EventType.TABLE_MAP:
+            self._map(event)
+        elif kind in _GTIDS:
+            self._begin(event, self._group_start(event))
+        elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED):
+            yield from self._query(event)
+        elif kind == EventType.XID:
+            yield from self._ended()
+        elif kind in (EventType.ANNOTATE_ROWS, EventType.ROWS_QUERY):
+            self._inside().query = event.body if kind == EventType.ANNOTATE_ROWS else rows_query(event.body)
+        elif kind == EventType.XA_PREPARE:
+            yield from self._prepare(event)
+        elif kind in _EDGES_OF_FILES:
+            if self._open is not None:
+                raise CaptureError(
+                    "A file ends inside of a transaction, as after a crash of the server.",
+                    remedy="Start with a new checkpoint, so that the tables are read again.",
+                )
+        elif kind not in _WITHOUT_MEANING and kind not in _VARIABLES:
+            self._refuse(event)
+
+    def _refuse(self, event: Event) -> None:
+        if event.kind == EventType.INCIDENT:
+            raise CaptureError(
+                f"The server says that changes are missing in its log: {read_incident(event.body)}",
+                remedy="Start with a new checkpoint, so that the tables are read again.",
+            )
+        if event.kind in STATEMENT_BASED:
+            raise _as_text("LOAD DATA")
+        if event.kind in ANCIENT_ROWS:
+            raise CaptureError(
+                "Rows are in the form of MySQL 5.1, which is not read.",
+                remedy="Read from MySQL 5.7 or MariaDB 10.5, or newer.",
+            )
+        if not event.flags & IGNORABLE:
+            raise CaptureError(
+                f"An event is of the unknown type {event.kind}.",
+                remedy="Install a newer version of Headrace, or switch off what makes the server write such events.",
+            )
+
+    def _inside(self) -> _Open:
+        if self._open is None:
+            raise FormatError("An event that belongs to a transaction stands outside of one.")
+        return self._open
+
+    def _group_start(self, event: Event) -> GroupStart:
+        if event.kind == EventType.MARIADB_GTID:
+            return gtid.read_mariadb_gtid(event.body, event.server)
+        return gtid.read_tagged_gtid(event.body) if event.kind == EventType.GTID_TAGGED else gtid.read_gtid(event.body)
+
+    def _begin(self, event: Event, start: GroupStart, *, begun: bool | None = None) -> _Open:
+        if self._open is not None:
+            raise FormatError("A transaction begins inside of another.")
+        place = self._here().at(event.start)
+        time = event.time * _MICROSECONDS if start.time is None else start.time
+        if begun is None:
+            begun = event.kind == EventType.MARIADB_GTID and not start.standalone
+        group = Group(place, start.gtid, time, event.server)
+        held = start.prepared is not None
+        self._open = _Open(group, begun, held, self._start <= place < self._end)
+        return self._open
+
+    def _ended(self) -> Iterator[Step]:
+        ended = self._inside()
+        self._open = None
+        if ended.wanted:
+            yield GroupEnd(ended.group, self._here())
+
+    def _prepare(self, event: Event) -> Iterator[Step]:
+        found, prepared = gtid.read_xa_prepare(event.body), self._inside()
+        if prepared.held and found.one_phase:
+            raise CaptureError(
+                "A distributed transaction is committed where it was said to be prepared.",
+                remedy="Start with a new checkpoint, so that the tables are read again.",
+            )
+        if prepared.held and prepared.wanted and prepared.changed and not self._prepared:
+            yield Prepared(found.xid.text, prepared.group.place, self._here())
+        yield from self._ended()
+
+    def _map(self, event: Event) -> None:
+        described = description(event.body)
+        table = table_named(described)
+        path = ".".join(table)
+        self._inside().maps[table_id(event.body)] = (path, described) if table in self._tables else None
+
+    def _rows(self, event: Event) -> Iterator[Step]:
+        within = self._inside()
+        number, last = table_id(event.body), bool(event.body[6] & _STATEMENT_END) if len(event.body) > 6 else False
+        if number in within.maps:
+            body, kind = event.body, event.kind
+            if kind in COMPRESSED_ROWS:
+                kind = COMPRESSED_ROWS[kind]
+                body = plain_rows(body, first_version=kind < EventType.WRITE_ROWS, update=kind in _UPDATES)
+            known = within.maps[number]
+            if known is not None:
+                path, described = known
+                within.changed.add(path)
+                if within.wanted and (self._prepared or not within.held):
+                    yield RowsEvent(
+                        within.group,
+                        kind,
+                        event.start,
+                        within.ordinal,
+                        described,
+                        body,
+                        within.thread,
+                        within.query,
+                    )
+            # Each row has a byte at least, so that the number of bytes bounds that of rows without reading them.
+            within.ordinal += len(body)
+        elif number != _NO_TABLE:
+            raise FormatError("Rows are of a table that was not described before.")
+        if last:
+            within.maps.clear()
+            within.query = None
+
+    def _query(self, event: Event) -> Iterator[Step]:
+        query = read_query(plain_query(event.body) if event.kind == EventType.QUERY_COMPRESSED else event.body)
+        text = query.statement.decode("utf-8", "backslashreplace")
+        found = read_statement(text)
+        within = self._open
+        if within is None:
+            begun = found.meaning in (Meaning.BEGIN, Meaning.XA_START)
+            within = self._begin(event, GroupStart(None), begun=begun)
+        elif found.meaning in (Meaning.BEGIN, Meaning.XA_START):
+            within.begun = True
+        within.held |= found.meaning is Meaning.XA_START
+        within.thread = query.thread if event.kind != EventType.QUERY_COMPRESSED or query.thread else None
+        if query.microseconds is not None and not within.begun and within.group.time % _MICROSECONDS == 0:
+            within.group = replace(within.group, time=within.group.time + query.microseconds)
+        match found.meaning:
+            case Meaning.ROWS | Meaning.UNKNOWN:
+                self._require_foreign(found, text, (query.database, *query.databases))
+            case Meaning.ROLLBACK | Meaning.ROLLBACK_TO:
+                self._require_unchanged(within)
+            case Meaning.XA_COMMIT | Meaning.XA_ROLLBACK if found.xid is not None and within.wanted:
+                yield Decided(within.group, found.xid, found.meaning is Meaning.XA_COMMIT)
+            case meaning if meaning in _OF_TABLES:
+                statement = _with_database(found, query.database)
+                if within.wanted and self._concerned(statement):
+                    within.ordinal += 1
+                    yield StatementEvent(
+                        within.group,
+                        event.start,
+                        within.ordinal - 1,
+                        query.thread,
+                        statement,
+                        text,
+                        query.database,
+                    )
+        if found.meaning in (Meaning.COMMIT, Meaning.ROLLBACK) or not within.begun:
+            yield from self._ended()
+
+    def _concerned(self, statement: Statement) -> bool:
+        return any(
+            (table.database, table.name) in self._tables or (not table.name and table.database in self._databases)
+            for table in statement.tables
+        )
+
+    def _require_foreign(self, statement: Statement, text: str, databases: Collection[str]) -> None:
+        """Stop for a statement that changes rows, where they may be those of a captured table."""
+        if self._databases.isdisjoint(databases) and self._words.isdisjoint(names_in(text)):
+            return
+        if statement.meaning is Meaning.ROWS:
+            raise _as_text(statement.words)
+        raise CaptureError(
+            f"A statement is not understood, and may change captured tables: {statement.words or 'it has no words'}",
+            remedy="Read the tables again with a new checkpoint, and report the statement.",
+        )
+
+    def _require_unchanged(self, within: _Open) -> None:
+        if within.changed and within.wanted:
+            tables = ", ".join(sorted(within.changed))
+            raise CaptureError(
+                f"A transaction is rolled back after it changed tables that know transactions and others: {tables}.",
+                remedy="Give the tables the engine InnoDB, and start with a new checkpoint.",
+            )
+
+
+def _with_database(statement: Statement, database: str) -> Statement:
+    def whole(table: Named) -> Named:
+        return table if table.database is not None else Named(database, table.name)
+
+    return replace(
+        statement,
+        tables=tuple(map(whole, statement.tables)),
+        renamed=tuple((whole(old), whole(new)) for old, new in statement.renamed),
+    )
+
+
+def _as_text(words: str) -> CaptureError:
+    return CaptureError(
+        f"A change is logged as a statement, without its rows: {words}",
+        remedy="Run SET GLOBAL binlog_format = 'ROW', end the sessions that began before, and start with a new "
+        "checkpoint, so that the tables are read again.",
+    )
