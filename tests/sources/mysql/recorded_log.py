@@ -1,4 +1,4 @@
-"""The log of a real MariaDB, and events that are made by hand as the layouts of both servers say."""
+"""The logs of a real MariaDB and a real MySQL, and events that are made by hand as the layouts of both servers say."""
 
 import struct
 import zlib
@@ -6,24 +6,25 @@ from pathlib import Path
 
 from headrace.sources.mysql.events import EventType, Frames
 
-_FILE = Path(__file__).parents[2] / "golden" / "mysql" / "mariadb_10_11.txt"
+_FOLDER = Path(__file__).parents[2] / "golden" / "mysql"
+MARIADB, MYSQL = "mariadb_10_11.txt", "mysql_9_7.txt"
 
 
-def recorded():
-    """The events of the recording as they came, each in bytes."""
-    lines = _FILE.read_text().splitlines()
+def recorded(name=MARIADB):
+    """The events of a recording as they came, each in bytes."""
+    lines = (_FOLDER / name).read_text().splitlines()
     return [bytes.fromhex(line.partition("\t")[2]) for line in lines if not line.startswith("#")]
 
 
-def recorded_events():
+def recorded_events(name=MARIADB):
     """The same, read."""
     frames = Frames()
-    return [frames.event(data) for data in recorded()]
+    return [frames.event(data) for data in recorded(name)]
 
 
-def bodies(kind):
-    """The bodies of the recording's events of a kind."""
-    return [event.body for event in recorded_events() if event.kind == kind]
+def bodies(kind, name=MARIADB):
+    """The bodies of a recording's events of a kind."""
+    return [event.body for event in recorded_events(name) if event.kind == kind]
 
 
 def event(kind, body=b"", *, start=0, time=1767225600, server=1, flags=0, checksum=True, end=None):

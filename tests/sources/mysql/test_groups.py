@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.mysql.recorded_log import bodies, event, format_description, recorded, recorded_events, turn
+from tests.sources.mysql.recorded_log import MYSQL, bodies, event, format_description, recorded, recorded_events, turn
 
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql.events import EventType
@@ -150,6 +150,34 @@ def test_mysql_holds_what_follows_xa_start():
     xid = struct.pack("<BIII", 0, 1, 1, 0) + b"a"
     found = read(GTID, said("XA START X'61',X'',1"), MAP, ROWS, said("XA END X'61',X'',1"), (EventType.XA_PREPARE, xid))
     assert [type(step) for step in found] == [Prepared, GroupEnd]
+
+
+def test_a_recorded_log_of_mysql_gives_its_groups():
+    found = steps(end=Place(0, 2, 633), data=recorded(MYSQL))
+    uuid = found[0].group.gtid.partition(":")[0]
+    rows = of(RowsEvent, found)
+    assert [(r.group.gtid.removeprefix(f"{uuid}:"), EventType(r.kind).name, r.position, r.query) for r in rows] == [
+        ("2", "WRITE_ROWS", 741, None),
+        ("blue:1", "UPDATE_ROWS", 1155, b"UPDATE item SET name = 'y'"),
+        ("3", "WRITE_ROWS", 1357, b"INSERT INTO item (id, name) VALUES (2, REPEAT('z', 10))"),
+        ("4", "PARTIAL_UPDATE_ROWS", 2006, b"UPDATE item SET doc = JSON_SET(doc, '$.a', 2) WHERE id = 1"),
+        ("9", "DELETE_ROWS", 558, b"DELETE FROM item WHERE id = 4"),
+    ]
+    assert {r.thread for r in rows} == {10}
+    assert [(e.group.gtid.removeprefix(f"{uuid}:"), e.end.position) for e in of(GroupEnd, found)][-3:] == [
+        ("7", 3310),
+        ("8", 3806),
+        ("9", 633),
+    ]
+
+
+def test_mysql_commits_in_one_phase_where_it_prepares():
+    found = [
+        step for step in steps(end=Place(0, 2, 633), data=recorded(MYSQL)) if isinstance(step, (Prepared, Decided))
+    ]
+    assert [step.xid for step in found] == ["X'61',X'',1", "X'61',X'',1", "X'6f6e65',X'',1", "X'6f6e65',X'',1"]
+    prepared, decided = found[2:]
+    assert decided.committed and decided.group.place == prepared.start
 
 
 def test_a_log_without_gtids_has_groups_too():

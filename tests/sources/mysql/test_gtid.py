@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.mysql.recorded_log import bodies, recorded_events
+from tests.sources.mysql.recorded_log import MYSQL, bodies, recorded_events
 
 from headrace.errors import FormatError
 from headrace.sources.mysql.events import EventType
@@ -204,3 +204,22 @@ def test_a_position_of_mariadb_is_ahead_of_another_in_each_domain(here, there, c
 def test_what_is_no_position_of_mariadb():
     with pytest.raises(ValueError):
         MariadbGtidSet.of(f"{UUID_A}:1")
+
+
+def test_groups_of_mysql_are_those_of_the_recording():
+    starts = [
+        read_tagged_gtid(found.body) if found.kind == EventType.GTID_TAGGED else read_gtid(found.body)
+        for found in recorded_events(MYSQL)
+        if found.kind in (EventType.GTID, EventType.GTID_TAGGED)
+    ]
+    uuid = starts[0].gtid.partition(":")[0]
+    assert [start.gtid.removeprefix(f"{uuid}:") for start in starts] == [
+        *("1", "2", "blue:1"),
+        *(str(number) for number in range(3, 12)),
+    ]
+    assert [start.time for start in starts] == sorted(start.time for start in starts)
+    assert MysqlGtidSet().add(start.gtid for start in starts).text == f"{uuid}:1-11:blue:1"
+    assert [read_previous_gtids(body).text for body in bodies(EventType.PREVIOUS_GTIDS, MYSQL)] == [
+        "",
+        f"{uuid}:1-8:blue:1",
+    ]

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.mysql.recorded_log import bodies
+from tests.sources.mysql.recorded_log import MYSQL, bodies
 
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql.events import EventType
@@ -53,6 +53,22 @@ def test_a_table_of_mariadb_with_all_that_its_metadata_says():
             MapColumn(13, 0, True, "made", unsigned=True),
         ),
         (KeyPart(1, prefix=3), KeyPart(0)),
+    )
+
+
+def test_a_table_of_mysql_with_all_that_its_metadata_says():
+    assert read_table_map(description(bodies(EventType.TABLE_MAP, MYSQL)[0]), mariadb=False) == TableMap(
+        "shop",
+        "item",
+        (
+            MapColumn(8, 0, False, "id", unsigned=True, visible=True),
+            MapColumn(245, 4, True, "doc", visible=True),
+            MapColumn(242, 4, True, "v", collation=63, dimension=3, visible=True),
+            MapColumn(15, 40, True, "name", collation=255, visible=False),
+            MapColumn(255, 4, True, "shape", geometry=0, visible=True),
+            MapColumn(252, 2, True, "word", collation=8, visible=True),
+        ),
+        (KeyPart(0),),
     )
 
 

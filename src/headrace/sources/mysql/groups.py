@@ -132,7 +132,7 @@ class Decided(NamedTuple):
     """The end of a distributed transaction that was prepared before.
 
     Args:
-        group: in which it is decided.
+        group: in which it is decided: that which prepared it, where MySQL commits it in one phase.
         xid: its name.
         committed: whether its rows take effect, in this group.
     """
@@ -330,13 +330,10 @@ class GroupReader:
 
     def _prepare(self, event: Event) -> Iterator[Step]:
         found, prepared = gtid.read_xa_prepare(event.body), self._inside()
-        if prepared.held and found.one_phase:
-            raise CaptureError(
-                "A distributed transaction is committed where it was said to be prepared.",
-                remedy="Start with a new checkpoint, so that the tables are read again.",
-            )
         if prepared.held and prepared.wanted and prepared.changed and not self._prepared:
             yield Prepared(found.xid.text, prepared.group.place, self._here())
+            if found.one_phase:
+                yield Decided(prepared.group, found.xid.text, True)
         yield from self._ended()
 
     def _map(self, event: Event) -> None:
