@@ -88,6 +88,9 @@ def test_a_statement_is_known_by_its_first_words(text, meaning):
         ("ALTER TABLE t DROP PARTITION p0, p1", Meaning.UNLOGGED_ROWS, ["t"], []),
         ("ALTER TABLE t TRUNCATE PARTITION ALL", Meaning.UNLOGGED_ROWS, ["t"], []),
         ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE a.u", Meaning.UNLOGGED_ROWS, ["t", "a.u"], []),
+        ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", Meaning.UNLOGGED_ROWS, ["t", "u"], []),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p", Meaning.UNLOGGED_ROWS, ["t", "u"], []),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", Meaning.DEFINITION, ["t"], []),
         ("ALTER TABLE t DISCARD TABLESPACE", Meaning.UNLOGGED_ROWS, ["t"], []),
         ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (5))", Meaning.DEFINITION, ["t"], []),
         (

@@ -338,6 +338,9 @@ class _Reader:
             if word in _LOSING_PARTITIONS and self._word == "PARTITION":
                 meaning = Meaning.UNLOGGED_ROWS
                 tables += self._exchanged()
+            elif word == "CONVERT" and self._skip("TABLE"):
+                meaning = Meaning.UNLOGGED_ROWS
+                tables += self._tables(1)
             elif word in ("DISCARD", "IMPORT"):
                 meaning = Meaning.UNLOGGED_ROWS
             elif word == "RENAME" and self._word not in ("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
