@@ -113,10 +113,14 @@ class MySqlServer:
 
     def _prepare_data(self) -> None:
         made: list[str | Path] = (
-            [program("mariadb-install-db", _PACKAGE), "--no-defaults", "--auth-root-authentication-method=normal"]
+            # Everybody may do everything in databases that are called as the one for tests is.
+            [
+                program("mariadb-install-db", _PACKAGE), "--no-defaults", "--skip-test-db",
+                "--auth-root-authentication-method=normal",
+            ]
             if self.name == MARIADB
             else [*self._program, "--initialize-insecure"]
-        )
+        )  # fmt: skip
         done = subprocess.run([*made, f"--datadir={self.data}", *_as_this_user()], capture_output=True, text=True)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip()

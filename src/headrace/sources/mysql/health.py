@@ -1,0 +1,172 @@
+"""How a pipeline stands to a server's binary log: how much waits, and how long until a needed file may be purged.
+
+What is committed is in the log at once, so nothing is late on the server's side.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from headrace.errors import HeadraceError
+from headrace.sources.health import CaptureState, Health, size_text, span_text
+from headrace.sources.mysql.connection import Connection, connect, connect_binlog
+from headrace.sources.mysql.log_settings import NAMES, retention_seconds, wrong_settings
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.place import FIRST, Place, boundary, file_of
+from headrace.sources.mysql.refusals import KEEP_LONGER, NEW_CHECKPOINT
+from headrace.sources.offset import Offset
+
+Means = Callable[[str], bool]
+"""Whether the options mean a table (`database.name`)."""
+_LOOK_BYTES = 64 * 2**20
+"""How much log is read at the most to see what waits."""
+_LOOK_SECONDS = 1.0
+_HEADER = 19
+_FORMAT, _TABLE_MAP, _PAYLOAD = 15, 19, 40
+
+
+class HealthProbe:
+    """Examines the log of a pipeline's server. Runs in the driver.
+
+    Args:
+        settings: the source's options.
+        means: whether they mean a table.
+    """
+
+    def __init__(self, settings: MysqlSettings, means: Means) -> None:
+        self._settings = settings
+        self._means = means
+
+    def ask(self, offset: Offset | None) -> Health:
+        """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
+        try:
+            with connect(self._settings) as connection:
+                return _Examination(connection, self._settings, self._means).health(offset)
+        except HeadraceError as error:
+            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+
+
+@dataclass(frozen=True)
+class _LogFile:
+    name: str
+    number: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Examination:
+    connection: Connection
+    settings: MysqlSettings
+    means: Means
+
+    def health(self, offset: Offset | None) -> Health:
+        now = self.connection.value("SELECT UTC_TIMESTAMP(6)").replace(tzinfo=dt.UTC)
+        server, variables = self.connection.server, self.connection.variables(*NAMES)
+        wrong = next((one for one in wrong_settings(server, variables) if one.required), None)
+        if wrong is not None:
+            return Health(CaptureState.NOT_CAPTURING, wrong.sentence, wrong.remedy, checked=now)
+        files = [
+            _LogFile(name, file_of(name)[1], int(size)) for name, size, *_ in self.connection.rows("SHOW BINARY LOGS")
+        ]
+        kept = retention_seconds(variables)
+        well = Health(
+            CaptureState.CAPTURING,
+            "The server logs rows.",
+            checked=now,
+            captured_until=now,
+            retention_seconds=kept,
+            headroom_seconds=kept,
+        )
+        if offset is None or offset.is_nothing:
+            return well
+        place = boundary(offset.commit)
+        ours = next((file for file in files if file.number == place.file), None)
+        if ours is None or ours.size < place.position:
+            return self._lost(well, offset, place, files)
+        behind = [file for file in files if file.number > place.file]
+        waiting = ours.size - place.position + sum(file.size for file in behind)
+        since, seen = self._first_change(ours, place, waiting) if waiting else (None, True)
+        left = kept
+        if kept is not None and behind:
+            # A file is purged so long after its last event, which is about when the next one was begun.
+            begun = self._begun(behind[0])
+            left = kept - (now - begun).total_seconds()
+        sentence = f"{size_text(waiting)} of log wait"
+        if left is not None:
+            sentence += f"; file '{ours.name}' may be purged in {span_text(left)}"
+        return replace(
+            well,
+            sentence=f"{sentence}.",
+            remedy="" if left is None or left > 0 else KEEP_LONGER,
+            waiting_since=since,
+            quiet_until=now if seen and since is None else None,
+            headroom_seconds=left,
+            retained_bytes=waiting,
+        )
+
+    def _lost(self, well: Health, offset: Offset, place: Place, files: list[_LogFile]) -> Health:
+        """How it is where the file of the offset is gone, or shorter than what was read of it."""
+        oldest = f"the oldest one is '{files[0].name}'" if files else "there are none"
+        gone = not any(file.number == place.file for file in files)
+        happened = (
+            f"File {place.file} of the log, which is to be read, is not there any more; {oldest}."
+            if gone
+            else f"File {place.file} of the log was read up to {place.position} and is shorter now: the server was "
+            "restored, or its log reset."
+        )
+        return replace(
+            well,
+            state=CaptureState.NOT_CAPTURING,
+            sentence=happened,
+            remedy=f"{KEEP_LONGER} {NEW_CHECKPOINT}" if gone else NEW_CHECKPOINT,
+            captured_until=None,
+            headroom_seconds=0.0,
+            lost=tuple(offset.known),
+        )
+
+    def _begun(self, file: _LogFile) -> dt.datetime:
+        """When a file of the log was begun."""
+        with connect_binlog(self.settings) as reader:
+            reader.dump(file.name, FIRST)
+            while block := reader.receive():
+                at = 0
+                while at + _HEADER <= len(block):
+                    moment, kind, _, size = struct.unpack_from("<IBII", block, at)
+                    if kind == _FORMAT:
+                        return dt.datetime.fromtimestamp(moment, dt.UTC)
+                    at += max(size, _HEADER)
+        raise HeadraceError(f"File '{file.name}' of the log has no beginning.")
+
+    def _first_change(self, file: _LogFile, place: Place, waiting: int) -> tuple[dt.datetime | None, bool]:
+        """When the first statement on a captured table began that waits; and whether that is known, null being none.
+
+        What is compressed counts as such a change.
+        """
+        if place.position >= 2**32:
+            return None, False
+        read, deadline = 0, time.monotonic() + _LOOK_SECONDS
+        with connect_binlog(self.settings) as reader:
+            reader.dump(file.name, place.position)
+            while block := reader.receive():
+                at = 0
+                while at + _HEADER <= len(block):
+                    moment, kind, _, size = struct.unpack_from("<IBII", block, at)
+                    if kind == _PAYLOAD or (kind == _TABLE_MAP and self.means(_table(bytes(block[at : at + size])))):
+                        return dt.datetime.fromtimestamp(moment, dt.UTC), True
+                    at += max(size, _HEADER)
+                read += len(block)
+                if read > _LOOK_BYTES or time.monotonic() > deadline:
+                    return None, False
+        return None, True
+
+
+def _table(event: bytes) -> str:
+    """The table of a TABLE_MAP, as `database.name`."""
+    at = _HEADER + 8
+    database = event[at + 1 : at + 1 + event[at]]
+    at += 2 + event[at]
+    return f"{database.decode(errors='replace')}.{event[at + 1 : at + 1 + event[at]].decode(errors='replace')}"

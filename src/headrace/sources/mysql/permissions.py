@@ -1,0 +1,146 @@
+"""What a login may not do on a MySQL or MariaDB server, and what the server is not set up for.
+
+Each comes with the statement, or on a managed service the setting, that mends it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace.changes import TableId
+from headrace.permissions import MissingPermission
+from headrace.sources.mysql.connection import Connection, connect, connect_binlog
+from headrace.sources.mysql.log_settings import NAMES, wrong_settings
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.refusals import MysqlError, identifier
+from headrace.sources.tables.lost import WITHOUT_ROWS
+
+_FIRST = 4
+_WHO = re.compile(r"(.*)@(.*)", re.DOTALL)
+_GHOST = re.compile(r"_.+_(?:gho|ghc|del|new|old)", re.DOTALL)
+_ENGINE = """
+SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
+"""
+_CASCADES = """
+SELECT constraint_name FROM information_schema.referential_constraints
+WHERE constraint_schema = %s AND table_name = %s
+AND (delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')) ORDER BY 1 LIMIT 1
+"""
+
+
+def missing_permissions(settings: MysqlSettings, tables: Sequence[TableId]) -> list[MissingPermission]:
+    """What the login may not do, and what the server lacks; nothing is changed to find it out.
+
+    Args:
+        settings: the source's options.
+        tables: the captured tables.
+
+    Raises:
+        HeadraceError: the server can't be asked.
+    """
+    with connect(settings) as connection:
+        return list(_Questions(connection, settings, tables).missing())
+
+
+@dataclass(frozen=True)
+class _Questions:
+    connection: Connection
+    settings: MysqlSettings
+    tables: Sequence[TableId]
+
+    def missing(self) -> Iterator[MissingPermission]:
+        server, variables = self.connection.server, self.connection.variables(*NAMES)
+        yield from wrong_settings(server, variables, is_replica=self._is_replica())
+        if variables.get("log_bin", "ON").upper() in ("ON", "1"):
+            yield from self._of_log()
+        for table in self.tables:
+            yield from self._of_table(table)
+
+    def _of_log(self) -> Iterator[MissingPermission]:
+        server = self.connection.server
+        try:
+            [(file, _, only, without, *_)] = self.connection.rows(server.log_status)
+        except MysqlError as error:
+            if error.number != 1227:
+                raise
+            right = "BINLOG MONITOR" if server.is_mariadb else "REPLICATION CLIENT"
+            yield MissingPermission.of(
+                [right], "", "to see where the log ends", f"Run: GRANT {right} ON *.* TO {self._login()};"
+            )
+            file = None
+        else:
+            if only or without:
+                name, whose = ("binlog_do_db", "other") if only else ("binlog_ignore_db", "these")
+                yield MissingPermission(
+                    f"{name} of the server is {only or without}: changes of {whose} databases are not logged.",
+                    f"Take {name} out of the server's option file and restart it.",
+                )
+        try:
+            with connect_binlog(self.settings) as reader:
+                # Without the right to see the log's files the first one is asked for, whatever its name.
+                reader.dump(file or "", _FIRST)
+                reader.receive()
+        except MysqlError as error:
+            if error.number != 1227:
+                raise
+            yield MissingPermission.of(
+                ["REPLICATION SLAVE"],
+                "",
+                "to read the log",
+                f"Run: GRANT REPLICATION SLAVE ON *.* TO {self._login()};",
+            )
+
+    def _of_table(self, table: TableId) -> Iterator[MissingPermission]:
+        path = table.full_path
+        name = f"{identifier(table.database)}.{identifier(table.name)}"
+        if self.settings.snapshot_mode not in WITHOUT_ROWS:
+            try:
+                self.connection.rows(f"SELECT 1 FROM {name} LIMIT 0")
+            except MysqlError as error:
+                if error.number not in (1142, 1143):
+                    yield MissingPermission(error.message, error.remedy)
+                    return
+                yield MissingPermission.of(
+                    ["SELECT"], f"on {path}", "its snapshot", f"Run: GRANT SELECT ON {name} TO {self._login()};"
+                )
+                return
+        place = (table.database, table.name)
+        engine = self.connection.value(_ENGINE, place)
+        if engine is not None and engine.lower() != "innodb":
+            yield MissingPermission(
+                f"Table '{path}' is of the engine {engine}: its snapshot is of no single moment, and its changes are "
+                "committed row by row.",
+                f"Run: ALTER TABLE {name} ENGINE = InnoDB;",
+                required=False,
+            )
+        cascade = self.connection.value(_CASCADES, place)
+        if cascade is not None and (self.connection.server.is_mariadb or self.connection.server.version < (9, 6)):
+            yield MissingPermission(
+                f"The foreign key '{cascade}' of table '{path}' changes rows by CASCADE or SET NULL, which the server "
+                "does not log.",
+                "Let the application or a trigger change them; `headrace verify` finds rows that differ.",
+                required=False,
+            )
+        if _GHOST.fullmatch(table.name):
+            yield MissingPermission(
+                f"Table '{path}' has the name of a table that an online change of another one makes.",
+                "Leave it out with 'tables_excluded'.",
+                required=False,
+            )
+
+    def _is_replica(self) -> bool:
+        """Whether it follows another server; no where the login may not ask."""
+        server = self.connection.server
+        asked = "SHOW ALL SLAVES STATUS" if server.is_mariadb else "SHOW REPLICA STATUS"
+        try:
+            return bool(self.connection.rows(asked))
+        except MysqlError:
+            return False
+
+    def _login(self) -> str:
+        """The login as the server knows it, in statements."""
+        found = _WHO.fullmatch(str(self.connection.value("SELECT CURRENT_USER()")))
+        assert found is not None
+        return "@".join("'" + part.replace("'", "''") + "'" for part in found.groups())
