@@ -1,0 +1,115 @@
+"""What a window of the binary log has, before tasks read it: where it may end and be cut, and whether it has rows.
+
+No row is decoded. The window ends between groups, and (start, end] of it is decided by the log alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared
+from headrace.sources.mysql.place import Place
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was found.
+
+    Args:
+        until: the boundary up to which that is.
+        rows: whether it has rows or statements of captured tables.
+        time: when the last group with such was committed.
+        gtids: the groups that it has, in order; empty where the log has no GTIDs.
+        cuts: the boundaries at which several tasks may share it, without its own edges.
+        prepared: the distributed transactions with rows of captured tables that are not decided at its end.
+    """
+
+    until: Place
+    rows: bool = False
+    time: dt.datetime | None = None
+    gtids: tuple[str, ...] = ()
+    cuts: tuple[Place, ...] = ()
+    prepared: tuple[Prepared, ...] = ()
+
+
+class Look:
+    """Looks at the events of a window that come one after another.
+
+    Args:
+        start, end: boundaries; the window ends at the latest at the second one.
+        tables: database and name of each captured table, as the log spells them.
+        commits: how many groups with rows of captured tables are wanted at the most; 0 for no bound.
+        cut_bytes: a task reads about so many bytes of the log.
+        prepared: the distributed transactions that are not decided at its start.
+    """
+
+    def __init__(
+        self,
+        start: Place,
+        end: Place,
+        tables: Collection[tuple[str, str]],
+        *,
+        commits: int,
+        cut_bytes: int,
+        prepared: Collection[Prepared] = (),
+    ) -> None:
+        self._reader = GroupReader(start, end, tables)
+        self._commits, self._cut_bytes = commits, cut_bytes
+        self._until = start
+        self._counted = 0
+        self._last: Group | None = None
+        self._gtids: list[str] = []
+        self._cuts: list[Place] = []
+        self._since = 0
+        self._has_rows = False
+        self._end = end
+        self._prepared = {one.xid: one for one in prepared}
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is to be taken."""
+        return self._reader.finished or bool(self._commits and self._counted >= self._commits)
+
+    @property
+    def seen(self) -> Seen:
+        """What was found so far. A window that was read to its end reaches there, whatever is between groups."""
+        until = self._end if self._reader.finished else self._until
+        time = None
+        if self._last is not None:
+            time = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self._last.time)
+        cuts = tuple(cut for cut in self._cuts if cut < self._until)
+        return Seen(until, self._last is not None, time, tuple(self._gtids), cuts, tuple(self._prepared.values()))
+
+    def take(self, data: bytes) -> None:
+        """Take one event, as the server sent it.
+
+        Raises:
+            FormatError: the event is damaged, or stands where it can't.
+            CaptureError: it may concern a captured table and can't be read.
+        """
+        self._since += len(data)
+        for step in self._reader.read(data):
+            if isinstance(step, GroupEnd):
+                self._ended(step)
+            elif isinstance(step, Prepared):
+                self._prepared[step.xid] = step
+            elif isinstance(step, Decided):
+                # It brings the rows that were held for it, if there are any.
+                held = self._prepared.pop(step.xid, None) is not None
+                self._has_rows |= held and step.committed
+            else:
+                self._has_rows = True
+
+    def _ended(self, step: GroupEnd) -> None:
+        self._until = step.end
+        if step.group.gtid is not None:
+            self._gtids.append(step.group.gtid)
+        if self._has_rows:
+            self._last = step.group
+            self._counted += 1
+        self._has_rows = False
+        if self._since >= self._cut_bytes:
+            self._cuts.append(step.end)
+            self._since = 0
