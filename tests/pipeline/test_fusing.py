@@ -94,6 +94,31 @@ def test_options_reach_the_source_as_they_were_given(tmp_path: Path) -> None:
     }
 
 
+KAFKA = {"type": "kafka", "bootstrap_servers": "k:1"}
+
+
+@pytest.mark.parametrize(
+    ("sinks", "text"),
+    [
+        ([FILES], ""),
+        ([KAFKA], ", and sent from there"),
+        ([FILES, KAFKA], ", and sent by Spark, because there are several sinks"),
+        (
+            [{**KAFKA, "kafka.interceptor.classes": "a.B"}],
+            ", and sent by Spark, because librdkafka does not know 'kafka.interceptor.classes'",
+        ),
+        (
+            [{**KAFKA, "on_oversized": "dead_letter", "oversized_path": "./o"}],
+            ", and sent by Spark, because the sink's option 'on_oversized' is 'dead_letter'",
+        ),
+    ],
+)
+def test_who_sends_is_said(tmp_path: Path, sinks: list[dict[str, Any]], text: str) -> None:
+    found = Fusing.of(read_model(written(tmp_path, sinks=sinks)))
+    assert (found.text, found.sends) == (f"where the source is read{text}", "from there" in text)
+    assert "k:1" not in repr(found)
+
+
 def run(spark: SparkSession, file: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Run to the head in one of the ways; what was counted, by table."""
     with monkeypatch.context() as patched:

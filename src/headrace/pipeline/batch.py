@@ -56,12 +56,14 @@ class BatchSummary:
     Args:
         counts: rows by table and operation.
         out_of_range: values that the format did not hold, where workers of the source encoded.
-        message_bytes: the bytes of the messages that those workers made.
+        message_bytes: the bytes of the messages that those workers made and left to Spark.
+        left: why they left them, or some of them, to Spark; empty where all rest in the sink, or none had to be sent.
     """
 
     counts: Sequence[BatchCount]
     out_of_range: OutOfRange = field(default_factory=OutOfRange)
     message_bytes: int = 0
+    left: str = ""
 
 
 class BatchWriter:
@@ -83,6 +85,7 @@ class BatchWriter:
         live: whether rows of a batch, by its number, are read from tables that change meanwhile, so that a second
             reading may give others.
         fused: whether the stream gives the messages of all targets, counted (`sources.messages`).
+        sent: whether the workers that make these messages send them, so that the stream gives only those that are left.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class BatchWriter:
         patterns: FeedPatterns | None = None,
         live: Callable[[int], bool] = lambda batch: False,
         fused: bool = False,
+        sent: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -115,6 +119,8 @@ class BatchWriter:
         self._patterns = patterns
         self._live = live
         self._fused = fused
+        self._sent = sent
+        self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
         self._may_meet_letters = may_meet_letters(targets, dead_letters)
@@ -198,6 +204,8 @@ class BatchWriter:
                 changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
                 cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
+            if self._sent:
+                reach(f"sink.{self._targets[0].type}.before_write")
             summary = summary_of_messages(changes) if self._fused else BatchSummary(count_rows(changes))
             counts = summary.counts
             epochs = self._epochs()
@@ -237,7 +245,8 @@ class BatchWriter:
                         given = given.coalesce(1)
                     if self._decode is not None:
                         given = target.sink.sequenced(given, epochs)
-                    target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
+                    if not self._rests(summary):
+                        target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
                 found = [
                     (self._targets[0], summary.out_of_range),
@@ -251,6 +260,17 @@ class BatchWriter:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
         self._board.add(counts, without, number=batch.number, seconds=time.monotonic() - begun)
+
+    def _rests(self, summary: BatchSummary) -> bool:
+        """Whether the workers that made the messages have sent all; says why not, where that is news."""
+        if not self._sent:
+            return False
+        if summary.left and summary.left != self._told:
+            _LOG.info("Spark sends messages to %s, because %s.", self._targets[0].label, summary.left)
+        self._told = summary.left
+        if not summary.left:
+            reach(f"sink.{self._targets[0].type}.after_write")
+        return not summary.left
 
     def _places_of_letters(self, changes: DataFrame, without: MessageCounts) -> frozenset[str]:
         """Where dead letters go, as far as sinks could go there too."""
@@ -390,7 +410,8 @@ def summary_of_messages(messages: DataFrame) -> BatchSummary:
         counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), at))
     first = min((row["first"] for row in rows if row["first"]), default="")
     out_of_range = OutOfRange(sum(row["out_of_range"] for row in rows), first)
-    return BatchSummary(counts, out_of_range, sum(row["bytes"] for row in rows))
+    left = min((row["left"] for row in rows if row["left"]), default="")
+    return BatchSummary(counts, out_of_range, sum(row["bytes"] for row in rows), left)
 
 
 def count_reasons(errors: DataFrame) -> dict[str, int]:

@@ -6,9 +6,10 @@ The messages are the same either way, byte for byte, so a restart may change the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.changes.outlet import Outlet
 from headrace.errors import OptionError
 from headrace.formats.convert import format_named
 from headrace.options import as_text
@@ -21,18 +22,26 @@ if TYPE_CHECKING:
     from headrace.pipeline.model import Model
     from headrace.pipeline.target import Target
 
+_OUTLET = "format.outlet.secret"
+"""An option whose name Spark redacts."""
+_WHERE_READ = "where the source is read"
+
 
 @dataclass(frozen=True)
 class Fusing:
     """How a pipeline's messages are made.
 
     Args:
-        options: those of the source's reader that make it give messages; none where it gives change rows.
+        options: those of the source's reader that make it give messages; none where it gives change rows. They may hold
+            secrets.
         reason: why it gives change rows; empty where it gives messages.
+        unsent: why Spark sends the messages that the workers make; empty where these workers send them, or no sink's
+            messages can be sent by workers.
     """
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     reason: str = ""
+    unsent: str = ""
 
     @property
     def fused(self) -> bool:
@@ -40,9 +49,18 @@ class Fusing:
         return not self.reason
 
     @property
+    def sends(self) -> bool:
+        """Whether workers of the source also send what they encode."""
+        return _OUTLET in self.options
+
+    @property
     def text(self) -> str:
         """The same in words."""
-        return "where the source is read" if self.fused else f"behind the source, because {self.reason}"
+        if not self.fused:
+            return f"behind the source, because {self.reason}"
+        if self.sends:
+            return f"{_WHERE_READ}, and sent from there"
+        return f"{_WHERE_READ}, and sent by Spark, because {self.unsent}" if self.unsent else _WHERE_READ
 
     @classmethod
     def of(cls, model: Model) -> Fusing:
@@ -55,7 +73,17 @@ class Fusing:
         options = {f"format.{name}": text for name, text in _texts(target).items()}
         lines = all(one.sink.takes_lines for one in model.targets)
         asked = {"format": target.format.name, "format.counts": "true", "format.lines": str(lines).lower()}
-        return cls({**asked, **options})
+        outlet = _outlet(model)
+        if isinstance(outlet, str):
+            return cls({**asked, **options}, unsent=outlet)
+        return cls({**asked, **options, _OUTLET: f"{outlet.sink} {outlet.to_text()}"})
+
+
+def _outlet(model: Model) -> Outlet | str:
+    """Where workers send the messages that all targets take, or why they don't."""
+    if len(model.targets) == 1:
+        return model.targets[0].sink.outlet()
+    return "there are several sinks" if any(target.sink.outlets is not None for target in model.targets) else ""
 
 
 def _reason(model: Model) -> str:

@@ -82,6 +82,7 @@ class RunningPipeline:
             patterns=None if topics is None else self._patterns_of(topics),
             live=self._reads_live_tables,
             fused=self._fusing.fused,
+            sent=self._fusing.sends,
         )
         self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""

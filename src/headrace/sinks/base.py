@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from headrace.changes.outlet import Outlet
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SinkError
 from headrace.permissions import Permissions
@@ -117,6 +118,7 @@ class Sink(Component, ABC):
         reads_back: whether `now` and `expected` say what its tables hold and should hold, for `headrace verify`.
             `snapshot`: what `now` gives does not change any more. `live`: each look at it reads the target again.
         jars: Maven coordinates of what Spark needs for it.
+        outlets: what `outlet` gives, where it gives one.
     """
 
     role: ClassVar[Literal["sink"]] = "sink"
@@ -129,6 +131,7 @@ class Sink(Component, ABC):
     orders_batch: ClassVar[bool] = False
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "no"
     jars: ClassVar[tuple[str, ...]] = ()
+    outlets: ClassVar[type[Outlet] | None] = None
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """Where this sink writes, so that two sinks which write the same place have a text in common; asks nobody.
@@ -154,6 +157,12 @@ class Sink(Component, ABC):
         columns that were not sent. Null where no message is made smaller, so that `too_large` is not asked.
         """
         return None
+
+    def outlet(self) -> Outlet | str:
+        """Where workers that make messages can send them by themselves, as `write` would; else why they can't, as the
+        end of a sentence, empty where they never can. Asks nobody.
+        """
+        return ""
 
     def too_large(self, messages: DataFrame) -> list[str]:
         """The positions of messages that the target would refuse for their size. Runs in the driver, which may start

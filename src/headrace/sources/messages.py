@@ -14,21 +14,24 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.changes.outlet import Outlet, Shipment
 from headrace.errors import OptionError
 from headrace.formats.base import MESSAGE_DDL, Format
 from headrace.formats.codec import MESSAGES, ArrowFormat, Codec, Facts, parts
 from headrace.formats.convert import format_named
 from headrace.formats.encoded_batch import OutOfRange
+from headrace.sources.spool import Spool
 from headrace.wire.lines import lines
 
 _COUNTS = (
     "counted struct<table_path: string, op: string, rows: bigint, newest: timestamp, out_of_range: bigint, "
-    "first: string, bytes: bigint>"
+    "first: string, bytes: bigint, left: string>"
 )
 """Behind the messages of each task stands one row for each table and operation that says how many changes there were.
 
 `counted` is null for messages, and all else is null where it is not. The first row of a task says what its format did
-not hold (`OutOfRange`) and how much memory its messages take.
+not hold (`OutOfRange`), how much memory its messages take, and, where workers send messages themselves, why it left its
+own to Spark; that is null where it sent them.
 """
 _LINES = pa.schema([("line", pa.string()), ("position", pa.string())])
 _COUNTED = pa.struct(
@@ -40,6 +43,7 @@ _COUNTED = pa.struct(
         ("out_of_range", pa.int64()),
         ("first", pa.string()),
         ("bytes", pa.int64()),
+        ("left", pa.string()),
     ]
 )
 
@@ -63,14 +67,25 @@ class Messages:
         format: how they are encoded.
         counted: whether counts of the changes follow.
         lines: whether each message is a line of JSON (`wire.lines`), as files hold it.
+        outlet: where workers send messages, so that they give none but those that they can't send; null where they give
+            all.
     """
 
     format: ArrowFormat
     counted: bool = False
     lines: bool = False
+    outlet: Outlet | None = None
 
     @classmethod
-    def named(cls, name: str, options: Mapping[str, Any], *, counted: bool = False, lines: bool = False) -> Messages:
+    def named(
+        cls,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        counted: bool = False,
+        lines: bool = False,
+        outlet: Outlet | None = None,
+    ) -> Messages:
         """Messages of a format by its name.
 
         Raises:
@@ -85,7 +100,7 @@ class Messages:
             )
         # Malformed options are reported here, and not by a task.
         format.check(writes=True)
-        return cls(format, counted, lines)
+        return cls(format, counted, lines, outlet)
 
     @property
     def ddl(self) -> str:
@@ -93,12 +108,15 @@ class Messages:
         columns = "line string, position string" if self.lines else MESSAGE_DDL
         return f"{columns}, {_COUNTS}" if self.counted else columns
 
-    def of(self, rows: Iterable[pa.RecordBatch], schemas: Sequence[TableSchema]) -> Iterator[pa.RecordBatch]:
+    def of(
+        self, rows: Iterable[pa.RecordBatch], schemas: Sequence[TableSchema], shipment: Shipment | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The messages of a task's change rows, in their order.
 
         Args:
             rows: all of them.
             schemas: those that they follow, but for those that `schema` rows among them say first.
+            shipment: sends the messages, which are then not given, all or none.
         """
         encoding = _Encoding(self.format, schemas)
         if not self.counted:
@@ -106,17 +124,34 @@ class Messages:
             return
         counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]] = {}
         size = 0
-        for messages in encoding.of(_with_types(_counting(batch, counts)) for batch in rows):
-            shown = self._shown(messages)
+        messages = map(self._shown, encoding.of(_with_types(_counting(batch, counts)) for batch in rows))
+        left = messages if shipment is None else _left(messages, shipment)
+        for shown in left:
             size += shown.nbytes
-            yield shown.append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
+            yield shown.append_column("counted", pa.nulls(shown.num_rows, _COUNTED))
         if counts:
-            yield _counts(_LINES if self.lines else MESSAGES, counts, encoding.out_of_range, size)
+            reason = "" if shipment is None else shipment.refusal
+            yield _counts(_LINES if self.lines else MESSAGES, counts, encoding.out_of_range, size, reason)
 
     def _shown(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         if not self.lines:
             return messages
         return pa.RecordBatch.from_arrays([lines(messages), messages.column("position")], schema=_LINES)
+
+
+def _left(messages: Iterator[pa.RecordBatch], shipment: Shipment) -> Iterator[pa.RecordBatch]:
+    """The messages that can't be sent, which are all or none; the others are sent."""
+    with Spool() as spool:
+        for batch in messages:
+            spool.add(batch)
+            shipment.look(batch)
+            if shipment.refusal:
+                break
+        if not shipment.refusal:
+            shipment.send(spool.all())
+            return
+        yield from spool.all()
+    yield from messages
 
 
 class _Encoding:
@@ -187,12 +222,13 @@ def _counts(
     counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]],
     lost: OutOfRange,
     size: int,
+    left: str,
 ) -> pa.RecordBatch:
-    nothing = {"out_of_range": 0, "first": "", "bytes": 0}
+    nothing = {"out_of_range": 0, "first": "", "bytes": 0, "left": None}
     listed: list[dict[str, Any]] = [
         {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, **nothing}
         for key, (number, newest) in counts.items()
     ]
-    listed[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size}
+    listed[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size, "left": left or None}
     made = [pa.nulls(len(listed), field.type) for field in columns]
     return pa.RecordBatch.from_arrays([*made, pa.array(listed, _COUNTED)], names=[*columns.names, "counted"])

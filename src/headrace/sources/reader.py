@@ -20,10 +20,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
+from headrace.changes.outlet import Outlet, Shipment, Unsent
 from headrace.errors import OptionError
 from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source
@@ -37,7 +39,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _SPARK_OPTIONS = frozenset(("path",))
-_FORMAT, _COUNTS, _LINES = "format", "counts", "lines"
+_FORMAT, _COUNTS, _LINES, _OUTLET = "format", "counts", "lines", "outlet.secret"
+_SNAPSHOT = "snapshot"
+_MOST_JOINED = 4
+_BATCH_NUMBER = "streaming.sql.batchId"
+"""Where Spark tells a task the number of its batch."""
 _EVERYTHING = Limit(commits=2**31 - 1, chunks=2**31 - 1)
 _NOMINAL_ROWS = 1_000_000
 
@@ -158,13 +164,24 @@ class Reading:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
         of_format = {name[len(_FORMAT) + 1 :]: value for name, value in named.items()}
         counted, lines = (of_format.pop(name, "") == "true" for name in (_COUNTS, _LINES))
-        messages = Messages.named(format, of_format, counted=counted, lines=lines)
+        messages = Messages.named(
+            format, of_format, counted=counted, lines=lines, outlet=_outlet(of_format.pop(_OUTLET, ""))
+        )
         return cls(source, own, messages, parallelism, numbers or messages.format.numbered)
 
     @property
     def ddl(self) -> str:
         """The columns that are read: change rows with images as maps (any table in one stream), or messages."""
         return CHANGE_ROW_DDL if self.messages is None else self.messages.ddl
+
+
+def _outlet(text: str) -> Outlet | None:
+    """Where workers send messages, as a pipeline says it to its reader: the sink's name, and what belongs to it."""
+    if not text:
+        return None
+    sink, _, rest = text.partition(" ")
+    outlets: type[Outlet] = registry.find("sink", sink).outlets
+    return outlets.from_text(rest)
 
 
 def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tuple[str, Slice]]]:
@@ -185,23 +202,35 @@ def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tu
     return found
 
 
+def in_order_of_reading(found: list[list[tuple[str, Slice]]]) -> list[list[tuple[str, Slice]]]:
+    """The tasks of a batch whose messages are sent by the one task that reads it.
+
+    A few chunks of a snapshot become the work of one: that takes less than to have Spark bring the messages of several
+    tasks into order.
+    """
+    chunks = all(piece.kind == _SNAPSHOT for task in found for _, piece in task)
+    return [[piece for task in found for piece in task]] if chunks and 1 < len(found) <= _MOST_JOINED else found
+
+
 @dataclass
 class SlicePartition(InputPartition):
-    """Slices of a batch as Spark sends them to a task, each with its database; the serial numbers of their rows, and
-    the versions of schemas.
+    """Slices of a batch as Spark sends them to a task, each with its database; the serial numbers of their rows, the
+    versions of schemas, and how many tasks the batch has.
     """
 
     slices: tuple[tuple[str, Slice], ...]
     numbers: tuple[range, ...]
     versions: Mapping[str, int]
+    tasks: int
 
     def __init__(
-        self, slices: Sequence[tuple[str, Slice]], numbers: Sequence[range], versions: Mapping[str, int]
+        self, slices: Sequence[tuple[str, Slice]], numbers: Sequence[range], versions: Mapping[str, int], tasks: int
     ) -> None:
         super().__init__(slices)
         self.slices = tuple(slices)
         self.numbers = tuple(numbers)
         self.versions = versions
+        self.tasks = tasks
 
 
 class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[misc]
@@ -258,10 +287,10 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         self._last = last
         slices = self._databases.plan(first, last)
         numbers, versions = iter(shares(slices, last.batch)), self._databases.versions(last)
-        return [
-            SlicePartition(task, list(islice(numbers, len(task))), versions)
-            for task in tasks(slices, self._parallelism)
-        ]
+        found = tasks(slices, self._parallelism)
+        if self._messages is not None and self._messages.outlet is not None:
+            found = in_order_of_reading(found)
+        return [SlicePartition(task, list(islice(numbers, len(task))), versions, len(found)) for task in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, or what is made of them."""
@@ -273,7 +302,20 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
             yield from rows
             return
         known = [schema for name, slice in partition.slices for schema in self._databases.schemas_in(name, slice)]
-        yield from self._messages.of(rows, known)
+        yield from self._messages.of(rows, known, self._shipment(partition))
+
+    def _shipment(self, partition: SlicePartition) -> Shipment | None:
+        """What sends the messages of a task. One task alone keeps the order of a batch's messages."""
+        assert self._messages is not None
+        if self._messages.outlet is None:
+            return None
+        if partition.tasks > 1:
+            return Unsent("several tasks read the batch")
+        context = TaskContext.get()
+        number = None if context is None else context.getLocalProperty(_BATCH_NUMBER)
+        if number is None:
+            return Unsent("Spark does not say the number of the batch")
+        return self._messages.outlet.shipment(int(number))
 
     def _rows(self, piece: tuple[str, Slice], numbers: range) -> Iterator[pa.RecordBatch]:
         rows = self._databases.read(*piece)

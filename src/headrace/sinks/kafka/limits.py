@@ -47,11 +47,15 @@ def quickly_checked(partition: str, settings: Mapping[str, str], limits: Mapping
 
     It is short, because Spark plans every batch again, and long expressions slow planning down.
     """
+    bare = "coalesce(length(key), 0) + coalesce(length(value), 0)"
+    return f"if({bare} <= {surely_fits(settings, limits)}, {partition}, {StopReason.MAYBE_TOO_LARGE.sql})"
+
+
+def surely_fits(settings: Mapping[str, str], limits: Mapping[str, int | None]) -> int:
+    """The most bytes of key and value with which a message is not too large, with headers that are not odd."""
     known = [] if _compressed(settings) else [limit for limit in limits.values() if limit is not None]
     least = min([producer_limit(settings)[1], *known])
-    surely = max(least - _USUAL_OVERHEAD, least // 2)
-    bare = "coalesce(length(key), 0) + coalesce(length(value), 0)"
-    return f"if({bare} <= {surely}, {partition}, {StopReason.MAYBE_TOO_LARGE.sql})"
+    return max(least - _USUAL_OVERHEAD, least // 2)
 
 
 def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:
@@ -119,6 +123,25 @@ def sentence_of(failure: str) -> str | None:
     """Our sentence about a message that is too large, out of what Spark made of it; null where it is something else."""
     found = refused(failure)
     return found.message if found is not None and found.message.startswith(_OPENING) else None
+
+
+def not_accepted(servers: str, batch: int, *, too_large: bool) -> SinkError:
+    """The error of a batch of which Kafka did not take all messages.
+
+    Args:
+        servers: the brokers that were named.
+        batch: the batch's number.
+        too_large: whether Kafka said that it is for the size of a message.
+    """
+    if too_large:
+        return SinkError(
+            f"Kafka at {servers} refused a message of batch {batch} for its size; messages before it may be there.",
+            remedy="Raise max.message.bytes of its topic (kafka-configs --alter), or capture fewer large columns.",
+        )
+    return SinkError(
+        f"Kafka at {servers} did not accept batch {batch}.",
+        remedy="Run with --debug to see Kafka's message. You can repeat the batch.",
+    )
 
 
 def _compressed(settings: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import socket
 import time
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
+from headrace.changes.outlet import Outlet
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
@@ -18,7 +20,9 @@ from headrace.permissions import Permissions
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
-from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checked, sentence_of
+from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaOutlet
+from headrace.sinks.kafka.librdkafka import NotTranslated, translated
+from headrace.sinks.kafka.limits import checked, fitting_batches, not_accepted, quickly_checked, sentence_of
 from headrace.sinks.kafka.limits import reason as too_large
 from headrace.sinks.kafka.partitions import partition_of, task_of
 from headrace.sinks.kafka.permissions import PermissionsAdmin, has_kafka_client, kafka_jvm
@@ -28,9 +32,6 @@ from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-POSITION_HEADER = "headrace.position"
-"""The header by which a consumer knows a repeated change."""
 
 _HEADER = f"array(named_struct('key', '{POSITION_HEADER}', 'value', cast(position as binary)))"
 _HEADERS = f"if(headers is null, {_HEADER}, concat(headers, {_HEADER}))"
@@ -108,6 +109,9 @@ class KafkaSettings(Settings):
 class KafkaSink(Sink):
     """Writes messages to Kafka with Spark's own Kafka writer, at least once.
 
+    Workers that make all messages of a batch in one task send them by themselves, with the same guarantees, where that
+    can be (`outlet`); `write` is called for what they leave.
+
     Partitions: a message goes to the partition that Kafka's own producers choose for its key, so that it meets what
     others write under that key; messages without a key go to one partition per topic and batch. Order: the messages of
     a partition are written by one task in position order, so a consumer sees each key's changes in order; a retry
@@ -127,6 +131,7 @@ class KafkaSink(Sink):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)
+    outlets: ClassVar[type[Outlet] | None] = KafkaOutlet
     settings: KafkaSettings
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -232,6 +237,17 @@ class KafkaSink(Sink):
             self._send(messages, batch)
         faultpoints.reach("sink.kafka.after_write")
 
+    def outlet(self) -> KafkaOutlet | str:
+        """Kafka through librdkafka, where that is installed and knows all settings that are given."""
+        if self.settings.on_oversized != "fail":
+            return f"the sink's option 'on_oversized' is '{self.settings.on_oversized}'"
+        if importlib.util.find_spec("confluent_kafka") is None:
+            return "confluent-kafka is not installed (extra 'kafka')"
+        try:
+            return KafkaOutlet(self._client_settings, translated(self._client_settings))
+        except NotTranslated as reason:
+            return str(reason)
+
     def too_large(self, messages: DataFrame) -> list[str]:
         """The positions of messages that Kafka would refuse for their size, where their changes are to be made smaller.
 
@@ -322,26 +338,14 @@ class KafkaSink(Sink):
             sentence = sentence_of(text)
             if sentence is not None:
                 raise SinkError(sentence)
-            raise self._failed(batch, text) from failure
+            too_large = "RecordTooLargeException" in text
+            raise not_accepted(self.settings.bootstrap_servers, batch.number, too_large=too_large) from failure
 
     def _producer_settings(self, topics: Mapping[str, Topic]) -> dict[str, str]:
         given = self._client_settings
         ours = {"acks": "all", "enable.idempotence": "true"}
         all_of_them = {**given, **fitting_batches(given, limits_of(topics)), **ours}
         return {f"{_PREFIX}{name}": value for name, value in all_of_them.items()}
-
-    def _failed(self, batch: BatchId, text: str) -> SinkError:
-        servers = self.settings.bootstrap_servers
-        if "RecordTooLargeException" in text:
-            return SinkError(
-                f"Kafka at {servers} refused a message of batch {batch.number} for its size; messages before it may be "
-                "there.",
-                remedy="Raise max.message.bytes of its topic (kafka-configs --alter), or capture fewer large columns.",
-            )
-        return SinkError(
-            f"Kafka at {servers} did not accept batch {batch.number}.",
-            remedy="Run with --debug to see Kafka's message. You can repeat the batch.",
-        )
 
 
 @contextmanager

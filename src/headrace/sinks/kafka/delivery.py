@@ -1,0 +1,327 @@
+"""Messages sent to Kafka by the worker that made them, with librdkafka.
+
+What a worker can't see to, it leaves to Spark and the sink, which then say what is wrong: topics that are missing,
+messages that may be too large, brokers that don't answer. So a task looks at all of its messages before it sends one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import faultpoints
+from headrace.changes.outlet import Outlet, Shipment
+from headrace.errors import SinkError
+from headrace.sinks.kafka.limits import not_accepted, surely_fits
+from headrace.sinks.kafka.topics import Topic, limits_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+POSITION_HEADER = "headrace.position"
+"""The header by which a consumer knows a repeated change."""
+
+_FRESH_SECONDS = 300.0
+_ASK_SECONDS = 15.0
+_SLACK_SECONDS = 30.0
+_LIMIT = "max.message.bytes"
+_MOST_BATCH = 1_000_000
+_FAIR_SHARE = 5_000
+"""So many messages are handed over before delivered ones are let go."""
+
+
+@dataclass(frozen=True)
+class KafkaOutlet(Outlet):
+    """Kafka, as the sink's options say it.
+
+    Args:
+        settings: those of Kafka's producer by their own names, by which sizes are judged; may hold secrets.
+        client: the same for librdkafka.
+    """
+
+    sink: ClassVar[str] = "kafka"
+    settings: Mapping[str, str] = field(repr=False)
+    client: Mapping[str, str] = field(repr=False)
+
+    def to_text(self) -> str:
+        """JSON on one line. Holds secrets."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> KafkaOutlet:
+        """Read `to_text`'s form back."""
+        return cls(**json.loads(text))
+
+    def shipment(self, batch: int) -> KafkaShipment:
+        """Begin to send a task's messages; asks nobody yet."""
+        client = _client(self)
+        client.refresh()
+        return KafkaShipment(client, batch)
+
+
+class KafkaShipment(Shipment):
+    """The messages of one task on their way to Kafka.
+
+    Partitions: librdkafka chooses the same for a key as Kafka's own clients. Messages without a key go to one partition
+    per topic and batch.
+
+    Args:
+        client: the worker's connection.
+        batch: Spark's number of the batch.
+    """
+
+    def __init__(self, client: _Client, batch: int) -> None:
+        self._client = client
+        self._batch = batch
+        self._count = 0
+
+    def look(self, messages: pa.RecordBatch) -> None:
+        """See whether Kafka has the topics and takes messages so large."""
+        if self.refusal or not messages.num_rows:
+            return
+        keys, values = messages.column("key"), messages.column("value")
+        names = messages.column("topic").unique().to_pylist()
+        self.refusal = self._client.topics_refusal(names)
+        if self.refusal:
+            return
+        sizes = pc.add(_lengths(keys), _lengths(values))
+        most = surely_fits(self._client.outlet.settings, self._client.limits(names))
+        if pc.max(sizes).as_py() + _most_headers(messages.column("headers")) > most:
+            self.refusal = "a message may be too large"
+        self._count += messages.num_rows
+
+    def send(self, messages: Iterable[pa.RecordBatch]) -> None:
+        """Send them and wait until Kafka has all."""
+        faultpoints.reach("sink.kafka.worker.before_send")
+        sent = 0
+        try:
+            for batch in messages:
+                self._client.produce(batch, self._batch)
+                sent += batch.num_rows
+            self._client.settle(self._batch)
+        except BaseException:
+            self._client.forget()
+            raise
+        if sent != self._count:
+            raise SinkError(f"{sent:,} messages of batch {self._batch} were sent to Kafka, not {self._count:,}.")
+        faultpoints.reach("sink.kafka.worker.after_send")
+
+
+class _Client:
+    """A worker's connection to Kafka, which its tasks share, one after the other."""
+
+    def __init__(self, outlet: KafkaOutlet) -> None:
+        self.outlet = outlet
+        self._known: dict[str, Topic] = {}
+        self._asked = -_FRESH_SECONDS
+        self._trouble: tuple[float, str] = (-_FRESH_SECONDS, "")
+        self._producer: Any = None
+        self._batch_bytes = 0
+        self._failures: list[KafkaError] = []
+
+    def limits(self, names: Iterable[str]) -> dict[str, int | None]:
+        """The largest batches that these topics take."""
+        return limits_of({name: self._known[name] for name in names})
+
+    def refresh(self) -> None:
+        """Forget topics that were asked for five minutes ago: topics get partitions and are deleted, and Kafka's own
+        clients look again as often.
+        """
+        now = time.monotonic()
+        if now - self._asked >= _FRESH_SECONDS:
+            self._known, self._asked = {}, now
+
+    def topics_refusal(self, names: Iterable[str | None]) -> str:
+        """Why messages for these topics can't be sent from here; empty where they can. Kafka is asked for those that
+        are not known yet.
+        """
+        now = time.monotonic()
+        new = [name for name in names if name not in self._known]
+        if not new:
+            return ""
+        since, trouble = self._trouble
+        if trouble and now - since < _FRESH_SECONDS:
+            return trouble
+        if None in new:
+            return "a message has no topic"
+        try:
+            missing = self._ask([name for name in new if name])
+        except _Trouble as failure:
+            self._trouble = (now, str(failure))
+            return str(failure)
+        return f"topic '{missing}' is not there yet" if missing else ""
+
+    def _ask(self, names: list[str]) -> str:
+        """Learn about topics; the first one that does not exist, or nothing."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+        def trouble(error: Any) -> _Trouble:
+            code = error.args[0].name() if isinstance(error, KafkaException) else type(error).__name__
+            return _Trouble(f"librdkafka could not ask for the topics ({code})")
+
+        try:
+            admin = AdminClient({name: value for name, value in self._settings.items() if name != "partitioner"})
+            found: dict[str, int] = {}
+            for name, future in admin.describe_topics(TopicCollection(names), request_timeout=_ASK_SECONDS).items():
+                try:
+                    found[name] = len(future.result(_ASK_SECONDS + 1).partitions)
+                except KafkaException as error:
+                    if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        return name
+                    raise
+            resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
+            asked = admin.describe_configs(list(resources.values()), request_timeout=_ASK_SECONDS)
+            for name, resource in resources.items():
+                try:
+                    limit: int | None = int(asked[resource].result(_ASK_SECONDS + 1)[_LIMIT].value)
+                except KafkaException as error:
+                    # A login that may write need not be allowed to read settings.
+                    if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        raise
+                    limit = None
+                self._known[name] = Topic(found[name], limit)
+        except (KafkaException, TimeoutError, ValueError) as error:
+            raise trouble(error) from error
+        return ""
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        # librdkafka would write to the console of the worker.
+        return {**self.outlet.client, "log_level": 0}
+
+    def produce(self, messages: pa.RecordBatch, batch: int) -> None:
+        """Hand over messages, waiting while too many are under way."""
+        names = messages.column("topic").to_pylist()
+        keys, values = messages.column("key").to_pylist(), messages.column("value").to_pylist()
+        given = messages.column("partition")
+        chosen = self._chosen(names, keys, given.to_pylist() if given.null_count < len(given) else None, batch)
+        positions = messages.column("position").cast(pa.binary()).to_pylist()
+        own = messages.column("headers")
+        before = own.to_pylist() if own.null_count < len(own) else None
+        producer = self._ready(set(names), batch)
+        send, poll = producer.produce, producer.poll
+        for n, (topic, key, value, partition, position) in enumerate(
+            zip(names, keys, values, chosen, positions, strict=True)
+        ):
+            headers = [(POSITION_HEADER, position)]
+            if before is not None and before[n]:
+                headers = [*((one["key"], one["value"]) for one in before[n]), *headers]
+            while True:
+                try:
+                    send(topic, value, key, partition, headers=headers)
+                    break
+                except BufferError:
+                    poll(0.05)
+                    self._raise_failures(batch)
+            if not n % _FAIR_SHARE:
+                poll(0)
+        self._raise_failures(batch)
+
+    def _chosen(
+        self, names: list[str], keys: list[bytes | None], given: list[int | None] | None, batch: int
+    ) -> list[int]:
+        """The partition of each message; -1 leaves it to the hash of the key."""
+        keyed = {name: 0 if self._known[name].partitions == 1 else -1 for name in set(names)}
+        keyless = {name: batch % self._known[name].partitions for name in keyed}
+        found = [keyless[name] if key is None else keyed[name] for name, key in zip(names, keys, strict=True)]
+        if given is None:
+            return found
+        return [one if named is None else named for one, named in zip(found, given, strict=True)]
+
+    def _ready(self, names: set[str], batch: int) -> Any:
+        """The producer, whose batches all of these topics take."""
+        from confluent_kafka import KafkaException, Producer
+
+        asked = self.outlet.client.get("batch.size", "")
+        limits = [limit for limit in self.limits(names).values() if limit is not None]
+        most = min(int(asked) if asked.isdigit() else _MOST_BATCH, *limits, _MOST_BATCH)
+        if self._producer is not None and self._batch_bytes > most:
+            # Its messages are on their way and come before those that follow.
+            self.settle(batch)
+            self._producer = None
+        if self._producer is None:
+            settings = {**self._settings, "batch.size": max(1, most), "delivery.report.only.error": True}
+            try:
+                self._producer = Producer({**settings, "on_delivery": self._told})
+            except KafkaException as error:
+                raise SinkError(
+                    f"librdkafka does not take the sink's settings ({error.args[0].name()}).",
+                    remedy="Correct the 'kafka.*' settings of the sink.",
+                ) from None
+            self._batch_bytes = most
+        return self._producer
+
+    def _told(self, error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+    def settle(self, batch: int) -> None:
+        """Wait until Kafka has all that was handed over.
+
+        Raises:
+            SinkError: it does not have all.
+        """
+        if self._producer is None:
+            return
+        patience = self.outlet.client["delivery.timeout.ms"]
+        left = self._producer.flush(int(patience) / 1000 + _SLACK_SECONDS)
+        self._raise_failures(batch)
+        if left:
+            raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=False)
+
+    def _raise_failures(self, batch: int) -> None:
+        if not self._failures:
+            return
+        from confluent_kafka import KafkaError
+
+        large = any(
+            failure.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+            for failure in self._failures
+        )
+        raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=large) from RuntimeError(
+            self._failures[0].name()
+        )
+
+    def forget(self) -> None:
+        """Drop what is not sent yet, so that the next task begins anew, with topics that are asked for again."""
+        producer, self._producer, self._failures = self._producer, None, []
+        self._known = {}
+        if producer is not None:
+            producer.purge()
+            producer.flush(1)
+            self._failures = []
+
+
+class _Trouble(Exception):
+    """Kafka could not be asked. The text is the end of a sentence."""
+
+
+_CLIENTS: dict[tuple[int, str], _Client] = {}
+"""By the process, because a fork has none of its parent's threads, and by what it was made from."""
+
+
+def _client(outlet: KafkaOutlet) -> _Client:
+    return _CLIENTS.setdefault((os.getpid(), outlet.to_text()), _Client(outlet))
+
+
+def _most_headers(headers: pa.Array) -> int:
+    """The most bytes that the headers of one message have, without lengths."""
+    if headers.null_count == len(headers):
+        return 0
+    names, values = headers.flatten().flatten()
+    bytes = pc.add(_lengths(names), _lengths(values)).to_numpy()
+    found = np.bincount(pc.list_parent_indices(headers).to_numpy(), weights=bytes)
+    return int(found.max(initial=0))
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0)
