@@ -47,6 +47,7 @@ def take_payloads(data: Array, first: Any, end: Any, number: Any, skip: Any, out
             if length < _GREATEST:
                 whole = True
                 break
+            wanted = at + _HEADER - i
         if why == WRONG or not whole:
             break
         if size == 0:
