@@ -9,47 +9,31 @@ import pytest
 from tests.support.mysql import mysql_like, needs_mariadb
 
 from headrace.errors import CaptureError, DataLossError, HeadraceError, PositionMismatch
+from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.guards import (
     LogFile,
     ServerState,
     files_of,
-    kind_of,
     require_same_file,
     require_same_log,
 )
 from headrace.sources.mysql.log_state import LogState, StreamState
+from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place
-from headrace.sources.mysql.visibility import MARIADB, MYSQL, PERCONA
+from headrace.sources.mysql.visibility import MARIADB, MYSQL
 from headrace.sources.offset import Offset
-from headrace_emulators.mysql.server import MySqlServer
+from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 FILES = tuple(LogFile(f"bin.{number:06}", 1000) for number in (7, 8, 9))
-NOW = ServerState(MARIADB, (10, 11), "uid", "db:3306", FILES, "0-1-50,0-2-60,5-1-7", 86_400)
+NOW = ServerState(MARIADB, "uid", "db:3306", FILES, "0-1-50,0-2-60,5-1-7", 86_400)
 BEFORE = LogState(MARIADB, "uid", "bin", "mark", gtids="0-1-40,5-1-7")
 
 
-class Session:
-    """A session of a server, as the guards want it."""
-
-    def __init__(self, server: MySqlServer) -> None:
-        self._connection = server.connect(None)
-
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql)
-            return list(cursor.fetchall())
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 def state_of(server: MySqlServer) -> ServerState:
-    session = Session(server)
-    try:
-        return ServerState.of(session)
-    finally:
-        session.close()
+    options = {**MySqlDatabase(server, server.database).options, "errors_max_retries": "0"}
+    with connect(MysqlSettings.parse(options, owner="test", ignore=lambda _: True)) as connection:
+        return ServerState.of(connection)
 
 
 @pytest.mark.parametrize(
@@ -105,23 +89,7 @@ def test_another_file_with_the_name_of_the_one_that_was_read_is_refused() -> Non
         require_same_file("other", BEFORE, "bin.000009", "db:3306")
 
 
-@pytest.mark.parametrize(
-    ("version", "comment", "found"),
-    [
-        ("9.7.4", "MySQL Community Server", (MYSQL, (9, 7))),
-        ("8.0.36-28", "Percona Server (GPL)", (PERCONA, (8, 0))),
-        ("10.11.19-MariaDB-0+deb12u1-log", "Debian 12", (MARIADB, (10, 11))),
-        ("5.5.5-10.5.12-MariaDB", "", (MARIADB, (10, 5))),
-        ("8.0.mysql_aurora.3.05.2", "", (MYSQL, (8, 0))),
-    ],
-)
-def test_the_kind_of_a_server_is_in_its_version(version: str, comment: str, found: tuple[str, tuple[int, int]]) -> None:
-    assert kind_of(version, comment) == found
-
-
-def test_a_version_that_says_nothing_and_a_server_without_a_log_are_refused() -> None:
-    with pytest.raises(CaptureError, match="is 'latest', which is no version"):
-        kind_of("latest")
+def test_a_server_without_a_log_is_refused() -> None:
     with pytest.raises(CaptureError, match="--log-bin"):
         files_of([])
 

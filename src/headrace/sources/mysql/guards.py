@@ -11,25 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.gtid_sets import GtidSet, MariadbGtidSet, MysqlGtidSet
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.place import FIRST, Place, file_name, file_of
-from headrace.sources.mysql.visibility import MARIADB, MYSQL, PERCONA, Session
+from headrace.sources.mysql.visibility import MARIADB
 
 _NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
-_NAMES = (
-    "version",
-    "version_comment",
-    "server_uuid",
-    "server_uid",
-    "server_id",
-    "hostname",
-    "port",
-    "binlog_expire_logs_seconds",
-    "gtid_executed",
-    "gtid_binlog_state",
-)
-_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, _NAMES))})"
+_VARIABLES = ("server_id", "hostname", "port", "binlog_expire_logs_seconds", "gtid_executed", "gtid_binlog_state")
 _FILES = "SHOW BINARY LOGS"
 
 
@@ -57,7 +46,6 @@ class ServerState:
 
     Args:
         kind: `mysql`, `percona` or `mariadb`.
-        version: the first two numbers of its version.
         server: what tells it from other servers.
         address: host and port, for sentences.
         files: the files of its log, oldest first.
@@ -66,7 +54,6 @@ class ServerState:
     """
 
     kind: str
-    version: tuple[int, int]
     server: str
     address: str
     files: tuple[LogFile, ...]
@@ -74,24 +61,22 @@ class ServerState:
     expires: int | None = None
 
     @classmethod
-    def of(cls, session: Session) -> ServerState:
+    def of(cls, connection: Connection) -> ServerState:
         """As it is now.
 
         Raises:
             CaptureError: it writes no binary log, or the login may not ask for it.
         """
-        said = {str(name).lower(): str(value) for name, value in session.rows(_VARIABLES)}
-        kind, version = kind_of(said["version"], said.get("version_comment", ""))
+        found, said = connection.server, connection.variables(*_VARIABLES)
         address = f"{said.get('hostname', '')}:{said.get('port', '')}"
         expires = said.get("binlog_expire_logs_seconds", "")
         return cls(
-            kind,
-            version,
-            # MariaDB before 10.11 has no name of its own for each server.
-            said.get("server_uuid") or said.get("server_uid") or f"{address}/{said.get('server_id', '')}",
+            found.name,
+            # Old servers of MariaDB have no name of their own.
+            found.uuid or f"{address}/{said.get('server_id', '')}",
             address,
-            files_of(session.rows(_FILES)),
-            (said.get("gtid_binlog_state" if kind == MARIADB else "gtid_executed") or "").replace("\n", ""),
+            files_of(connection.rows(_FILES)),
+            said.get("gtid_binlog_state" if found.is_mariadb else "gtid_executed", "").replace("\n", ""),
             int(expires) if expires.isdecimal() else None,
         )
 
@@ -115,29 +100,6 @@ def files_of(rows: Sequence[Sequence[object]]) -> tuple[LogFile, ...]:
     if not rows:
         raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
     return tuple(LogFile(str(name), int(str(size))) for name, size, *_ in rows)
-
-
-def kind_of(version: str, comment: str = "") -> tuple[str, tuple[int, int]]:
-    """The kind of a server and the first two numbers of its version.
-
-    Args:
-        version: as the server says it.
-        comment: what it says beside it.
-
-    Raises:
-        CaptureError: it says nothing that can be read.
-    """
-    # Old drivers take MariaDB for a MySQL 5.5, and it says so to them.
-    first, _, rest = version.removeprefix("5.5.5-").partition(".")
-    second = rest.partition(".")[0]
-    if not first.isdecimal() or not second.isdecimal():
-        raise CaptureError(f"The server says that its version is '{version}', which is no version of MySQL or MariaDB.")
-    kind = MYSQL
-    if "mariadb" in version.lower():
-        kind = MARIADB
-    elif "percona" in comment.lower():
-        kind = PERCONA
-    return kind, (int(first), int(second))
 
 
 def gtid_set(kind: str, text: str) -> GtidSet:
