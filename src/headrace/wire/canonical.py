@@ -79,7 +79,7 @@ def settled(texts: pa.StringArray, rows: Array, values: Sequence[str | None]) ->
 
 
 @kernel
-def _put_number(out: Array, o: Any, v: Any, width: Any) -> Any:
+def put_number(out: Array, o: Any, v: Any, width: Any) -> Any:
     """Write a number that is not negative, with zeros in front up to a width."""
     size, rest = 0, v
     while rest > 0:
@@ -94,7 +94,8 @@ def _put_number(out: Array, o: Any, v: Any, width: Any) -> Any:
 
 
 @kernel
-def _put_day(out: Array, o: Any, day: Any) -> Any:
+def put_day(out: Array, o: Any, day: Any) -> Any:
+    """Write the date of a day since 1970; the index behind it."""
     z = day + 719468
     era = z // 146097
     doe = z - era * 146097
@@ -109,29 +110,29 @@ def _put_day(out: Array, o: Any, day: Any) -> Any:
         out[U(o)] = 45
         o += 1
         year = -year
-    o = _put_number(out, o, year, 4)
+    o = put_number(out, o, year, 4)
     out[U(o)] = 45
-    o = _put_number(out, o + 1, month, 2)
+    o = put_number(out, o + 1, month, 2)
     out[U(o)] = 45
-    return _put_number(out, o + 1, doy - (153 * mp + 2) // 5 + 1, 2)
+    return put_number(out, o + 1, doy - (153 * mp + 2) // 5 + 1, 2)
 
 
 @kernel
 def _put_clock(out: Array, o: Any, second: Any, rest: Any, unit: Any, digits: Any, drop: Any) -> Any:
-    o = _put_number(out, o, second // 3600, 2)
+    o = put_number(out, o, second // 3600, 2)
     out[U(o)] = 58
-    o = _put_number(out, o + 1, second // 60 % 60, 2)
+    o = put_number(out, o + 1, second // 60 % 60, 2)
     out[U(o)] = 58
-    o = _put_number(out, o + 1, second % 60, 2)
+    o = put_number(out, o + 1, second % 60, 2)
     if digits == 0 or (digits < 0 and drop and rest == 0):
         return o
     out[U(o)] = 46
     o += 1
     if digits < 0:
-        return _put_number(out, o, rest, unit)
+        return put_number(out, o, rest, unit)
     for _ in range(unit - digits):
         rest //= 10
-    o = _put_number(out, o, rest, min(unit, digits))
+    o = put_number(out, o, rest, min(unit, digits))
     for _ in range(digits - unit):
         out[U(o)] = 48
         o += 1
@@ -170,7 +171,7 @@ def _write_moments(
             second = whole - day * 86400
         if day < -2147483648 or day > 2147483647:
             continue
-        o = _put_day(out, o, day)
+        o = put_day(out, o, day)
         if kind == TIMESTAMP:
             out[U(o)] = 32
             o = _put_clock(out, o + 1, second, rest, unit, digits, False)

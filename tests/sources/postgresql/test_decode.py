@@ -14,7 +14,8 @@ from tests.sources.postgresql.sent_log import Sent, keepalive, payload, window
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import CaptureError, FormatError, OptionError
-from headrace.sources.postgresql import decode, row_images
+from headrace.sources.log import row_images
+from headrace.sources.postgresql import decode
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import WindowDecoder
 from headrace.sources.postgresql.kernels import compile_all

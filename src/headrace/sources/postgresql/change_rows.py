@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from headrace.changes import Operation
 from headrace.changes.constant import constant
+from headrace.sources.log.row_images import RowImages
 from headrace.sources.postgresql.blocks import Transactions
 from headrace.sources.postgresql.layouts import Layouts
 from headrace.sources.postgresql.notices import CONNECTOR
-from headrace.sources.postgresql.row_images import RowImages
 from headrace.sources.rows import change_batch, instants, with_fact
 from headrace.wire import pgoutput_kernels as kernels
 from headrace.wire.arrays import map_array, text_array

@@ -17,6 +17,7 @@ from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.batch_sizes import BATCH_BYTES
+from headrace.sources.log.row_images import RowImages
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.blocks import IS_CHANGE, Between, Block, Transactions
 from headrace.sources.postgresql.captured_table import PostgresTable
@@ -27,11 +28,12 @@ from headrace.sources.postgresql.logical_messages import LogicalMessages
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.pgoutput import Truncate, read
 from headrace.sources.postgresql.relation import Relation, table_of
-from headrace.sources.postgresql.row_images import RowImages
+from headrace.sources.postgresql.row_images import read_images
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
 from headrace.wire import pgoutput_kernels as kernels
+from headrace.wire.cell_kernels import mark_new
 from headrace.wire.spans import Array
 
 BLOCK_ROWS = 50_000
@@ -203,12 +205,12 @@ class WindowDecoder:
         has_old = (kinds == kernels.DELETE) | (is_update & (messages.tags[at] != kernels.NEW))
         has_new = kinds != kernels.DELETE
         arrays = self._layouts.arrays
-        images = RowImages(block.data, block.starts, at, tables, has_old, has_new, arrays)
-        if images.wrong >= 0:
-            read(block.payloads[at[images.wrong]])
-            place = lsn.to_server(int(messages.places[at[images.wrong]]))
+        images, wrong = read_images(block.data, block.starts, at, tables, has_old, has_new, arrays.widths)
+        if wrong >= 0:
+            read(block.payloads[at[wrong]])
+            place = lsn.to_server(int(messages.places[at[wrong]]))
             raise FormatError(f"The row of pgoutput at {place} has not the columns that its table was said to have.")
-        images.spell()
+        images.spell(arrays.spelled, arrays.by, arrays.spellings)
         ops = np.zeros(256, np.int64)
         for letter, code in _OPERATIONS.items():
             ops[letter] = code
@@ -289,7 +291,7 @@ class WindowDecoder:
         missing = int(arrays.holders.max(initial=-1)) + 1 - len(self._announced)
         self._announced = np.concatenate([self._announced, np.full(missing, -1, np.int64)])
         is_new = np.zeros(len(rows.order), np.bool_)
-        kernels.mark_new(rows.tables, arrays.holders, arrays.schemas, self._announced, is_new)
+        mark_new(rows.tables, arrays.holders, arrays.schemas, self._announced, is_new)
         first = rows.only(is_new)
         nothing = np.full(len(first.order), -1, np.int64)
         return first._replace(

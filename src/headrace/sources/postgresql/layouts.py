@@ -14,7 +14,7 @@ from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.relation import Relation
 from headrace.sources.postgresql.types import NativeType
 from headrace.sources.tables.masks import Change, Masks
-from headrace.wire.pgoutput_kernels import Columns
+from headrace.wire.cell_kernels import Columns
 from headrace.wire.spans import Array
 
 
