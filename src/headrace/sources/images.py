@@ -76,3 +76,33 @@ def constant_map(entries: dict[str, str], length: int) -> pa.Array:
         _repeated(tuple(entries), length),
         pa.array(list(entries.values()), pa.string()).take(pa.array(np.tile(np.arange(width), length))),
     )
+
+
+class WholeRows:
+    """Canonical texts of whole rows, row after row: the values of their maps as they stand, as a kernel writes them.
+
+    Args:
+        names: column names in column order.
+        cells: the texts.
+    """
+
+    def __init__(self, names: Sequence[str], cells: pa.StringArray) -> None:
+        self.names = tuple(names)
+        self.cells = cells
+
+    def __len__(self) -> int:
+        return len(self.cells) // len(self.names)
+
+    def column(self, place: int) -> pa.Array:
+        """The texts of one column."""
+        return self.cells.take(pa.array(np.arange(place, len(self.cells), len(self.names))))
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The texts column by column."""
+        return [self.column(place) for place in range(len(self.names))]
+
+    def maps(self) -> pa.Array:
+        """Maps of column to text, one for each row."""
+        offsets = pa.array(np.arange(len(self) + 1, dtype=np.int32) * len(self.names))
+        return pa.MapArray.from_arrays(offsets, _repeated(self.names, len(self)), self.cells)

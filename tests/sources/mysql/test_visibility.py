@@ -18,9 +18,10 @@ import pytest
 from tests.support.mysql import mysql_like, needs_mariadb, needs_mysql
 
 from headrace.errors import CaptureError
+from headrace.sources.mysql.connection import ServerKind
 from headrace.sources.mysql.place import Place, file_name
-from headrace.sources.mysql.visibility import MARIADB, MYSQL, Snapshots, Visible
-from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
+from headrace.sources.mysql.visibility import Snapshots, Visible
+from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlDatabase, MySqlServer
 
 _WRITERS = 4
 _SECONDS = 5.0
@@ -109,7 +110,7 @@ def lacking(seen: list[int], expected: list[int]) -> bool:
 def test_a_snapshot_of_mariadb_sees_what_the_log_has_before_it_and_one_after_the_logs_status_does_not() -> None:
     with mysql_like(MARIADB, **_DURABLE) as server:
         database = server.new_database()
-        snapshots, session = Snapshots(MARIADB, (10, 11)), Session(database)
+        snapshots, session = Snapshots(ServerKind(MARIADB, (10, 11), "")), Session(database)
         ours: list[tuple[Visible, list[int]]] = []
         others: list[tuple[Place, list[int]]] = []
         with writing(database, MARIADB) as writers:
@@ -140,7 +141,7 @@ def test_without_gtids_a_lock_of_a_moment_makes_the_mark_exact() -> None:
 
 def _require_marks_hold(server: MySqlServer, *, exact: bool) -> None:
     database = server.new_database()
-    snapshots, session = Snapshots(MYSQL, (9, 7)), Session(database)
+    snapshots, session = Snapshots(ServerKind(MYSQL, (9, 7), "")), Session(database)
     table = f"`{database.name}`.`t`"
     found, others = [], []
     with writing(database, MYSQL):
@@ -190,7 +191,7 @@ def _logged_before(inserts: list[tuple[Place, int, int]], place: Place) -> list[
 @needs_mariadb
 def test_a_snapshot_behind_the_end_of_the_log_is_waited_for_and_then_refused(mariadb_database: MySqlDatabase) -> None:
     session = Session(mariadb_database)
-    snapshots = Snapshots(MARIADB, (10, 11), wait_seconds=0.05)
+    snapshots = Snapshots(ServerKind(MARIADB, (10, 11), ""), wait_seconds=0.05)
     head = snapshots.head(session)
     with pytest.raises(CaptureError, match="can't be seen yet"):
         snapshots.opened(session, head.at(head.position + 1), another=lambda: Session(mariadb_database))
@@ -204,7 +205,7 @@ def test_a_lock_that_does_not_come_in_time_is_an_error(mysql_database: MySqlData
     with writer.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("INSERT INTO held VALUES (1)")
-    snapshots = Snapshots(MYSQL, (9, 7), wait_seconds=1)
+    snapshots = Snapshots(ServerKind(MYSQL, (9, 7), ""), wait_seconds=1)
     table = f"`{mysql_database.name}`.`held`"
     with pytest.raises(Exception, match="Lock wait timeout"):
         snapshots.exact(session, (table,), lambda: Session(mysql_database))

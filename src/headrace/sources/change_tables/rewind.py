@@ -22,6 +22,7 @@ from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import change_images
+from headrace.sources.snapshots.rewound import Row, rewound
 
 
 def settled_rows(
@@ -51,7 +52,7 @@ def settled_rows(
     if undo is None or not (undo[0] or undo[1]):
         yield from batches
         return
-    yield from _undone(batches, *undo)
+    yield from rewound(batches, *undo)
 
 
 def _read_locked(
@@ -72,12 +73,10 @@ def _read_locked(
         connection.end()
 
 
-def _changes_between(
-    connection: Connection, window: Window
-) -> tuple[Counter[tuple[str | None, ...]], Counter[tuple[str | None, ...]]]:
+def _changes_between(connection: Connection, window: Window) -> tuple[Counter[Row], Counter[Row]]:
     """The images that came (to be taken out) and went (to be put back) after a commit."""
-    came: Counter[tuple[str | None, ...]] = Counter()
-    gone: Counter[tuple[str | None, ...]] = Counter()
+    came: Counter[Row] = Counter()
+    gone: Counter[Row] = Counter()
     table = window.table
     names = [column.name for column in table.schema.columns]
     for op, before, image in change_images(connection, window):
@@ -97,25 +96,4 @@ def _changes_between(
                     remedy="Take the snapshot while nobody writes to the table, or give it a key.",
                 )
             counter[tuple(found[name] for name in names)] += 1
-    both = came & gone
-    return came - both, gone - both
-
-
-def _undone(
-    batches: Spool, came: Counter[tuple[str | None, ...]], gone: Counter[tuple[str | None, ...]]
-) -> Iterator[list[pa.Array]]:
-    """The rows without those that came and with those that went.
-
-    Per-row Python, only when the table changed meanwhile.
-    """
-    for texts in batches:
-        keep = []
-        for number, row in enumerate(zip(*(t.to_pylist() for t in texts), strict=True)):
-            if came[row] > 0:
-                came[row] -= 1
-            else:
-                keep.append(number)
-        yield [t.take(pa.array(keep, pa.int64())) for t in texts]
-    rest = list(gone.elements())
-    if rest:
-        yield [pa.array(column, pa.string()) for column in zip(*rest, strict=True)]
+    return came, gone

@@ -21,19 +21,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.errors import CaptureError
+from headrace.sources.mysql.connection import MYSQL, ServerKind
 from headrace.sources.mysql.place import Place, file_of
 
-MYSQL, PERCONA, MARIADB = "mysql", "percona", "mariadb"
 _POLL_SECONDS = 0.002
 _REPEATABLE = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _OPEN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _END = "ROLLBACK"
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
-_LOG_STATUS = "SHOW BINARY LOG STATUS"
-_OLD_LOG_STATUS = "SHOW MASTER STATUS"
 _IN_USE = "SELECT @@GLOBAL.gtid_owned"
 _WITH_GTIDS = "SELECT @@GLOBAL.gtid_mode"
-_FIRST_WITH_LOG_STATUS = (8, 2)
 
 
 class Session(Protocol):
@@ -69,14 +66,12 @@ class Snapshots:
     """Opens consistent snapshots of one server.
 
     Args:
-        kind: `mysql`, `percona` or `mariadb`.
-        version: the first two numbers of the server's version.
+        server: what it is.
         epoch: of the places.
         wait_seconds: how long transactions may take to be seen, or a lock to come.
     """
 
-    kind: str
-    version: tuple[int, int]
+    server: ServerKind
     epoch: int = 0
     wait_seconds: float = 60.0
 
@@ -120,9 +115,26 @@ class Snapshots:
             CaptureError: the lock did not come in time, or the right to take it is missing.
         """
         session.rows(_REPEATABLE)
-        if self.kind == MYSQL:
+        if self.server.name == MYSQL:
             return self._locked(session, tables, another)
         return self._stated(session)
+
+    def held(self, session: Session, table: str) -> Visible:
+        """Keep all others from writing to a table until the session ends, and say what it holds.
+
+        For tables of engines without snapshots.
+
+        Args:
+            session: outside of a transaction; the only one that is used.
+            table: with its quotes.
+
+        Raises:
+            CaptureError: the lock did not come in time, or the right to take it is missing.
+        """
+        session.rows(self._lock_wait)
+        session.rows(f"LOCK TABLES {table} READ")
+        place = self.head(session)
+        return Visible(place, place)
 
     def head(self, session: Session) -> Place:
         """Where the log ends; transactions before it may not be seen yet.
@@ -130,8 +142,7 @@ class Snapshots:
         Raises:
             CaptureError: the server has no log.
         """
-        old = self.kind == MARIADB or self.version < _FIRST_WITH_LOG_STATUS
-        rows = session.rows(_OLD_LOG_STATUS if old else _LOG_STATUS)
+        rows = session.rows(self.server.log_status)
         if not rows:
             raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
         return self._place(rows[0][0], rows[0][1])
@@ -140,7 +151,7 @@ class Snapshots:
         self, session: Session, tables: Sequence[str], another: Callable[[], Session], deadline: float
     ) -> Visible:
         session.rows(_REPEATABLE)
-        if self.kind != MYSQL:
+        if self.server.name != MYSQL:
             return self._stated(session)
         if str(session.rows(_WITH_GTIDS)[0][0]).upper() != "ON":
             return self._locked(session, tables, another)
@@ -166,12 +177,16 @@ class Snapshots:
         if not tables:
             raise ValueError("no tables to lock")
         with closing(another()) as other:
-            other.rows(f"SET SESSION lock_wait_timeout = {max(1, int(self.wait_seconds))}")
+            other.rows(self._lock_wait)
             other.rows(f"LOCK TABLES {', '.join(f'{table} READ' for table in tables)}")
             place = self.head(other)
             session.rows(_OPEN)
             other.rows("UNLOCK TABLES")
         return Visible(place, place)
+
+    @property
+    def _lock_wait(self) -> str:
+        return f"SET SESSION lock_wait_timeout = {max(1, int(self.wait_seconds))}"
 
     def _place(self, file: object, position: object) -> Place:
         return Place(self.epoch, file_of(str(file))[1], int(str(position)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation, Position, TableSchema
 from headrace.changes.key_text import key_texts
-from headrace.sources.images import Images
+from headrace.sources.images import Images, WholeRows
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk, end_position, marks, unmarked_end
@@ -23,8 +23,8 @@ _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DIGITS = 8
-Columns = list[pa.Array]
-"""Canonical texts, column by column."""
+Columns = list[pa.Array] | WholeRows
+"""Canonical texts: column by column, or row by row as they come from a kernel."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +61,24 @@ class SnapshotRows:
         row = 0
         pending: Columns | None = None
         for texts in batches:
-            if not len(texts[0]):
+            if not _count(texts):
                 continue
             # The last row of a chunk can carry a mark, so one batch is always held back.
             if pending is not None:
                 yield self._of_chunk(chunk, pending, row, numbered=numbered, last=False)
-                row += len(pending[0])
+                row += _count(pending)
             pending = texts
             faultpoints.reach("source.snapshot.batch")
         if pending is not None:
             yield self._of_chunk(chunk, pending, row, numbered=numbered, last=True)
-            row += len(pending[0])
+            row += _count(pending)
         end = unmarked_end(chunk, row)
         if end is not None:
             position = end_position(chunk.commit, chunk.ordinal, chunk.read)
             yield schema_batch(self.schema, position, self.capture_time, self.connector, snapshot=end)
 
     def _of_chunk(self, chunk: Chunk, texts: Columns, row: int, *, numbered: bool, last: bool) -> pa.RecordBatch:
-        count = len(texts[0])
+        count = _count(texts)
         place = chunk.position(0).text
         positions = _places(chunk, row, count) if numbered else repeat(place, pa.string(), count)
         return self._rows(chunk.commit, texts, pa.array(marks(chunk, row, count, last=last), pa.string()), positions)
@@ -96,19 +96,25 @@ class SnapshotRows:
         if chunk.opening:
             yield schema_batch(self.schema, chunk.schema_position(commit), self.capture_time, self.connector)
         for texts in batches:
-            count = len(texts[0])
+            count = _count(texts)
             positions = repeat(chunk.position(commit).text, pa.string(), count)
             yield self._rows(commit, texts, repeat(INCREMENTAL, pa.string(), count), positions)
 
     def _rows(self, commit: str, texts: Columns, marks: pa.Array, positions: pa.Array) -> pa.RecordBatch:
-        texts = self.masks.apply(texts)
-        count = len(texts[0])
+        count = _count(texts)
         rows = np.arange(count)
         names = [column.name for column in self.schema.columns]
+        if isinstance(texts, WholeRows) and self.masks.changes:
+            texts = texts.columns
+        if isinstance(texts, WholeRows):
+            images = texts.maps()
+        else:
+            texts = self.masks.apply(texts)
+            images = Images(names, texts).maps(rows, count, rows)
         columns = {
             "op": repeat(Operation.READ.value, pa.string(), count),
             "table": table_column(self.schema.id, count),
-            "after": Images(names, texts).maps(rows, count, rows),
+            "after": images,
             "position": positions,
             "event_time": instants(self.capture_time, count),
             "capture_time": instants(self.capture_time, count),
@@ -117,10 +123,15 @@ class SnapshotRows:
             "schema_id": repeat(self.schema.fingerprint, pa.string(), count),
         }
         if self.schema.key:
-            keys = [texts[names.index(name)] for name in self.schema.key]
+            places = map(names.index, self.schema.key)
+            keys = [texts.column(n) if isinstance(texts, WholeRows) else texts[n] for n in places]
             columns["key"] = Images(self.schema.key, keys).maps(rows, count, rows)
             columns["key_text"] = key_texts(keys)
         return change_batch(count, columns)
+
+
+def _count(texts: Columns) -> int:
+    return len(texts) if isinstance(texts, WholeRows) else len(texts[0])
 
 
 def _places(chunk: Chunk, row: int, count: int) -> pa.Array:

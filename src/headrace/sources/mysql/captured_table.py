@@ -1,0 +1,77 @@
+"""What is known of a captured table, as the offset keeps it and slices carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from headrace.changes import TableSchema
+from headrace.sources.mysql.types import NativeType
+from headrace.sources.offset import Recent
+from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.unmatched import TableColumns
+
+_INNODB = "innodb"
+
+
+@dataclass(frozen=True)
+class MysqlTable(SourceTable[NativeType]):
+    """A captured table, as the catalog shows it.
+
+    Args:
+        engine: what stores it, in lower case; empty where the log alone says what it is.
+        columns: all columns of the table, where it comes from the catalog.
+    """
+
+    engine: str = _INNODB
+    columns: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def path(self) -> str:
+        """`database.table`."""
+        return self.id.path
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether a transaction sees it as it was when the transaction began."""
+        return self.engine == _INNODB
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; not to be changed, because the slices of a batch share them."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> dict[str, Any]:
+        return {
+            "schema": self.schema.to_json(),
+            "natives": [native.to_json() for native in self.natives],
+            "chunk_key": list(self.chunk_key),
+            "engine": self.engine,
+            **({"protected": list(self.protected)} if self.protected else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MysqlTable:
+        """Read `to_json`'s form back."""
+        return cls(
+            TableSchema.from_json(data["schema"]),
+            tuple(map(NativeType.from_json, data["natives"])),
+            tuple(data["chunk_key"]),
+            tuple(data.get("protected", ())),
+            data["engine"],
+        )
+
+
+_TABLES: Recent[dict[str, MysqlTable]] = Recent()
+
+
+def tables_of(schemas: Mapping[str, Any]) -> dict[str, MysqlTable]:
+    """The tables of an offset by path; not to be changed, because it is cached."""
+    return _TABLES.of(schemas, lambda: {path: MysqlTable.from_json(data) for path, data in schemas.items()})
+
+
+def columns_of(table: MysqlTable) -> TableColumns:
+    """A table as names and patterns of the options are held against it."""
+    return TableColumns(table.id, table.columns or table.names, table.names)

@@ -1,0 +1,243 @@
+"""The server's catalog: which tables are captured, and how they look now.
+
+One query per kind of fact for all tables, so that a thousand tables cost as many round trips as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from headrace.changes import Column, TableId
+from headrace.errors import CaptureError
+from headrace.options import bare
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.connection import Connection
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.snapshot_statements import identifier, text
+from headrace.sources.mysql.types import NativeType
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.lost import is_named
+from headrace.sources.tables.selection import FoundTable, TableSelection
+from headrace.sources.tables.table_rules import TableRules, no_column_left
+
+_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+_TABLES = """
+SELECT table_schema, table_name, table_type, LOWER(COALESCE(engine, '')), table_rows, table_comment
+FROM information_schema.tables WHERE table_schema NOT IN ({}) ORDER BY table_schema, table_name
+"""
+_COLUMNS = """
+SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable = 'YES', column_default,
+  LOWER(extra), column_comment
+FROM information_schema.columns WHERE (table_schema, table_name) IN ({})
+ORDER BY table_schema, table_name, ordinal_position
+"""
+# A part of a column, or an expression, is no key of rows.
+_KEYS = """
+SELECT table_schema, table_name, index_name, GROUP_CONCAT(HEX(column_name) ORDER BY seq_in_index)
+FROM information_schema.statistics WHERE non_unique = 0 AND (table_schema, table_name) IN ({})
+GROUP BY table_schema, table_name, index_name
+HAVING SUM(sub_part IS NOT NULL) = 0 AND COUNT(column_name) = COUNT(*)
+ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name
+"""
+_CHECKS = """
+SELECT constraint_schema, table_name, check_clause FROM information_schema.check_constraints
+WHERE (constraint_schema, table_name) IN ({})
+"""
+_JSON = re.compile(r"\s*\(?json_valid\(`((?:[^`]|``)+)`\)\)?\s*", re.IGNORECASE)
+_OTHERS = {
+    "VIEW": "a view",
+    "SYSTEM VIEW": "a view of the server's own",
+    "SEQUENCE": "a sequence",
+    "TEMPORARY": "a temporary table",
+}
+_WITHOUT_LOG = frozenset(("ndbcluster", "ndb", "performance_schema"))
+"""Engines whose changes the server does not write to its log as rows of the table."""
+_LOST_CHANGES = frozenset(("blackhole",))
+
+
+class CatalogTable(NamedTuple):
+    """A row of the catalog's list of tables.
+
+    Args:
+        rows: about how many rows it has; null where the server does not say it.
+    """
+
+    database: str
+    name: str
+    kind: str
+    engine: str
+    rows: int | None
+    comment: str
+
+    @property
+    def id(self) -> TableId:
+        """Its name in change rows."""
+        return TableId(self.database, "", self.name)
+
+    @property
+    def lack(self) -> CaptureError | None:
+        """Why it can't be captured; null where it can."""
+        path = self.id.path
+        if self.kind in _OTHERS:
+            return CaptureError(
+                f"'{path}' is {_OTHERS[self.kind]}, and only tables have changes in the log.",
+                remedy="Name the tables that it is made of, or leave it out.",
+            )
+        if self.engine in _WITHOUT_LOG:
+            return CaptureError(
+                f"The changes of table '{path}' are not in the log, because its engine is {self.engine}.",
+                remedy=f"Run: ALTER TABLE {identifier(self.database)}.{identifier(self.name)} ENGINE=InnoDB;",
+            )
+        if self.engine in _LOST_CHANGES:
+            return CaptureError(
+                f"Table '{path}' keeps no rows, because its engine is {self.engine}.", remedy="Leave it out."
+            )
+        return None
+
+
+class Catalog:
+    """The tables of a server.
+
+    Args:
+        connection: to the server.
+        settings: the source's options.
+    """
+
+    def __init__(self, connection: Connection, settings: MysqlSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        found = (CatalogTable(*row) for row in connection.rows(_TABLES.format(", ".join(map(text, _SYSTEM)))))
+        self.tables = {table.id.path: table for table in found if is_meant(settings, table.database)}
+
+    def captured(self, *, strict: bool, known: Collection[str] = ()) -> dict[str, MysqlTable]:
+        """The tables that the options mean, by path, in the order of the include list, as they are now.
+
+        Args:
+            strict: whether it is an error that a named table is not there or can't be captured, or that there is none.
+            known: tables that may be missing all the same, because they were captured once.
+
+        Raises:
+            CaptureError: a named table is not there or can't be captured, or there is none at all (where `strict`); a
+                key can't be as the options say.
+            OptionError: an option can't be applied to a table.
+            SchemaError: a captured column is of a type that nobody knows.
+        """
+        chosen = self._chosen(strict=strict, known=known)
+        return self._described(chosen, TableRules.of(self._settings), strict=strict) if chosen else {}
+
+    def _chosen(self, *, strict: bool, known: Collection[str]) -> list[CatalogTable]:
+        include = named_tables(self._settings)
+        selection = TableSelection("", include, self._settings.tables_excluded, (), strict and bool(include), known)
+        listed = list(self.tables.values())
+        tables = [FoundTable(t.database, t.name, number, t.lack is None) for number, t in enumerate(listed)]
+
+        def not_captured(table: FoundTable, _: str) -> CaptureError:
+            return listed[table.number].lack or CaptureError(f"Table '{table.path}' can't be captured.")
+
+        found = [listed[table.number] for table in selection.among(tables, not_captured, "")]
+        if strict and not found and not known:
+            raise CaptureError(
+                "The server has no table to capture.", remedy="Check 'databases', 'tables' and 'tables_excluded'."
+            )
+        return found
+
+    def _described(self, chosen: Sequence[CatalogTable], rules: TableRules, *, strict: bool) -> dict[str, MysqlTable]:
+        names = ", ".join(f"({text(table.database)}, {text(table.name)})" for table in chosen)
+        columns = _grouped(self._connection.rows(_COLUMNS.format(names)))
+        keys = _grouped(self._connection.rows(_KEYS.format(names)))
+        checks = _grouped(self._connection.rows(_CHECKS.format(names))) if self._connection.server.is_mariadb else {}
+        found = {}
+        for table in chosen:
+            own, json = columns[table.id.path], _json_columns(checks.get(table.id.path, ()))
+            described = [_column(place, row, is_json=row[0] in json) for place, row in enumerate(own, 1)]
+            if not described and strict:
+                raise no_column_left(table.id)
+            if not described:
+                # Dropped since the tables were listed, or the user may not see a column.
+                continue
+            nullable = {column.name for column, _ in described if column.nullable}
+            unique = [
+                UniqueKey(parts, primary=index == "PRIMARY")
+                for index, hexed in keys[table.id.path]
+                if nullable.isdisjoint(parts := _names(hexed))
+            ]
+            made = rules.chosen(table.id, described, unique, table.comment or None)
+            found[table.id.path] = MysqlTable(
+                made.schema,
+                made.natives,
+                made.chunk_key,
+                made.protected,
+                table.engine,
+                tuple(str(row[0]) for row in own),
+            )
+        return found
+
+
+def named_tables(settings: MysqlSettings) -> tuple[str, ...]:
+    """The patterns of the tables that the options name; empty for all."""
+    return (settings.table,) if settings.table else tuple(settings.tables)
+
+
+def is_meant(settings: MysqlSettings, database: str) -> bool:
+    """Whether the options mean a database, which may be there or not."""
+    include, exclude = settings.databases, settings.databases_excluded
+    wanted = not include or any(_names_database(pattern, database) for pattern in include)
+    return wanted and not any(_names_database(pattern, database) for pattern in exclude)
+
+
+def means(settings: MysqlSettings, path: str) -> bool:
+    """Whether the options mean a table (`database.table`), which may be there or not."""
+    named = is_named(path, named_tables(settings), settings.tables_excluded, "")
+    return named and is_meant(settings, path.partition(".")[0])
+
+
+def _names_database(pattern: str, database: str) -> bool:
+    expression = bare(pattern)
+    if expression == pattern and fnmatchcase(database, pattern):
+        return True
+    return re.fullmatch(expression, database) is not None
+
+
+def _column(place: int, row: Sequence[Any], *, is_json: bool) -> tuple[Column, NativeType]:
+    name, declared, charset, nullable, default, extra, comment = row
+    native = NativeType.of_catalog(str(declared), charset, json=is_json)
+    expression = None if default is None or str(default).upper() == "NULL" else str(default)
+    column = Column(
+        name=str(name),
+        position=place,
+        logical=native.logical,
+        native_type=native.name,
+        length=native.length,
+        scale=native.scale,
+        nullable=bool(nullable),
+        default_expression=expression,
+        identity="auto_increment" in extra,
+        generated="generated" in extra.replace("default_generated", ""),
+        large=native.large,
+        comment=comment or None,
+        enum_values=native.enum_values,
+    )
+    return column, native
+
+
+def _json_columns(checks: Iterable[Sequence[Any]]) -> set[str]:
+    """The columns of which a check says that they are JSON, which is how MariaDB keeps this type."""
+    found = (_JSON.fullmatch(str(clause)) for (clause,) in checks)
+    return {match[1].replace("``", "`") for match in found if match}
+
+
+def _names(hexed: object) -> tuple[str, ...]:
+    """Column names, which come in hexadecimal because a name may have a comma."""
+    listed = hexed.decode("ascii") if isinstance(hexed, bytes) else str(hexed)
+    return tuple(bytes.fromhex(part).decode() for part in listed.split(","))
+
+
+def _grouped(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
+    found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    for database, name, *rest in rows:
+        found[TableId(str(database), "", str(name)).path].append(rest)
+    return found
