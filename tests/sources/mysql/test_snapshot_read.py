@@ -19,6 +19,7 @@ from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
+from headrace.sources.mysql.incremental import KeysNow, read_incremental
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import commit_before
 from headrace.sources.mysql.snapshot_read import SnapshotReader, more_chunks
@@ -26,6 +27,7 @@ from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.offset import TableProgress
 from headrace.sources.rows import change_batch
+from headrace.sources.snapshots.ad_hoc import IncrementalChunk, RequestWaits
 from headrace.sources.snapshots.chunks import Chunk
 from headrace_emulators.mysql.server import MARIADB, MySqlDatabase
 
@@ -277,3 +279,40 @@ def test_a_text_that_is_not_utf8_is_an_error_that_names_its_column() -> None:
     rows = TextRows(("a", "b"), (NativeType("int"), NativeType("varchar", charset="utf8mb4")))
     with pytest.raises(FormatError, match="column 'b'"):
         list(rows.read(_packets(b"\x011\x01\xff")))
+
+
+def test_rows_beside_the_stream_are_those_that_nobody_wrote_since_the_batch_ended(
+    binlog_database: MySqlDatabase,
+) -> None:
+    binlog_database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9)); INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')"
+    )
+    table, commit = table_of(binlog_database, "t", ("id",)), commit_now(binlog_database)
+    binlog_database.run(
+        "UPDATE t SET v = 'B' WHERE id = 2; INSERT INTO t VALUES (4, 'd'); UPDATE t SET v = 'C' WHERE id = 3"
+    )
+    whole_image, part = [("id", "2"), ("v", "B")], [("id", "3")]
+    changes = change_batch(
+        3,
+        {
+            "op": pa.array(["u", "c", "u"]),
+            "after": pa.array([whole_image, [("id", "4"), ("v", "d")], part], pa.map_(pa.string(), pa.string())),
+        },
+    )
+    chunk = IncrementalChunk(table.path, 0, 0, None, ("4",), None, opening=False)
+    [batch] = read_incremental(reader_of(binlog_database, [changes]), table, chunk, commit, None)
+    assert [dict(image)["v"] for image in batch.column("after").to_pylist()] == ["a", "C"]
+
+
+def test_an_ad_hoc_snapshot_waits_for_the_definition_of_a_table_that_was_altered(
+    binlog_database: MySqlDatabase,
+) -> None:
+    binlog_database.run("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (7)")
+    table = table_of(binlog_database, "t", ("id",))
+    with session_of(binlog_database) as session:
+        keys = KeysNow(session)
+        assert keys.greatest(table, None) == [("7",)] and keys.greatest(table, "id < 5") == [("1",)]
+        assert keys.bounds(table, None, ("7",), 1, 9, None) == [("1",), ("7",)]
+        binlog_database.run("ALTER TABLE t MODIFY id BIGINT")
+        with pytest.raises(RequestWaits):
+            keys.greatest(table, None)

@@ -196,7 +196,7 @@ def means(settings: MysqlSettings, path: str) -> bool:
 
 
 def _names_database(pattern: str, database: str) -> bool:
-    expression = bare(pattern)
+    expression = bare(pattern).removeprefix("re:")
     if expression == pattern and fnmatchcase(database, pattern):
         return True
     return re.fullmatch(expression, database) is not None

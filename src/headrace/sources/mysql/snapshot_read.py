@@ -26,9 +26,10 @@ from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.place import Place, boundary, file_name
+from headrace.sources.mysql.refusals import MysqlError
 from headrace.sources.mysql.text_rows import TextRows
 from headrace.sources.mysql.types import NativeType
-from headrace.sources.mysql.visibility import Session, Snapshots
+from headrace.sources.mysql.visibility import Session, Snapshots, Visible
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.snapshots.chunks import Chunk, with_bounds
 from headrace.sources.snapshots.rewound import Row, rewound
@@ -37,6 +38,8 @@ from headrace.sources.snapshots.snapshot_rows import Columns, SnapshotRows
 from headrace.sources.tables.masks import Masks
 
 _END = "ROLLBACK"
+_GONE = frozenset((1049, 1146, 1412))
+"""Refusals of a database or a table that is not there, or was altered since the transaction began."""
 _COLUMNS = """
 SELECT column_name, column_type, character_set_name FROM information_schema.columns
 WHERE table_schema = {} AND table_name = {}
@@ -86,23 +89,25 @@ class SnapshotReader:
             self.connector, table.schema, masks, partial(_sources, self.connector, self.log), capture_time
         )
 
-    def live(self, table: MysqlTable, behind: Place, conditions: Callable[[Connection], str]) -> Iterator[WholeRows]:
-        """Rows of a table as it is at a moment behind a place.
+    def live(self, table: MysqlTable, behind: Place, sql: str) -> Iterator[tuple[Visible, WholeRows]]:
+        """Rows of a table as it is at a moment behind a place, and what is seen at that moment.
 
         Args:
             table: it.
             behind: everything before it is seen.
-            conditions: gives the statement, when the transaction is open.
+            sql: selects the captured columns.
 
         Raises:
-            CaptureError: the table was altered since the offset knows it, or may not be read.
+            TableAltered: the table was altered since the offset knows it.
+            CaptureError: it may not be read.
         """
         session = self.connect()
         try:
             quoted = (statements.quoted(table.id),)
-            self.snapshots.opened(session, behind, tables=quoted, another=self.connect)
+            seen = self.snapshots.opened(session, behind, tables=quoted, another=self.connect)
             require_as_known(session, table)
-            yield from texts_of(session, table, conditions(session))
+            for batch in texts_of(session, table, sql):
+                yield seen, batch
             session.rows(_END)
         finally:
             session.close()
@@ -112,12 +117,14 @@ class SnapshotReader:
         behind = boundary(chunk.commit)
         if select is not None:
             try:
-                yield from self.live(table, behind, lambda _: statements.rows_of_select(table, select))
-            except CaptureError as error:
+                for _, batch in self.live(table, behind, statements.rows_of_select(table, select)):
+                    yield batch
+            except MysqlError as error:
                 raise failed(table.id, error) from error
         elif table.chunk_key:
             sql = statements.rows(table, statements.in_range(table, chunk.lower, chunk.upper))
-            yield from self.live(table, behind, lambda _: sql)
+            for _, batch in self.live(table, behind, sql):
+                yield batch
         else:
             yield from self._taken_back(table, behind)
 
@@ -191,9 +198,14 @@ def require_as_known(session: Session, table: MysqlTable) -> None:
     """Keep a table from being altered until the transaction ends, and see that it is as the offset knows it.
 
     Raises:
-        CaptureError: it is not, or is not there any more.
+        TableAltered: it is not, or is not there any more.
     """
-    session.rows(statements.touched(table))
+    try:
+        session.rows(statements.touched(table))
+    except MysqlError as error:
+        if error.number not in _GONE:
+            raise
+        raise altered(table) from error
     database, name = (statements.text(part) for part in (table.id.database, table.id.name))
     found = {str(row[0]): row[1:] for row in session.rows(_COLUMNS.format(database, name))}
     for column, native in zip(table.schema.columns, table.natives, strict=True):
@@ -202,9 +214,13 @@ def require_as_known(session: Session, table: MysqlTable) -> None:
             raise altered(table)
 
 
-def altered(table: MysqlTable) -> CaptureError:
+class TableAltered(CaptureError):
+    """A table is not there any more as the offset knows it."""
+
+
+def altered(table: MysqlTable) -> TableAltered:
     """The error of a table that was altered before it was read."""
-    return CaptureError(
+    return TableAltered(
         f"Table '{table.path}' was altered, renamed or dropped before its snapshot was read.",
         remedy="Start with a new checkpoint, and alter it when the snapshot is done.",
     )
@@ -234,7 +250,7 @@ def more_chunks(
     if select is not None:
         try:
             empty = not session.rows(statements.any_row_of_select(select))
-        except CaptureError as error:
+        except MysqlError as error:
             raise failed(table.id, error) from error
     else:
         # Rows of a table without a key may have gone since the snapshot's place.
