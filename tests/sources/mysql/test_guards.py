@@ -9,7 +9,7 @@ import pytest
 from tests.support.mysql import mysql_like, needs_mariadb
 
 from headrace.errors import CaptureError, DataLossError, HeadraceError, PositionMismatch
-from headrace.sources.mysql.connection import connect
+from headrace.sources.mysql.connection import MARIADB, MYSQL, connect
 from headrace.sources.mysql.guards import (
     LogFile,
     ServerState,
@@ -20,7 +20,6 @@ from headrace.sources.mysql.guards import (
 from headrace.sources.mysql.log_state import LogState, StreamState
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place
-from headrace.sources.mysql.visibility import MARIADB, MYSQL
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 

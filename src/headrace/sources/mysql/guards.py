@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
-from headrace.sources.mysql.connection import Connection
+from headrace.sources.mysql.connection import MARIADB, Connection
 from headrace.sources.mysql.gtid_sets import GtidSet, MariadbGtidSet, MysqlGtidSet
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.place import FIRST, Place, file_name, file_of
-from headrace.sources.mysql.visibility import MARIADB
 
 _NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 _VARIABLES = ("server_id", "hostname", "port", "binlog_expire_logs_seconds", "gtid_executed", "gtid_binlog_state")
