@@ -132,8 +132,13 @@ def test_both_ways_give_the_same_messages_in_the_same_partitions(spark: Any, boo
     assert len(seen["workers"]["one"]) == 2 * len(KEYS) * 2 + 12
 
 
-def test_topics_that_are_missing_are_left_to_spark_until_they_are_there(bootstrap: str) -> None:
-    outlet = outlet_to(bootstrap)
+def test_topics_that_are_missing_are_made_by_brokers_that_do_so(bootstrap: str) -> None:
+    assert shipped(outlet_to(bootstrap), [row("new.1", b"k", b"1"), row("new.2", b"k", b"2")]) == ""
+    assert [len(read(bootstrap, topic)) for topic in ("new.1", "new.2")] == [1, 1]
+
+
+def test_topics_that_the_sink_makes_are_left_to_spark_until_they_are_there(bootstrap: str) -> None:
+    outlet = outlet_to(bootstrap, **{"topic.creation.default.partitions": "3"})
     made(bootstrap, "there.1")
     rows = [row("there.1", b"k", b"1"), row("late.1", b"k", b"2")]
     assert shipped(outlet, rows) == "topic 'late.1' is not there yet"

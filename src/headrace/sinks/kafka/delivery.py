@@ -32,6 +32,8 @@ POSITION_HEADER = "headrace.position"
 _FRESH_SECONDS = 300.0
 _ASK_SECONDS = 15.0
 _SLACK_SECONDS = 30.0
+_MADE_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
 _LIMIT = "max.message.bytes"
 _MOST_BATCH = 1_000_000
 _FAIR_SHARE = 5_000
@@ -45,11 +47,13 @@ class KafkaOutlet(Outlet):
     Args:
         settings: those of Kafka's producer by their own names, by which sizes are judged; may hold secrets.
         client: the same for librdkafka.
+        asks_for_topics: whether a producer asks for topics that are missing, which brokers may then make.
     """
 
     sink: ClassVar[str] = "kafka"
     settings: Mapping[str, str] = field(repr=False)
     client: Mapping[str, str] = field(repr=False)
+    asks_for_topics: bool = True
 
     def to_text(self) -> str:
         """JSON on one line. Holds secrets."""
@@ -161,7 +165,7 @@ class _Client:
 
     def _ask(self, names: list[str]) -> str:
         """Learn about topics; the first one that does not exist, or nothing."""
-        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
         def trouble(error: Any) -> _Trouble:
@@ -170,14 +174,12 @@ class _Client:
 
         try:
             admin = AdminClient({name: value for name, value in self._settings.items() if name != "partitioner"})
-            found: dict[str, int] = {}
-            for name, future in admin.describe_topics(TopicCollection(names), request_timeout=_ASK_SECONDS).items():
-                try:
-                    found[name] = len(future.result(_ASK_SECONDS + 1).partitions)
-                except KafkaException as error:
-                    if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        return name
-                    raise
+            found = _partitions(admin, names)
+            missing = [name for name in names if name not in found]
+            if missing and self.outlet.asks_for_topics:
+                found |= self._asked_for(admin, missing)
+            if len(found) < len(names):
+                return next(name for name in names if name not in found)
             resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
             asked = admin.describe_configs(list(resources.values()), request_timeout=_ASK_SECONDS)
             for name, resource in resources.items():
@@ -192,6 +194,18 @@ class _Client:
         except (KafkaException, TimeoutError, ValueError) as error:
             raise trouble(error) from error
         return ""
+
+    def _asked_for(self, admin: Any, missing: list[str]) -> dict[str, int]:
+        """The partitions of topics after a producer has asked for them; of those that brokers have made meanwhile."""
+        from confluent_kafka import Producer
+
+        producer = Producer(self._settings)
+        for name in missing:
+            producer.list_topics(name, timeout=_ASK_SECONDS)
+        deadline = time.monotonic() + _MADE_SECONDS
+        while len(found := _partitions(admin, missing)) < len(missing) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        return found
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -311,6 +325,20 @@ _CLIENTS: dict[tuple[int, str], _Client] = {}
 
 def _client(outlet: KafkaOutlet) -> _Client:
     return _CLIENTS.setdefault((os.getpid(), outlet.to_text()), _Client(outlet))
+
+
+def _partitions(admin: Any, names: list[str]) -> dict[str, int]:
+    """How many partitions topics have; of those that are there."""
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+    found = {}
+    for name, future in admin.describe_topics(TopicCollection(names), request_timeout=_ASK_SECONDS).items():
+        try:
+            found[name] = len(future.result(_ASK_SECONDS + 1).partitions)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    return found
 
 
 def _most_headers(headers: pa.Array) -> int:

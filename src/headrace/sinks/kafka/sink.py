@@ -243,8 +243,9 @@ class KafkaSink(Sink):
             return f"the sink's option 'on_oversized' is '{self.settings.on_oversized}'"
         if importlib.util.find_spec("confluent_kafka") is None:
             return "confluent-kafka is not installed (extra 'kafka')"
+        settings = self._client_settings
         try:
-            return KafkaOutlet(self._client_settings, translated(self._client_settings))
+            return KafkaOutlet(settings, translated(settings), asks_for_topics=not self.settings.topic_creation)
         except NotTranslated as reason:
             return str(reason)
 
