@@ -10,6 +10,7 @@ from tests.support.mysql import mysql_like, needs_mariadb
 
 from headrace.errors import CaptureError, DataLossError, HeadraceError, PositionMismatch
 from headrace.sources.mysql.connection import MARIADB, MYSQL, connect
+from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.guards import (
     LogFile,
     ServerState,
@@ -17,9 +18,10 @@ from headrace.sources.mysql.guards import (
     require_same_file,
     require_same_log,
 )
-from headrace.sources.mysql.log_state import LogState, StreamState
+from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 
@@ -99,10 +101,11 @@ def test_the_bytes_between_two_places_are_counted_over_files() -> None:
 
 
 def test_an_offset_keeps_the_log_as_it_was() -> None:
-    state = StreamState(BEFORE, cuts=(Place(0, 8, 3).text,), reads=True, waiting=("shop.new",))
+    held = (Prepared("X'61',X'',1", Place(0, 7, 200), Place(0, 7, 300)),)
+    state = StreamState(BEFORE, held, cuts=(Place(0, 8, 3).text,), reads=True, waiting=("shop.new",))
     offset = Offset.from_json(state.in_offset(Offset(source="s", commit="c")).to_json())
     assert StreamState.of(offset) == state
-    assert StreamState.of(offset).settled() == StreamState(BEFORE, waiting=("shop.new",))
+    assert StreamState.of(offset).settled() == StreamState(BEFORE, held, waiting=("shop.new",))
 
 
 def test_a_real_server_says_what_it_is_and_how_far_its_log_goes(binlog_server: MySqlServer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sources.mysql.recorded_log import recorded, recorded_events
 
 from headrace.sources.mysql.events import EventType, Frames
-from headrace.sources.mysql.groups import GroupEnd, GroupReader, Prepared, RowsEvent, StatementEvent, Step
+from headrace.sources.mysql.groups import Decided, GroupEnd, GroupReader, Prepared, RowsEvent, StatementEvent, Step
 from headrace.sources.mysql.look import Look
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.table_map import description, table_named
@@ -68,11 +68,24 @@ def test_so_many_groups_with_rows_end_a_window() -> None:
     assert {one, two} <= set(ends)
 
 
-def test_cuts_are_edges_of_groups_inside_of_the_window() -> None:
-    ends = [step.end for step in steps(all_tables()) if isinstance(step, GroupEnd)]
-    seen = looked(all_tables(), cut_bytes=1).seen
-    assert seen.cuts == tuple(ends[:-1])
+def test_cuts_are_edges_of_groups_at_which_no_distributed_transaction_is_undecided() -> None:
+    expected, held = [], set()
+    for step in steps(all_tables()):
+        if isinstance(step, Prepared):
+            held.add(step.xid)
+        elif isinstance(step, Decided):
+            held.discard(step.xid)
+        elif isinstance(step, GroupEnd) and not held:
+            expected.append(step.end)
+    assert looked(all_tables(), cut_bytes=1).seen.cuts == tuple(expected[:-1])
     assert looked(all_tables()).seen.cuts == ()
+
+
+def test_a_look_names_the_tables_with_rows_and_says_whether_tables_were_altered() -> None:
+    seen = looked(all_tables()).seen
+    rows = {table_named(step.described) for step in steps(all_tables()) if isinstance(step, RowsEvent)}
+    assert (seen.tables, seen.altered) == (rows, True)
+    assert looked(OTHER).seen.tables == set()
 
 
 def test_a_distributed_transaction_has_rows_where_it_is_committed_and_is_named_until_then() -> None:

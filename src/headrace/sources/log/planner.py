@@ -355,20 +355,20 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))
         reads, end = self._with_reads(start, end, reads, window.signals, limit)
         idle = not window.rows and reads == settled and not end.tables and not start.tables and end.known == start.known
-        if idle and end.schemas == start.schemas and not self._follows(start, window.size, limit, now):
+        if idle and end.schemas == start.schemas and not self._follows(start, window, limit, now):
             return start
         self._took(window)
         full = window.end == head or not window.rows
         end = replace(end, commit_time=clock if full else window.commit_time, ad_hoc=reads.to_json())
         return replace(self._state(end), reads=window.rows, cuts=window.cuts).in_offset(end)
 
-    def _follows(self, start: Offset, ahead: int, limit: Limit, now: dt.datetime) -> bool:
+    def _follows(self, start: Offset, window: Window, limit: Limit, now: dt.datetime) -> bool:
         """Whether a batch without rows is worth it, so that the offset can follow the log."""
-        if not ahead:
+        if not window.size:
             return False
         late = start.capture_time is None or (now - start.capture_time).total_seconds() >= _IDLE_SECONDS
         # A run that should end waits for the place where the log was at its beginning.
-        return bool(limit.upto) or late or ahead >= _IDLE_BYTES or self._beats(start, now)
+        return bool(limit.upto) or late or window.size >= _IDLE_BYTES or self._beats(start, now)
 
     def _with_reads(
         self, start: Offset, end: Offset, reads: AdHoc, signals: Sequence[Signal], limit: Limit

@@ -208,6 +208,8 @@ class GroupReader:
         self._turned = False
         self.finished = False
         """Whether all of the window came."""
+        self.altered = False
+        """Whether it had statements that make, alter or drop tables, captured or not."""
 
     def read(self, data: bytes) -> Iterator[Step]:
         """What one event means, as the server sent it.
@@ -396,6 +398,7 @@ class GroupReader:
                 yield Decided(within.group, found.xid, found.meaning is Meaning.XA_COMMIT)
             case meaning if meaning in _OF_TABLES:
                 statement = _with_database(found, query.database)
+                self.altered |= within.wanted and meaning is not Meaning.TRUNCATE
                 if within.wanted and self._concerned(statement):
                     within.ordinal += 1
                     yield StatementEvent(

@@ -1,13 +1,10 @@
-"""What an offset keeps of the binary log besides the commit that it reached: which server's it is, and which log."""
+"""Which server's log an offset was reached with, and by what that log is known again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from headrace.sources.log.window import WindowState
-from headrace.sources.offset import Offset
 
 
 @dataclass(frozen=True)
@@ -45,34 +42,3 @@ class LogState:
     def from_json(cls, data: Mapping[str, Any]) -> LogState:
         """Read `to_json`'s form back."""
         return cls(data["kind"], data["server"], data["base"], data["mark"], data["epoch"], data["gtids"])
-
-
-@dataclass(frozen=True)
-class StreamState(WindowState):
-    """Where the log is read.
-
-    Args:
-        log: the server and its log.
-    """
-
-    log: LogState
-
-    @classmethod
-    def of(cls, offset: Offset) -> StreamState:
-        """The state at an offset."""
-        data = offset.log
-        return cls(
-            LogState.from_json(data["server"]),
-            cuts=tuple(data["cuts"]),
-            reads=data["reads"],
-            waiting=tuple(data["waiting"]),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "server": self.log.to_json(),
-            "cuts": list(self.cuts),
-            "reads": self.reads,
-            "waiting": list(self.waiting),
-        }

@@ -9,8 +9,10 @@ import datetime as dt
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared
+from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared, RowsEvent
 from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.statements import Meaning
+from headrace.sources.mysql.table_map import table_named
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Seen:
         gtids: the groups that it has, in order; empty where the log has no GTIDs.
         cuts: the boundaries at which several tasks may share it, without its own edges.
         prepared: the distributed transactions with rows of captured tables that are not decided at its end.
+        tables: database and name of the captured tables that it has rows of.
+        emptied: paths of the tables that it drops, or whose rows it changes without rows in the log; of a database that
+            it drops the name with a dot.
+        altered: whether tables, captured or not, are made, altered or dropped in it.
     """
 
     until: Place
@@ -32,6 +38,9 @@ class Seen:
     gtids: tuple[str, ...] = ()
     cuts: tuple[Place, ...] = ()
     prepared: tuple[Prepared, ...] = ()
+    tables: frozenset[tuple[str, str]] = frozenset()
+    emptied: frozenset[str] = frozenset()
+    altered: bool = False
 
 
 class Look:
@@ -66,6 +75,8 @@ class Look:
         self._has_rows = False
         self._end = end
         self._prepared = {one.xid: one for one in prepared}
+        self._described: set[bytes] = set()
+        self._emptied: set[str] = set()
 
     @property
     def finished(self) -> bool:
@@ -80,15 +91,36 @@ class Look:
         if self._last is not None:
             time = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self._last.time)
         cuts = tuple(cut for cut in self._cuts if cut < self._until)
-        return Seen(until, self._last is not None, time, tuple(self._gtids), cuts, tuple(self._prepared.values()))
+        return Seen(
+            until,
+            self._last is not None,
+            time,
+            tuple(self._gtids),
+            cuts,
+            tuple(self._prepared.values()),
+            frozenset(map(table_named, self._described)),
+            frozenset(self._emptied),
+            self._reader.altered,
+        )
+
+    def finish(self) -> None:
+        """See that nothing is missing where the log ended.
+
+        Raises:
+            FormatError: it ended inside of a group, or before the window's end.
+        """
+        if not self.finished:
+            self._reader.finish()
 
     def take(self, data: bytes) -> None:
-        """Take one event, as the server sent it.
+        """Take one event, as the server sent it; nothing is taken behind the end.
 
         Raises:
             FormatError: the event is damaged, or stands where it can't.
             CaptureError: it may concern a captured table and can't be read.
         """
+        if self.finished:
+            return
         self._since += len(data)
         for step in self._reader.read(data):
             if isinstance(step, GroupEnd):
@@ -99,8 +131,13 @@ class Look:
                 # It brings the rows that were held for it, if there are any.
                 held = self._prepared.pop(step.xid, None) is not None
                 self._has_rows |= held and step.committed
+            elif isinstance(step, RowsEvent):
+                self._has_rows = True
+                self._described.add(step.described)
             else:
                 self._has_rows = True
+                if step.statement.meaning is Meaning.UNLOGGED_ROWS:
+                    self._emptied |= {f"{table.database}.{table.name}" for table in step.statement.tables}
 
     def _ended(self, step: GroupEnd) -> None:
         self._until = step.end
@@ -110,6 +147,7 @@ class Look:
             self._last = step.group
             self._counted += 1
         self._has_rows = False
-        if self._since >= self._cut_bytes:
+        # Who reads the end of a distributed transaction has to know where it was prepared.
+        if self._since >= self._cut_bytes and not self._prepared:
             self._cuts.append(step.end)
             self._since = 0

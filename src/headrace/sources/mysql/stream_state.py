@@ -1,0 +1,48 @@
+"""What the offset keeps of the log besides the commit that it reached: `Offset.log` of a MySQL or MariaDB source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.sources.log.window import WindowState
+from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.log_state import LogState
+from headrace.sources.mysql.place import Place
+from headrace.sources.offset import Offset
+
+
+@dataclass(frozen=True)
+class StreamState(WindowState):
+    """Where the log is read.
+
+    Args:
+        log: the server and its log.
+        prepared: distributed transactions that were prepared before the offset and are not decided at it. Their rows
+            are read again when they are committed.
+    """
+
+    log: LogState
+    prepared: tuple[Prepared, ...] = ()
+
+    @classmethod
+    def of(cls, offset: Offset) -> StreamState:
+        """The state at an offset."""
+        data = offset.log
+        return cls(
+            LogState.from_json(data["server"]),
+            tuple(Prepared(xid, Place.of(start), Place.of(end)) for xid, start, end in data["prepared"]),
+            cuts=tuple(data["cuts"]),
+            reads=data["reads"],
+            waiting=tuple(data["waiting"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "server": self.log.to_json(),
+            "prepared": [[one.xid, one.start.text, one.end.text] for one in self.prepared],
+            "cuts": list(self.cuts),
+            "reads": self.reads,
+            "waiting": list(self.waiting),
+        }
