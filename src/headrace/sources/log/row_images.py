@@ -74,6 +74,22 @@ class RowImages:
         self._data = np.concatenate(parts)
         self._data.flags.writeable = False
 
+    def complete(self) -> None:
+        """Give new images the values that they lack from the old ones, for a log that leaves out what did not change.
+
+        The old image of a row stands in front of the new one.
+        """
+        cells = self._cells
+        lacking = np.flatnonzero(cells.sizes == kernels.ABSENT)
+        if not len(lacking):
+            return
+        is_after = np.zeros(len(cells.tables), np.bool_)
+        is_after[self.new[(self.new >= 0) & (self.old >= 0)]] = True
+        images = np.searchsorted(cells.firsts, lacking, "right") - 1
+        lacking, images = lacking[is_after[images]], images[is_after[images]]
+        before = lacking - (cells.firsts[images] - cells.firsts[images - 1])
+        cells.starts[lacking], cells.sizes[lacking] = cells.starts[before], cells.sizes[before]
+
     def alike(self, columns: Columns, *, unknown: bool) -> Array:
         """Which rows have two images with the same in these columns.
 

@@ -1,0 +1,319 @@
+"""Change rows of a block of steps: of changes, of statements, and of the edges of transactions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import Operation
+from headrace.changes.constant import constant
+from headrace.sources.log.row_images import RowImages
+from headrace.sources.mysql.groups import Group
+from headrace.sources.mysql.layouts import Layouts
+from headrace.sources.mysql.place import file_name
+from headrace.sources.rows import change_batch, instants, with_fact
+from headrace.wire.arrays import fixed_texts, map_of
+from headrace.wire.json_writer import string_lists
+from headrace.wire.spans import Array
+
+_OPERATIONS = (
+    Operation.CREATE,
+    Operation.UPDATE,
+    Operation.DELETE,
+    Operation.TRUNCATE,
+    Operation.SCHEMA,
+    Operation.BEGIN,
+    Operation.END,
+)
+_TEXTS = constant([op.value for op in _OPERATIONS])
+CODES = {op: code for code, op in enumerate(_OPERATIONS)}
+"""The number of each operation in `Rows`."""
+_RANKS = 3
+FIRST, ITSELF, LAST = range(_RANKS)
+"""Where a row stands among those of one step."""
+_ORDINAL, _SUB = b"0" * 10, b"0" * 5
+
+
+@dataclass
+class Steps:
+    """What rows say of the events that they come from.
+
+    Args:
+        log: the base name of the log's files.
+        groups: the groups of a block.
+        of: of each event the number of its group.
+        files: the number of its file.
+        positions: where it begins.
+        threads, queries, statements: what `source` says besides.
+    """
+
+    log: str
+    groups: list[Group] = field(default_factory=list)
+    of: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    threads: list[int | None] = field(default_factory=list)
+    queries: list[str | None] = field(default_factory=list)
+    statements: list[str | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def add(
+        self,
+        group: Group,
+        file: int,
+        position: int,
+        thread: int | None = None,
+        query: str | None = None,
+        statement: str | None = None,
+    ) -> None:
+        """One event more."""
+        if not self.groups or self.groups[-1].place != group.place:
+            self.groups.append(group)
+        # What the group says of itself may come with its first statement.
+        self.groups[-1] = group
+        self.of.append(len(self.groups) - 1)
+        self.files.append(file)
+        self.positions.append(position)
+        self.threads.append(thread)
+        self.queries.append(query)
+        self.statements.append(statement)
+
+
+class Rows(NamedTuple):
+    """Rows that a batch will have, a column each.
+
+    Args:
+        order: where each stands: after all with a lower number. Its step and its rank there are in it.
+        ops: the number of the operation.
+        ordinals: the ordinal in the position; -1 for none.
+        marks: the letter behind it; 0 for none.
+        subs: the sub-order in the position; -1 for none.
+        tables: the number of the layout; -1 for none.
+        old, new: the numbers of the images; -1 for none.
+        index: which row of its event it is; -1 for none.
+        total: how many events the transaction has up to here, this one included; of an END all; -1 for no event. As
+            long as nothing is numbered, for how many events the row counts.
+        own: the same among the events of the table.
+    """
+
+    order: Array
+    ops: Array
+    ordinals: Array
+    marks: Array
+    subs: Array
+    tables: Array
+    old: Array
+    new: Array
+    index: Array
+    total: Array
+    own: Array
+
+    @classmethod
+    def at(
+        cls,
+        steps: Array,
+        rank: int,
+        op: Operation | Array,
+        *,
+        ordinals: Array | int,
+        mark: str = "\0",
+        subs: Array | int = -1,
+        tables: Array | int = -1,
+        old: Array | int = -1,
+        new: Array | int = -1,
+        index: Array | int = -1,
+        total: Array | int = -1,
+    ) -> Self:
+        """Rows that stand at steps."""
+
+        def whole(found: Array | int) -> Array:
+            return found if isinstance(found, np.ndarray) else np.full(len(steps), found, np.int64)
+
+        codes = CODES[op] if isinstance(op, Operation) else op
+        columns = (codes, ordinals, ord(mark), subs, tables, old, new, index, total, -1)
+        return cls(steps * _RANKS + rank, *map(whole, columns))
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """All rows in their order; those of one place stay in the order given."""
+        found = [part for part in parts if len(part.order)]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            return parts[0]
+        joined = cls(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        return joined.only(np.argsort(joined.order, kind="stable"))
+
+    @property
+    def steps(self) -> Array:
+        """The numbers of the steps at which rows stand."""
+        return self.order // _RANKS
+
+    def only(self, chosen: Array | slice) -> Self:
+        """Some of the rows: a mask, their numbers, or a slice."""
+        return type(self)(*(column[chosen] for column in self))
+
+    def announcing(self, chosen: Array) -> Self:
+        """Rows with all that is chosen, and before each of these the row that announces its schema."""
+        at = np.flatnonzero(chosen)
+        if not len(at):
+            return self
+        first = self.only(at)
+        nothing = np.full(len(at), -1, np.int64)
+        schemas = first._replace(
+            ops=np.full(len(at), CODES[Operation.SCHEMA], np.int64),
+            ordinals=first.ordinals - 1,
+            marks=np.full(len(at), ord("s"), np.int64),
+            old=nothing,
+            new=nothing,
+            index=nothing,
+            total=nothing,
+            own=nothing,
+        )
+        return type(self)(*(np.insert(own, at, more) for own, more in zip(self, schemas, strict=True)))
+
+
+class RowWriter:
+    """Makes batches of change rows.
+
+    Args:
+        connector: its name in events.
+        layouts: the tables that rows are of.
+        capture_time: when the batch was planned.
+        numbered: whether rows say their place in their transaction.
+    """
+
+    def __init__(self, connector: str, layouts: Layouts, capture_time: dt.datetime | None, *, numbered: bool) -> None:
+        self._connector = connector
+        self._layouts = layouts
+        self._capture_time = capture_time
+        self._numbered = numbered
+
+    def batch(self, rows: Rows, images: RowImages, steps: Steps, collections: Mapping[int, str]) -> pa.RecordBatch:
+        """Change rows.
+
+        Args:
+            rows: in their order.
+            images: those that rows speak of.
+            steps: those that rows speak of.
+            collections: the fact `data_collections` of ENDs, by the order of the row.
+        """
+        arrays, count = self._layouts.arrays, len(rows.order)
+        at = rows.steps
+        groups = np.array(steps.of, np.int64)[at]
+        times = np.array([group.time for group in steps.groups], np.int64)
+        columns = {
+            "op": _TEXTS.take(pa.array(rows.ops)),
+            "position": _positions(rows, steps, groups),
+            "event_time": pa.array(times[groups]).cast(pa.timestamp("us", tz="UTC")),
+            "capture_time": instants(self._capture_time, count),
+            "source": self._facts(rows, steps, at, groups),
+            "before": images.maps(rows.old, arrays.captured, arrays.names),
+            "after": images.maps(rows.new, arrays.captured, arrays.names),
+        }
+        if len(self._layouts.all):
+            columns |= self._tables(rows, images, at, steps)
+        if self._numbered:
+            columns["transaction"] = self._places(rows, steps, groups)
+        batch = change_batch(count, columns)
+        if collections:
+            said = [collections.get(order) for order in rows.order.tolist()]
+            batch = with_fact(batch, "data_collections", pa.array(said, pa.string()))
+        return batch
+
+    def _tables(self, rows: Rows, images: RowImages, at: Array, steps: Steps) -> dict[str, pa.Array]:
+        arrays = self._layouts.arrays
+        none = rows.tables < 0
+        tables = pa.array(rows.tables, mask=none if none.any() else None)
+        parts = [part.take(tables) for part in (arrays.databases, arrays.namespaces, arrays.tables)]
+        mask = pa.array(none) if none.any() else None
+        columns = {
+            "table": pa.StructArray.from_arrays(parts, names=["database", "schema", "name"], mask=mask),
+            "schema_id": arrays.fingerprints.take(tables),
+            **self._keys(rows, images),
+        }
+        is_schema = rows.ops == CODES[Operation.SCHEMA]
+        if is_schema.any():
+            announced: list[str | None] = [None] * len(none)
+            for row in np.flatnonzero(is_schema & (rows.marks != 0)).tolist():
+                announced[row] = self._layouts.all[rows.tables[row]].table.schema.to_text()
+            columns["table_schema"] = pa.array(announced, pa.string())
+            # What a statement makes of the table is said by the rows that follow.
+            stated = pa.array(is_schema & (rows.marks == 0))
+            columns["schema_id"] = pc.if_else(stated, pa.scalar(None, pa.string()), columns["schema_id"])
+        return columns
+
+    def _keys(self, rows: Rows, images: RowImages) -> dict[str, pa.Array]:
+        arrays = self._layouts.arrays
+        chosen: Array = np.where(rows.new >= 0, rows.new, rows.old)
+        chosen[arrays.key_sizes[rows.tables] == 0] = -1
+        keys = images.maps(chosen, arrays.key, arrays.key_names)
+        offsets = keys.offsets.to_numpy()
+        return {"key": keys, "key_text": string_lists(offsets, keys.items, chosen >= 0)}
+
+    def _facts(self, rows: Rows, steps: Steps, at: Array, groups: Array) -> pa.MapArray:
+        # Each event once, and from there to its rows.
+        first, last = (int(at.min()), int(at.max()) + 1) if len(at) else (0, 0)
+        near = pa.array(at - first)
+        own = slice(first, last)
+        files = [file_name(steps.log, number) for number in steps.files[own]]
+        of = pa.array(groups)
+        found = [
+            ("connector", pa.array([self._connector]).take(pa.array(np.zeros(len(at), np.int64)))),
+            ("server_id", _numbers([group.server for group in steps.groups]).take(of)),
+            ("gtid", pa.array([group.gtid for group in steps.groups], pa.string()).take(of)),
+            ("file", pa.array(files, pa.string()).take(near)),
+            ("pos", _numbers(steps.positions[own]).take(near)),
+            ("row", pa.array(rows.index, mask=rows.index < 0).cast(pa.string())),
+            ("thread", _numbers(steps.threads[own]).take(near)),
+            ("query", pa.array(steps.queries[own], pa.string()).take(near)),
+        ]
+        stated = (rows.ops == CODES[Operation.SCHEMA]) & (rows.marks == 0)
+        if stated.any():
+            texts = pa.array(steps.statements[own], pa.string()).take(near)
+            found.append(("ddl", pc.if_else(pa.array(stated), texts, pa.scalar(None, pa.string()))))
+        return map_of([(name, texts) for name, texts in found if texts.null_count < len(texts)] or found[:1])
+
+    def _places(self, rows: Rows, steps: Steps, groups: Array) -> pa.StructArray:
+        """The column `transaction`."""
+        names = [
+            group.gtid or f"{file_name(steps.log, group.place.file)}:{group.place.position}" for group in steps.groups
+        ]
+        is_edge = (rows.ops == CODES[Operation.BEGIN]) | (rows.ops == CODES[Operation.END])
+        counted = [pa.array(column, mask=column < 0) for column in (rows.total, rows.own)]
+        return pa.StructArray.from_arrays(
+            [pa.array(names, pa.string()).take(pa.array(groups)), *counted],
+            names=["id", "total_order", "data_collection_order"],
+            mask=pa.array((rows.total < 0) & ~is_edge),
+        )
+
+
+def _numbers(found: Sequence[int | None]) -> pa.StringArray:
+    return pa.array(found, pa.int64()).cast(pa.string())
+
+
+def _positions(rows: Rows, steps: Steps, groups: Array) -> pa.StringArray:
+    commits = pa.array([group.place.text for group in steps.groups], pa.string()).take(pa.array(groups))
+    orders = _digits(_ORDINAL, rows.ordinals)
+    if rows.marks.any():
+        marks = pa.array(np.where(rows.marks == ord("s"), 1, np.where(rows.marks == ord("z"), 2, 0)))
+        orders = pc.binary_join_element_wise(orders, pa.array(["", "s", "z"]).take(marks), "")
+    return pc.binary_join_element_wise(commits, orders, _digits(_SUB, rows.subs), "/")
+
+
+def _digits(template: bytes, numbers: Array) -> pa.StringArray:
+    """Numbers in so many digits; nothing for -1."""
+    if not (numbers >= 0).any():
+        return pa.array([""]).take(pa.array(np.zeros(len(numbers), np.int64)))
+    texts = fixed_texts(template, [np.maximum(numbers, 0)])
+    if (numbers >= 0).all():
+        return texts
+    return pc.if_else(pa.array(numbers >= 0), texts, "")

@@ -1,0 +1,467 @@
+"""From the events of the binary log to change rows, one window of the log at a time.
+
+Rows events of all tables are taken together in blocks and read by kernels, so that the cost depends on the number of
+values, and not on how many tables and transactions they belong to. Each is read by the TABLE_MAP in front of it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import faultpoints
+from headrace.changes import Operation
+from headrace.errors import CaptureError, FormatError
+from headrace.sources.log.row_images import RowImages
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, Rows, RowWriter, Steps
+from headrace.sources.mysql.described_table import DescribedTable, described_table
+from headrace.sources.mysql.events import HEADER_SIZE
+from headrace.sources.mysql.groups import (
+    Decided,
+    Group,
+    GroupEnd,
+    GroupReader,
+    Prepared,
+    RowsEvent,
+    StatementEvent,
+    Step,
+)
+from headrace.sources.mysql.layouts import Layouts
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.place import Place, file_name
+from headrace.sources.mysql.row_images import WrongRow, read_rows
+from headrace.sources.mysql.statements import Meaning
+from headrace.sources.mysql.table_map import read_table_map, table_named
+from headrace.sources.signals import say_once
+from headrace.sources.stream_options import events_of_key_change
+from headrace.sources.tables.masks import Masks
+from headrace.sources.tables.unlogged import read_again
+from headrace.sources.transaction_numbers import Tally, number_events
+from headrace.wire.binlog_kernels import Events
+from headrace.wire.cell_kernels import mark_new
+from headrace.wire.spans import Array
+
+BLOCK_BYTES = 4 * 1024 * 1024
+"""Bytes of rows events that are read together, if one alone does not have more."""
+_BLOCK_STEPS = 50_000
+_BATCH_ROWS = 50_000
+_MOST_ROWS = 10**10
+_LETTERS = {23: "c", 24: "u", 25: "d", 30: "c", 31: "u", 32: "d", 39: "u"}
+_CODES = {"c": CODES[Operation.CREATE], "u": CODES[Operation.UPDATE], "d": CODES[Operation.DELETE]}
+_OPS = np.array([_CODES.get(_LETTERS.get(kind, ""), -1) for kind in range(40)], np.int64)
+_REPLACED = ("CREATE", "DROP")
+
+Again = Callable[[Place], Generator["bytes | memoryview", None, None]]
+"""Reads the log once more, from a boundary on: whole events, as `BinlogConnection.receive` gives them."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the log that one task reads: the groups with `start <= place < end`.
+
+    Args:
+        start, end: boundaries.
+        log: the base name of the log's files.
+        connector: `mysql` or `mariadb`.
+        tables: those whose rows are taken, by path.
+        after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
+        prepared: at least those distributed transactions that were prepared before the window and may be decided in
+            it.
+    """
+
+    start: Place
+    end: Place
+    log: str
+    connector: str
+    tables: Mapping[str, MysqlTable]
+    after: Mapping[str, str] = field(default_factory=dict)
+    prepared: tuple[Prepared, ...] = ()
+
+    @property
+    def names(self) -> dict[tuple[str, str], str]:
+        """The paths of the tables, by database and name as the log spells them."""
+        return {(table.id.database or "", table.id.name): path for path, table in self.tables.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "start": self.start.text,
+            "end": self.end.text,
+            "log": self.log,
+            "connector": self.connector,
+            "tables": {path: table.to_json() for path, table in self.tables.items()},
+            "after": dict(self.after),
+            "prepared": [[held.xid, held.start.text, held.end.text] for held in self.prepared],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Window:
+        """Read `to_json`'s form back."""
+        return cls(
+            Place.of(data["start"]),
+            Place.of(data["end"]),
+            data["log"],
+            data["connector"],
+            {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},
+            data["after"],
+            tuple(Prepared(xid, Place.of(start), Place.of(end)) for xid, start, end in data["prepared"]),
+        )
+
+
+@dataclass
+class _Block:
+    """What was taken and is not given out yet.
+
+    Args:
+        steps: the events that rows come from.
+        rows: the rows events: of each its step, its layout, its type, and the ordinal before its first row.
+        bodies: their bytes.
+        size: of all bodies.
+        truncates, statements: of each row its step, ordinal, sub-order and layout.
+        ends: the steps at which groups end.
+    """
+
+    steps: Steps
+    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    size: int = 0
+    truncates: list[tuple[int, int, int, int]] = field(default_factory=list)
+    statements: list[tuple[int, int, int, int]] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+
+class WindowDecoder:
+    """Makes change rows of what the server sends of one window.
+
+    Rows come in the order of their positions, and the same window gives the same rows however the log is cut into
+    feeds. Memory does not grow with a transaction, but with the largest rows event. Not thread-safe; one for each
+    window.
+
+    Args:
+        window: what is read.
+        settings: the source's options.
+        capture_time: when the batch was planned.
+        again: opens the log for the rows of a distributed transaction, which lie before its commit.
+    """
+
+    def __init__(self, window: Window, settings: MysqlSettings, capture_time: dt.datetime | None, again: Again) -> None:
+        self._window, self._settings, self._again = window, settings, again
+        self._paths = window.names
+        self._reader = GroupReader(window.start, window.end, self._paths)
+        self._layouts = Layouts(Masks.of(settings))
+        self._numbers: dict[bytes, tuple[str, int]] = {}
+        self._unnamed: set[bytes] = set()
+        self._altered: set[str] = set()
+        self._latest: dict[str, int] = {}
+        self._prepared = list(window.prepared)
+        self._numbered = settings.provide_transaction_metadata
+        self._with_query = settings.include_query
+        self._skipped = frozenset(settings.skipped_operations)
+        self._writer = RowWriter(window.connector, self._layouts, capture_time, numbered=self._numbered)
+        self._key_change_events = events_of_key_change(settings.skipped_operations)
+        self._announced = np.full(0, -1, np.int64)
+        self._block = _Block(Steps(window.log))
+        self._tally, self._tallied = Tally(), ""
+        self._names: dict[str, int] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of the window came."""
+        return self._reader.finished
+
+    def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+        """Whole events as they came, one behind the other, and the rows of those that make a block full.
+
+        Raises:
+            FormatError: an event is damaged, or its rows are not as their table was described.
+            CaptureError: something may concern a captured table and can't be read.
+        """
+        for event in _events(data):
+            for step in self._reader.read(event):
+                yield from self._take(step)
+            if self.finished:
+                break
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The rows that are left.
+
+        Raises:
+            FormatError: the window did not come as a whole.
+        """
+        self._reader.finish()
+        yield from self._flush()
+
+    def _take(self, step: Step) -> Iterator[pa.RecordBatch]:
+        if isinstance(step, RowsEvent):
+            yield from self._take_rows(step, step.group)
+        elif isinstance(step, StatementEvent):
+            self._take_statement(step)
+        elif isinstance(step, Prepared):
+            self._prepared.append(step)
+        elif isinstance(step, Decided):
+            yield from self._take_decided(step)
+        elif self._numbered:
+            self._take_end(step)
+        if len(self._block.steps) >= _BLOCK_STEPS:
+            yield from self._flush()
+
+    def _take_rows(self, event: RowsEvent, group: Group) -> Iterator[pa.RecordBatch]:
+        """Rows, which take effect in the group."""
+        if _LETTERS[event.kind] in self._skipped:
+            return
+        path, layout = self._numbers.get(event.described) or self._described(event)
+        if self._is_in_snapshot(path, group):
+            return
+        block = self._block
+        query = None
+        if self._with_query and event.query is not None:
+            query = event.query.decode("utf-8", "backslashreplace")
+        block.rows.append((len(block.steps), layout, event.kind, event.ordinal))
+        block.bodies.append(event.body)
+        block.size += len(event.body)
+        block.steps.add(group, event.group.place.file, event.position, self._thread(event), query)
+        self._latest[path] = layout
+        if block.size >= BLOCK_BYTES:
+            yield from self._flush()
+
+    def _take_statement(self, step: StatementEvent) -> None:
+        """A row for each captured table that a statement names."""
+        group, statement, block = step.group, step.statement, self._block
+        empties = statement.meaning is Meaning.TRUNCATE
+        if empties and "t" in self._skipped:
+            return
+        named = [
+            path
+            for (database, name), path in self._paths.items()
+            if any(t.database == database and t.name in ("", name) for t in statement.tables)
+        ]
+        chosen = [path for path in named if not self._is_in_snapshot(path, group)]
+        if not chosen:
+            return
+        if not empties:
+            self._altered.update(named)
+            for described in [found for found in self._unnamed if self._numbers[found][0] in self._altered]:
+                self._unnamed.discard(described)
+                del self._numbers[described]
+        if statement.meaning is Meaning.UNLOGGED_ROWS:
+            self._say_unlogged(step, chosen)
+        for sub, path in enumerate(chosen):
+            found = (len(block.steps), step.ordinal + 1, sub, self._known(path))
+            (block.truncates if empties else block.statements).append(found)
+        block.steps.add(group, group.place.file, step.position, self._thread(step), statement=step.text)
+
+    def _thread(self, event: RowsEvent | StatementEvent) -> int | None:
+        # MariaDB has it in some events of a transaction only.
+        return None if self._window.connector == "mariadb" else event.thread
+
+    def _say_unlogged(self, step: StatementEvent, paths: list[str]) -> None:
+        """A statement took rows away, or brought some, that the log does not have."""
+        place = f"{file_name(self._window.log, step.group.place.file)}, position {step.position}"
+        tables = ", ".join(f"'{path}'" for path in paths)
+        sentence = f"The statement at {place} changes rows of table {tables} that are not in the log."
+        if step.statement.words.partition(" ")[0].upper() not in _REPLACED:
+            raise CaptureError(sentence, remedy="Start with a new checkpoint, so that the tables are read again.")
+        say_once(f"{sentence} {read_again(paths[0])}")
+
+    def _take_decided(self, step: Decided) -> Iterator[pa.RecordBatch]:
+        """The rows of a distributed transaction, from where they were prepared."""
+        found = [one for one in self._prepared if one.xid == step.xid and one.start <= step.group.place]
+        self._prepared = [one for one in self._prepared if one not in found]
+        if not found or not step.committed:
+            return
+        held = max(found, key=lambda one: one.start)
+        reader = GroupReader(held.start, held.end, self._paths, prepared=True)
+        with closing(self._again(held.start)) as log:
+            while not reader.finished:
+                data = next(log, b"")
+                if not data:
+                    break
+                for event in _events(data):
+                    for row in reader.read(event):
+                        if isinstance(row, RowsEvent):
+                            yield from self._take_rows(row, step.group)
+        reader.finish()
+
+    def _take_end(self, step: GroupEnd) -> None:
+        block = self._block
+        block.ends.append(len(block.steps))
+        block.steps.add(step.group, step.group.place.file, step.group.place.position)
+
+    def _is_in_snapshot(self, path: str, group: Group) -> bool:
+        upto = self._window.after.get(path)
+        return upto is not None and group.place.text <= upto
+
+    def _described(self, event: RowsEvent) -> tuple[str, int]:
+        """The table of an event, whose description is new."""
+        path = self._paths[table_named(event.described)]
+        described = read_table_map(event.described, mariadb=self._window.connector == "mariadb")
+        layout = described_table(described, self._window.tables[path], self._settings, altered=path in self._altered)
+        found = path, self._layouts.add(layout)
+        self._numbers[event.described] = found
+        if not described.named:
+            self._unnamed.add(event.described)
+        return found
+
+    def _known(self, path: str) -> int:
+        """The table as its last rows were described, else as the catalog showed it."""
+        if path not in self._latest:
+            self._latest[path] = self._layouts.add(DescribedTable(self._window.tables[path]))
+        return self._latest[path]
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        block, self._block = self._block, _Block(Steps(self._window.log))
+        if not len(block.steps):
+            return
+        changes, images = self._changes(block)
+        rows = Rows.together([changes, self._stated(block)])
+        rows, collections = self._with_numbers(rows, block) if self._numbered else (rows, {})
+        rows = rows.announcing(self._marked(rows))
+        for first in range(0, len(rows.order), _BATCH_ROWS):
+            yield self._writer.batch(rows.only(slice(first, first + _BATCH_ROWS)), images, block.steps, collections)
+            faultpoints.reach("source.stream.batch")
+
+    def _changes(self, block: _Block) -> tuple[Rows, RowImages]:
+        steps, layouts, kinds, ordinals = np.array(block.rows, np.int64).reshape(-1, 4).T
+        sizes = np.fromiter(map(len, block.bodies), np.int64, len(block.bodies))
+        ends = np.cumsum(sizes)
+        data = np.frombuffer(b"".join(block.bodies), np.uint8)
+        arrays = self._layouts.arrays
+        try:
+            images, events = read_rows(data, Events(ends - sizes, ends, kinds, layouts), arrays.wire)
+            images.complete()
+            images.spell(arrays.spelled, arrays.by, arrays.spellings)
+        except WrongRow as error:
+            raise self._wrong(error, block) from None
+        counts = np.bincount(events, minlength=len(sizes))
+        index = np.arange(len(events)) - np.repeat(np.cumsum(counts) - counts, counts)
+        of_rows = ordinals[events] + index + 1
+        if len(of_rows) and int(of_rows.max()) >= _MOST_ROWS:
+            raise CaptureError(
+                "A transaction is too large: its rows events have more than ten billion bytes.",
+                remedy="Start with a new checkpoint, so that the tables are read again.",
+            )
+        of_events, tables = _OPS[kinds][events], layouts[events]
+        is_update = of_events == CODES[Operation.UPDATE]
+        total = np.ones(len(events), np.int64)
+        if self._numbered and is_update.any():
+            total[is_update & ~images.alike(arrays.key, unknown=True)] = self._key_change_events
+        rows = Rows.at(
+            steps[events],
+            ITSELF,
+            of_events,
+            ordinals=of_rows,
+            tables=tables,
+            old=images.old,
+            new=images.new,
+            index=index,
+            total=total,
+        )
+        self._check_keys(rows, images, block)
+        if self._settings.skip_messages_without_change and is_update.any():
+            rows = rows.only(~(is_update & images.alike(arrays.captured, unknown=False)))
+        return rows, images
+
+    def _wrong(self, error: WrongRow, block: _Block) -> FormatError:
+        step, number, _, _ = block.rows[error.event]
+        layout = self._layouts.all[number]
+        column = ""
+        if error.column in layout.places:
+            column = f" in column '{layout.table.schema.columns[layout.places.index(error.column)].name}'"
+        place = self._place(block, step)
+        return FormatError(
+            f"The rows of table '{layout.table.path}' at {place} can't be read: an event {error.what}{column}."
+        )
+
+    def _place(self, block: _Block, step: int) -> str:
+        return f"{file_name(self._window.log, block.steps.files[step])}, position {block.steps.positions[step]}"
+
+    def _check_keys(self, rows: Rows, images: RowImages, block: _Block) -> None:
+        """Stop where the log does not say all of a key."""
+        arrays = self._layouts.arrays
+        if not len(arrays.key.columns):
+            return
+        lacking = images.lacking(np.where(rows.new >= 0, rows.new, rows.old), arrays.key)
+        if lacking >= 0:
+            path = self._layouts.all[rows.tables[lacking]].table.path
+            place = self._place(block, int(rows.steps[lacking]))
+            raise CaptureError(
+                f"The change of table '{path}' at {place} does not have all columns of the table's key.",
+                remedy="Run SET GLOBAL binlog_row_image = 'FULL' and start with a new checkpoint, or set "
+                "'message_key_columns' to columns of the primary key.",
+            )
+
+    def _stated(self, block: _Block) -> Rows:
+        parts = []
+        for found, op, total in (
+            (block.truncates, Operation.TRUNCATE, 1),
+            (block.statements, Operation.SCHEMA, -1),
+        ):
+            steps, ordinals, subs, tables = np.array(found, np.int64).reshape(-1, 4).T
+            parts.append(Rows.at(steps, ITSELF, op, ordinals=ordinals, subs=subs, tables=tables, total=total))
+        return Rows.together(parts)
+
+    def _marked(self, rows: Rows) -> Array:
+        """Before which rows their schema is announced."""
+        arrays = self._layouts.arrays
+        missing = int(arrays.holders.max(initial=-1)) + 1 - len(self._announced)
+        self._announced = np.concatenate([self._announced, np.full(missing, -1, np.int64)])
+        found = np.zeros(len(rows.order), np.bool_)
+        of_rows: Array = np.where(rows.ops == CODES[Operation.SCHEMA], -1, rows.tables)
+        mark_new(of_rows, arrays.holders, arrays.schemas, self._announced, found)
+        return found
+
+    def _with_numbers(self, rows: Rows, block: _Block) -> tuple[Rows, dict[int, str]]:
+        """The rows with their places in their transactions, and the edges of these."""
+        rows = rows.only(rows.total != 0)
+        groups = block.steps.groups
+        of = np.array(block.steps.of, np.int64)
+        tallies = [Tally() for _ in groups]
+        if groups[0].place.text == self._tallied:
+            tallies[0] = self._tally
+        before = tallies[0].events
+        events = np.flatnonzero(rows.total > 0)
+        begins = rows.only(events[:0])
+        if len(events):
+            tables = [self._names.setdefault(one.table.path, len(self._names)) for one in self._layouts.all]
+            of_events = of[rows.steps[events]]
+            total, own = number_events(
+                of_events, np.array(tables, np.int64)[rows.tables[events]], rows.total[events], tallies
+            )
+            rows = rows._replace(total=rows.total.copy(), own=rows.own.copy())
+            rows.total[events], rows.own[events] = total, own
+            begun, firsts = np.unique(of_events, return_index=True)
+            first = rows.only(events[firsts[1:] if before and begun[0] == 0 else firsts])
+            begins = Rows.at(first.steps, FIRST, Operation.BEGIN, ordinals=-1)
+        self._tally, self._tallied = tallies[-1], groups[-1].place.text
+        counts = {step: tallies[of[step]].events for step in block.ends}
+        at = np.array([step for step, count in counts.items() if count], np.int64)
+        ends = Rows.at(
+            at, LAST, Operation.END, ordinals=-1, mark="z", total=np.array([counts[n] for n in at.tolist()], np.int64)
+        )
+        names = list(self._names)
+        said = {
+            order: tallies[of[step]].collections(names)
+            for order, step in zip(ends.order.tolist(), at.tolist(), strict=True)
+        }
+        return Rows.together([begins, rows, ends]), said
+
+
+def _events(data: bytes | memoryview) -> Iterator[bytes]:
+    """Each of the events that lie one behind the other."""
+    place, view = 0, memoryview(data)
+    while place < len(view):
+        if len(view) - place < HEADER_SIZE:
+            raise FormatError("The server sent a part of an event.")
+        size = struct.unpack_from("<I", view, place + 9)[0]
+        if not HEADER_SIZE <= size <= len(view) - place:
+            raise FormatError("The server sent a part of an event.")
+        yield bytes(view[place : place + size])
+        place += size

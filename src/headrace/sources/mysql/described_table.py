@@ -1,0 +1,155 @@
+"""The table whose rows follow a TABLE_MAP event: what the log says of it, with what only the catalog knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.changes import Column
+from headrace.errors import CaptureError, OptionError
+from headrace.settings import Settings
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.charsets import charset_of, decoder
+from headrace.sources.mysql.table_map import MapColumn, TableMap
+from headrace.sources.mysql.types import NativeType
+from headrace.sources.mysql.wire_columns import WireColumn
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.table_rules import TableRules
+
+_REMEDY = (
+    "Run SET GLOBAL binlog_row_metadata = 'FULL' and start with a new checkpoint, so that the tables are read again."
+)
+
+
+@dataclass(frozen=True)
+class DescribedTable:
+    """A table in one state.
+
+    Args:
+        table: what is captured of it.
+        columns: all columns that its rows have in the log, in their order; none where the log has not described it.
+        places: for each captured column its place among these.
+    """
+
+    table: MysqlTable
+    columns: tuple[WireColumn, ...] = ()
+    places: tuple[int, ...] = ()
+
+
+def described_table(
+    described: TableMap, known: MysqlTable, settings: Settings, *, altered: bool = False
+) -> DescribedTable:
+    """A table as the log describes it.
+
+    Names, order, types and the primary key are those of the log. The catalog, which may be newer, adds the types that
+    the log shows as others, unique keys, defaults and comments, where it has a column of that name and type.
+
+    Args:
+        described: what the log says.
+        known: the table as the catalog showed it.
+        settings: the source's options.
+        altered: whether a statement altered the table since the catalog showed it, or may have.
+
+    Raises:
+        CaptureError: the log does not name the columns, and the catalog can't prove what they are; or the key can't be
+            as the options say.
+        SchemaError: a column is of a type that can't be read.
+        OptionError: no column is left, a mask can't be applied, or a column may be one that options keep back or
+            change, under another name.
+    """
+    wire = [_native(column) for column in described.columns]
+    if described.named:
+        names = [str(column.name) for column in described.columns]
+    else:
+        names = _proven_names(described, wire, known, altered=altered)
+    before = {column.name: (column, native) for column, native in zip(known.schema.columns, known.natives, strict=True)}
+    columns: list[tuple[Column, NativeType]] = []
+    same = set()
+    for place, (name, native, column) in enumerate(zip(names, wire, described.columns, strict=True), 1):
+        shown, declared = before.get(name, (None, None))
+        refined = None if declared is None else native.refined(declared)
+        if refined is not None:
+            same.add(name)
+        found = refined or native
+        columns.append((_column(shown if refined else None, name, place, found, column), found))
+    table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
+    chunk_key = known.chunk_key if same.issuperset(known.chunk_key) else ()
+    made = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))
+    _require_protected(made, known, names)
+    wire_columns = tuple(
+        WireColumn(column.code, column.meta, native)
+        for column, (_, native) in zip(described.columns, columns, strict=True)
+    )
+    return DescribedTable(made, wire_columns, tuple(names.index(column.name) for column in table.schema.columns))
+
+
+def _native(column: MapColumn) -> NativeType:
+    labels: tuple[str, ...] = ()
+    if column.labels and column.collation is not None:
+        decode = decoder(charset_of(column.collation))
+        labels = tuple(map(decode, column.labels))
+    return NativeType.of_wire(
+        column.code,
+        column.meta,
+        unsigned=column.unsigned,
+        collation=column.collation,
+        labels=labels,
+        geometry=column.geometry or 0,
+        dimension=column.dimension,
+    )
+
+
+def _column(shown: Column | None, name: str, place: int, native: NativeType, column: MapColumn) -> Column:
+    return replace(
+        shown or Column(name, place, native.logical, native.name),
+        position=place,
+        logical=native.logical,
+        native_type=native.name,
+        length=native.length,
+        scale=native.scale,
+        nullable=column.nullable,
+        large=native.large,
+        enum_values=native.enum_values,
+    )
+
+
+def _keys(described: TableMap, known: MysqlTable, names: list[str]) -> list[UniqueKey]:
+    """The primary key that the log names, else the catalog's key. A part of a column is no key of rows."""
+    parts = described.primary_key
+    if parts and not any(part.prefix for part in parts):
+        return [UniqueKey(tuple(names[part.column] for part in parts), primary=True)]
+    own = known.schema.key if known.schema.primary_key is None else known.schema.primary_key
+    return [UniqueKey(own)] if own and set(own) <= set(names) else []
+
+
+def _proven_names(described: TableMap, wire: list[NativeType], known: MysqlTable, *, altered: bool) -> list[str]:
+    """The names of columns that the log does not name.
+
+    The catalog has them where it shows as many columns with the same types, and no statement stands in between.
+    """
+    names = [column.name for column in known.schema.columns]
+    agree = (
+        not altered
+        and len(names) == len(wire)
+        and all(native.refined(now) is not None for native, now in zip(wire, known.natives, strict=True))
+        and [column.nullable for column in described.columns] == [column.nullable for column in known.schema.columns]
+    )
+    if not agree:
+        raise CaptureError(
+            f"The log does not name the columns of table '{known.path}', and the catalog can't tell which they were.",
+            remedy=_REMEDY,
+        )
+    return names
+
+
+def _require_protected(table: MysqlTable, known: MysqlTable, names: list[str]) -> None:
+    """See that no protected column comes in clear because it had or has another name."""
+    gone = next((name for name in known.protected if name not in names), None)
+    bare = [column.name for column in table.schema.columns if column.name not in table.protected]
+    fresh = next((name for name in bare if name not in known.names), None)
+    if gone is not None and fresh is not None:
+        raise OptionError(
+            f"Changes of table '{table.path}' have a column '{fresh}', which may be column '{gone}' under another "
+            "name, and no option keeps its values back.",
+            remedy=f"Name it in the option that names '{gone}' too, with 'optional:' before it, until those changes "
+            "are read.",
+        )
