@@ -72,6 +72,7 @@ def _dumped(settings: MysqlSettings, log: str, place: Place) -> Generator[memory
     # A file may be larger than a dump can name a place of: what comes before is passed over.
     position = place.position if FIRST <= place.position <= _LARGEST_POSITION else FIRST
     with closing(BinlogConnection(settings)) as connection:
-        connection.dump(file_name(log, place.file), position, statements=settings.include_query)
+        # Without the statements of rows MariaDB leaves their events out, and places can't be counted.
+        connection.dump(file_name(log, place.file), position, statements=True)
         while data := connection.receive():
             yield data
