@@ -78,10 +78,10 @@ def broker(folder: Path) -> Iterator[KafkaBroker]:
         yield running
 
 
-@pytest.fixture(scope="module", params=[MariaDb, Postgres], ids=lambda kind: kind.name)
+@pytest.fixture(scope="module", params=[MariaDb, Postgres], ids=["mariadb", "postgres"])
 def captured(request: Any, spark: Any, folder: Path, broker: KafkaBroker) -> Iterator[Captured]:
     """One database's life, captured in all forms at the same time, so that all tell the same story."""
-    work = folder / request.param.name
+    work = folder / request.param.__name__.lower()
     work.mkdir()
     with SchemaRegistryServer() as registry:
         with contextlib.ExitStack() as running:

@@ -103,7 +103,7 @@ def test_an_event_of_more_than_16_mb_comes_whole(binlog_database: MySqlDatabase)
         with connect_binlog(settings_of(binlog_database)) as reader:
             reader.dump(file, position)
             [rows] = [event for event in events_of(reader) if event[4] in WRITE_ROWS]
-        assert rows.count(b"x") == 40_000_000
+        assert rows.count(b"x" * 100) == 400_000
         with connect(settings_of(binlog_database)) as connection:
             blocks = list(connection.text_rows(f"SELECT a FROM {binlog_database.name}.t"))
         assert sum(map(len, blocks)) == 40_000_000 + 9 + 3 * 4, "three packets, and a length of nine bytes"
