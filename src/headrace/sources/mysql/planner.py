@@ -1,0 +1,313 @@
+"""Where the next batch of the binary log ends: its head, its windows, and the moments at which tables are read.
+
+Runs in the driver. Commits are places of the log, as `headrace.sources.mysql.place` has them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+from headrace.errors import DataLossError
+from headrace.sources.base import Limit
+from headrace.sources.connection import LostConnection
+from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.planner import LogPlanner
+from headrace.sources.log.window import Window
+from headrace.sources.mysql import snapshot_statements as statements
+from headrace.sources.mysql.captured_table import MysqlTable, tables_of
+from headrace.sources.mysql.connection import Connection, connect
+from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.guards import ServerState, gtid_set, require_same_file, require_same_log
+from headrace.sources.mysql.incremental import KeysNow
+from headrace.sources.mysql.log_read import looked, mark_of
+from headrace.sources.mysql.log_state import LogState
+from headrace.sources.mysql.look import Seen
+from headrace.sources.mysql.notices import connector
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.place import FIRST, Place, boundary, commit_before, file_name
+from headrace.sources.mysql.signal_table import signals_in
+from headrace.sources.mysql.snapshot_read import TableAltered, more_chunks, require_as_known
+from headrace.sources.mysql.stream_read import changes_of
+from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.table_set import TableSet
+from headrace.sources.mysql.visibility import Snapshots
+from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.signals import Signal, say
+from headrace.sources.snapshots.ad_hoc import AdHoc
+
+_CLOCK = "SELECT UTC_TIMESTAMP(6)"
+_END = "ROLLBACK"
+
+
+@dataclass(frozen=True)
+class BinlogWindow(Window):
+    """A window, and what the offset keeps at its end.
+
+    Args:
+        gtids: the groups that the offset has then.
+        prepared: the distributed transactions that are not decided then.
+        emptied: captured tables of which rows came or went without rows in the log.
+    """
+
+    gtids: str = ""
+    prepared: tuple[Prepared, ...] = ()
+    emptied: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """A stretch of the log behind an offset that has nothing for the captured tables, so it is not looked at again.
+
+    Args:
+        commit, tables: the offset's commit, and the tables that were looked for.
+        seen: what was found, its end above all.
+        gtids: as of `BinlogWindow`.
+    """
+
+    commit: str
+    tables: frozenset[tuple[str, str]]
+    seen: Seen
+    gtids: str
+
+
+class Planner(LogPlanner[MysqlSettings, MysqlTable]):
+    """Plans the batches of one process. It keeps a connection between them, which an error closes.
+
+    Args:
+        settings: the source's options.
+        identity: `Offset.source`.
+    """
+
+    def __init__(self, settings: MysqlSettings, identity: str) -> None:
+        super().__init__(settings, identity, tables_of, AdHocReads(settings, "", tables_of))
+        self._tables = TableSet(settings)
+        self._connection: Connection | None = None
+        self._quiet: _Quiet | None = None
+        self._look_again = False
+        self._changed: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def can_be_read(self, path: str, table: MysqlTable) -> bool:
+        """Whether a chunk can be read of a table, because it is as the offset knows it.
+
+        One that was altered is read from its beginning by the next plan.
+        """
+        try:
+            require_as_known(self._sql, table)
+        except TableAltered:
+            self._left_out.add(path)
+            say(f"A chunk of table '{path}' is left out, because the table was altered; it is read again.")
+            return False
+        except LostConnection:
+            self.close()
+            raise
+        return True
+
+    @property
+    def _sql(self) -> Connection:
+        if self._connection is None:
+            self._connection = connect(self._settings)
+        return self._connection
+
+    @property
+    def _snapshots(self) -> Snapshots:
+        return Snapshots(self._sql.server)
+
+    def _disconnect(self) -> None:
+        self._quiet = None
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _state(self, offset: Offset) -> StreamState:
+        return StreamState.of(offset)
+
+    def _in_same_log(self, start: Offset) -> Offset:
+        now, state, begin = ServerState.of(self._sql), StreamState.of(start), boundary(start.commit)
+        _require_there(now, state, begin)
+        file = file_name(state.log.base, begin.file)
+        require_same_file(mark_of(self._settings, file), state.log, file, now.address)
+        return start
+
+    # Snapshots. Every place of the log serves: what a table without a key held there, the log says.
+
+    def _is_served(self, path: str, progress: TableProgress) -> bool:
+        return path not in self._changed
+
+    def _altered(self, start: Offset) -> Collection[str]:
+        tables = tables_of(start.schemas)
+        under_way = [path for path, p in start.tables.items() if path in tables and not (p.done and not p.bounds)]
+        self._changed = {path for path in under_way if path in self._left_out or self._is_altered(tables[path])}
+        self._left_out.clear()
+        return self._changed
+
+    def _is_altered(self, table: MysqlTable) -> bool:
+        try:
+            require_as_known(self._sql, table)
+        except TableAltered:
+            return True
+        return False
+
+    def _point(self, tables: Mapping[str, MysqlTable], *, waits: bool) -> str:
+        self._changed.clear()
+        return commit_before(self._snapshots.head(self._sql))
+
+    def _release_point(self) -> None:
+        return None
+
+    def _beginning(self) -> Offset:
+        return self._looked_at_beginning()
+
+    def _looked_at_beginning(self) -> Offset:
+        # First the groups and then the end: what is in the set is before the place.
+        now = ServerState.of(self._sql)
+        head = self._snapshots.head(self._sql)
+        mark = mark_of(self._settings, file_name(now.base, head.file))
+        log = LogState(now.kind, now.server, now.base, mark, gtids=now.gtids)
+        tables = self._tables.captured(self._sql, strict=True)
+        return StreamState(log).in_offset(
+            Offset(
+                source=self._identity,
+                commit=commit_before(head),
+                known=tuple(tables),
+                schemas={path: table.to_json() for path, table in tables.items()},
+            )
+        )
+
+    def _more_chunks(self, path: str, table: MysqlTable, progress: TableProgress, budget: int) -> TableProgress:
+        # A row that can't be seen yet may be behind the last key that is found.
+        self._see(progress.commit, [table])
+        rows = self._settings.snapshot_chunk_rows
+        return more_chunks(self._sql, table, progress, self._settings, rows, budget)
+
+    def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
+        tables = tables_of(end.schemas)
+        asked = [tables[one.table] for one in reads.requests if not one.done and one.table in tables]
+        if asked and not reads.paused and not end.tables:
+            self._see(end.commit, asked)
+        return self._ad_hoc.further(reads, end, budget, lambda: nullcontext(KeysNow(self._sql)))
+
+    def _see(self, commit: str, tables: Collection[MysqlTable]) -> None:
+        """Wait until everything up to a commit can be seen by whoever reads these tables."""
+        quoted = tuple(statements.quoted(table.id) for table in tables)
+        self._snapshots.opened(self._sql, boundary(commit), tables=quoted, another=lambda: connect(self._settings))
+        self._sql.run(_END)
+
+    # The stream.
+
+    def _head(self) -> tuple[str, dt.datetime]:
+        clock = self._sql.value(_CLOCK).replace(tzinfo=dt.UTC)
+        return commit_before(self._snapshots.head(self._sql)), clock
+
+    def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        if commit_before(self._snapshots.head(self._sql)) < start.commit:
+            # The log was begun anew, or lost its end; what is behind the offset is none of ours.
+            self._in_same_log(start)
+        return super()._stream(start, limit, now)
+
+    def _window(self, start: Offset, upto: str, commits: int) -> Window:
+        begin, bound, state = boundary(start.commit), boundary(upto), StreamState.of(start)
+        now = ServerState.of(self._sql)
+        _require_there(now, state, begin)
+        quiet = self._looked(start, state, now, bound, commits)
+        seen = quiet.seen
+        if not seen.rows and not seen.altered:
+            self._quiet = quiet
+        return BinlogWindow(
+            end=commit_before(seen.until),
+            rows=seen.rows,
+            commit_time=seen.time,
+            signals=self._signals(start, state.log, seen),
+            cuts=tuple(map(commit_before, seen.cuts)),
+            size=now.bytes_between(begin, seen.until),
+            altered=seen.altered,
+            gtids=quiet.gtids,
+            prepared=seen.prepared,
+            emptied=seen.emptied,
+        )
+
+    def _looked(self, start: Offset, state: StreamState, now: ServerState, bound: Place, commits: int) -> _Quiet:
+        """What is behind an offset; what was quiet when it was looked at before is not read again."""
+        tables = frozenset((table.id.database, table.id.name) for table in tables_of(start.schemas).values())
+        known = self._quiet
+        if known is None or (known.commit, known.tables) != (start.commit, tables) or known.seen.until > bound:
+            seen = Seen(boundary(start.commit), prepared=state.prepared)
+            known = _Quiet(start.commit, tables, seen, state.log.gtids)
+        begin = known.seen.until
+        if begin >= bound:
+            return known
+        settings = self._settings
+        share = min(now.bytes_between(begin, bound), settings.max_log_per_batch) // settings.max_readers
+        seen = looked(
+            settings,
+            state.log,
+            begin,
+            bound,
+            tables,
+            commits=commits,
+            cut_bytes=max(settings.min_log_per_reader, share),
+            prepared=known.seen.prepared,
+        )
+        gtids = gtid_set(now.kind, known.gtids).add(seen.gtids).text
+        return replace(known, seen=replace(seen, gtids=()), gtids=gtids)
+
+    def _signals(self, start: Offset, log: LogState, seen: Seen) -> tuple[Signal, ...]:
+        table = self._ad_hoc.table(start) if seen.rows else None
+        if table is None or (table.id.database, table.id.name) not in seen.tables:
+            return ()
+        read = changes_of(self._settings, connector(log.kind), log.base, StreamState.of(start).prepared)
+        rows = read(table, boundary(start.commit), seen.until)
+        return tuple(signals_in(table, rows))
+
+    def _took(self, window: Window) -> None:
+        self._quiet = None
+
+    def _follows(self, start: Offset, window: Window, limit: Limit, now: dt.datetime) -> bool:
+        """Also when the log goes on in another file, so that a quiet pipeline does not need one that may be purged."""
+        return super()._follows(start, window, limit, now) or _file(window.end) != _file(start.commit)
+
+    def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
+        end = start
+        altered = window is not None and window.altered
+        if window is None or altered or self._look_again:
+            emptied = window.emptied if isinstance(window, BinlogWindow) else ()
+            end = self._tables.looked_up(self._sql, start, restarted=window is None, emptied=emptied)
+        # A statement may be in the log a moment before the catalog shows what it did.
+        self._look_again = altered
+        return self._behind(end, window) if isinstance(window, BinlogWindow) else end
+
+    def _behind(self, end: Offset, window: BinlogWindow) -> Offset:
+        """The offset with what it keeps of the log at the end of a window."""
+        state, file = StreamState.of(end), _file(window.end)
+        log = replace(state.log, gtids=window.gtids)
+        if file != _file(end.commit):
+            log = replace(log, mark=mark_of(self._settings, file_name(log.base, file)))
+        return replace(state, log=log, prepared=window.prepared).in_offset(end)
+
+    # What was lost.
+
+    def _behind_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
+        end = super()._behind_what_is_lost(start, error)
+        state, begin = StreamState.of(end), boundary(end.commit)
+        log = replace(state.log, mark=mark_of(self._settings, file_name(state.log.base, begin.file)))
+        held = tuple(one for one in state.prepared if one.start >= begin)
+        return replace(state, log=log, prepared=held).in_offset(end)
+
+    def _later(self, start: Offset) -> str | None:
+        """The beginning of the oldest file, where it is later than the offset."""
+        now, begin = ServerState.of(self._sql), boundary(start.commit)
+        oldest = Place(begin.epoch, now.files[0].number, FIRST)
+        return commit_before(oldest) if oldest > begin else None
+
+
+def _file(commit: str) -> int:
+    return boundary(commit).file
+
+
+def _require_there(now: ServerState, state: StreamState, begin: Place) -> None:
+    """See that a server still has all that follows an offset, and what is held for distributed transactions."""
+    for place in (begin, *(one.start for one in state.prepared)):
+        require_same_log(now, state.log, place)

@@ -1,0 +1,261 @@
+"""Slices: what one task reads, with everything that it needs.
+
+Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.sources.base import Slice
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.connection import connect
+from headrace.sources.mysql.decode import Window
+from headrace.sources.mysql.incremental import read_incremental
+from headrace.sources.mysql.log_read import require_server
+from headrace.sources.mysql.log_state import LogState
+from headrace.sources.mysql.notices import connector
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.snapshot_read import SnapshotReader
+from headrace.sources.mysql.stream_read import changes_of, read_window
+from headrace.sources.mysql.visibility import Snapshots
+from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.offset import time_of, time_text
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
+from headrace.sources.snapshots.chunks import Chunk
+
+
+class MysqlSlice(ABC):
+    """What one task reads."""
+
+    kind: ClassVar[str]
+    same_rows: ClassVar[bool] = True
+    """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
+
+    @property
+    def tables(self) -> tuple[str, ...] | None:
+        """As `Slice.tables`."""
+        return None
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The schemas that are known before it is read; rows of others come behind their `schema` row."""
+        return ()
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MysqlSlice:
+        """Read `to_json`'s form back."""
+
+    @abstractmethod
+    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
+        """Its change rows, in position order."""
+
+    def planned(self) -> Slice:
+        """The slice as the reader of the stream hands it to a task."""
+        return Slice(self.kind, self.to_json(), tables=self.tables)
+
+
+def slice_of(planned: Slice) -> MysqlSlice:
+    """The slice that a task was handed."""
+    return _KINDS[planned.kind].from_json(planned.details)
+
+
+@dataclass(frozen=True)
+class NoticesSlice(MysqlSlice):
+    """Announces what has no rows of its own: empty tables, gaps, heartbeats.
+
+    Args:
+        notices: the announcements, in order of their positions.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "notices"
+    notices: tuple[Notice, ...]
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that the announcements are about."""
+        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those that are announced."""
+        return [notice.schema for notice in self.notices if notice.schema is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NoticesSlice:
+        """Read `to_json`'s form back."""
+        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+
+    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
+        """The announcements."""
+        yield notice_batch(self.notices, self.capture_time)
+
+
+@dataclass(frozen=True)
+class SnapshotSlice(MysqlSlice):
+    """Reads one chunk of a snapshot.
+
+    Args:
+        table: the chunk's table.
+        chunk: which rows of it.
+        log: the server and its log.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "snapshot"
+    same_rows: ClassVar[bool] = False
+    table: MysqlTable
+    chunk: Chunk
+    log: LogState
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The chunk's table."""
+        return (self.chunk.table,)
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "table": self.table.to_json(),
+            "chunk": self.chunk.to_json(),
+            "log": self.log.to_json(),
+            "capture_time": time_text(self.capture_time),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SnapshotSlice:
+        """Read `to_json`'s form back."""
+        table, chunk = MysqlTable.from_json(data["table"]), Chunk.from_json(data["chunk"])
+        return cls(table, chunk, LogState.from_json(data["log"]), time_of(data["capture_time"]))
+
+    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows."""
+        yield from _reader(settings, self.log).chunk(self.table, self.chunk, self.capture_time)
+
+
+@dataclass(frozen=True)
+class IncrementalSlice(MysqlSlice):
+    """Reads one chunk of an incremental snapshot.
+
+    Args:
+        table: the chunk's table.
+        chunk: which rows of it.
+        commit: where the batch ends.
+        log: the server and its log.
+        capture_time: when it was planned.
+    """
+
+    kind: ClassVar[str] = INCREMENTAL
+    same_rows: ClassVar[bool] = False
+    table: MysqlTable
+    chunk: IncrementalChunk
+    commit: str
+    log: LogState
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The chunk's table."""
+        return (self.chunk.table,)
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "table": self.table.to_json(),
+            "chunk": self.chunk.to_json(),
+            "commit": self.commit,
+            "log": self.log.to_json(),
+            "capture_time": time_text(self.capture_time),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> IncrementalSlice:
+        """Read `to_json`'s form back."""
+        table, chunk = MysqlTable.from_json(data["table"]), IncrementalChunk.from_json(data["chunk"])
+        return cls(table, chunk, data["commit"], LogState.from_json(data["log"]), time_of(data["capture_time"]))
+
+    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows."""
+        reader = _reader(settings, self.log)
+        yield from read_incremental(reader, self.table, self.chunk, self.commit, self.capture_time)
+
+
+@dataclass(frozen=True)
+class StreamSlice(MysqlSlice):
+    """Reads a window of the log.
+
+    Args:
+        window: which, and of which tables.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "stream"
+    window: Window
+    capture_time: dt.datetime | None
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those of the tables as the catalog showed them."""
+        return [table.schema for table in self.window.tables.values()]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"window": self.window.to_json(), "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StreamSlice:
+        """Read `to_json`'s form back."""
+        return cls(Window.from_json(data["window"]), time_of(data["capture_time"]))
+
+    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
+        """The window's changes."""
+        yield from read_window(self.window, settings, self.capture_time)
+
+
+_KINDS: Mapping[str, type[MysqlSlice]] = {
+    kind.kind: kind for kind in (NoticesSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
+}
+
+
+def _reader(settings: MysqlSettings, log: LogState) -> SnapshotReader:
+    """What reads tables of the server that a log is of.
+
+    Raises:
+        PositionMismatch: another server answers.
+    """
+    with connect(settings) as session:
+        require_server(session, log)
+        server = session.server
+    name = connector(log.kind)
+    read = changes_of(settings, name, log.base)
+    return SnapshotReader(partial(connect, settings), Snapshots(server, log.epoch), name, log.base, settings, read)
