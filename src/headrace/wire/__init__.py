@@ -16,6 +16,7 @@
 | `openings` | what many messages begin with, cut off before they are read |
 | `cell_kernels` | images of rows whose values stand anywhere in a buffer |
 | `pgoutput_kernels`, `binlog_kernels` | where the values of rows stand in the logs of PostgreSQL and of MySQL |
+| `group_kernels` | whole transactions of MySQL's log that have nothing but rows |
 | `image_kernels` | which values of one image another has not |
 | `json_writer` | JSON texts from columns |
 | `typed`, `typed_exact` | texts as typed columns: kernels for the ordinary text, Python for every other |

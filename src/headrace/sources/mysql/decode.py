@@ -7,7 +7,6 @@ values, and not on how many tables and transactions they belong to. Each is read
 from __future__ import annotations
 
 import datetime as dt
-import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -21,9 +20,9 @@ from headrace.changes import Operation
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, Rows, RowWriter, Steps
+from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, OfGroup, Rows, RowWriter, Steps
 from headrace.sources.mysql.described_table import DescribedTable, described_table
-from headrace.sources.mysql.events import HEADER_SIZE
+from headrace.sources.mysql.events import event_at, events_in
 from headrace.sources.mysql.groups import (
     Decided,
     Group,
@@ -36,6 +35,7 @@ from headrace.sources.mysql.groups import (
 )
 from headrace.sources.mysql.layouts import Layouts
 from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.ordinary import Run
 from headrace.sources.mysql.place import Place, file_name
 from headrace.sources.mysql.row_images import WrongRow, read_rows
 from headrace.sources.mysql.statements import Meaning
@@ -54,6 +54,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 _BLOCK_STEPS = 50_000
 _BATCH_ROWS = 50_000
 _MOST_ROWS = 10**10
+_EVENT_NUMBERS = 6
 _LETTERS = {23: "c", 24: "u", 25: "d", 30: "c", 31: "u", 32: "d", 39: "u"}
 _CODES = {"c": CODES[Operation.CREATE], "u": CODES[Operation.UPDATE], "d": CODES[Operation.DELETE]}
 _OPS = np.array([_CODES.get(_LETTERS.get(kind, ""), -1) for kind in range(40)], np.int64)
@@ -75,6 +76,10 @@ class Window:
         after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
         prepared: at least those distributed transactions that were prepared before the window and may be decided in
             it.
+        server: whose log it is, as `LogState.server`; empty where any server will do.
+        mark: what the file at its start says of itself, as `LogState.mark`; empty where that is not known.
+        folds_names: as of `ServerKind`.
+        unsettled: as of `StreamState`.
     """
 
     start: Place
@@ -84,6 +89,10 @@ class Window:
     tables: Mapping[str, MysqlTable]
     after: Mapping[str, str] = field(default_factory=dict)
     prepared: tuple[Prepared, ...] = ()
+    server: str = ""
+    mark: str = ""
+    folds_names: bool = False
+    unsettled: str = ""
 
     @property
     def names(self) -> dict[tuple[str, str], str]:
@@ -100,6 +109,10 @@ class Window:
             "tables": {path: table.to_json() for path, table in self.tables.items()},
             "after": dict(self.after),
             "prepared": [[held.xid, held.start.text, held.end.text] for held in self.prepared],
+            "server": self.server,
+            "mark": self.mark,
+            "folds_names": self.folds_names,
+            "unsettled": self.unsettled,
         }
 
     @classmethod
@@ -113,6 +126,10 @@ class Window:
             {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},
             data["after"],
             tuple(Prepared(xid, Place.of(start), Place.of(end)) for xid, start, end in data["prepared"]),
+            data["server"],
+            data["mark"],
+            data["folds_names"],
+            data["unsettled"],
         )
 
 
@@ -122,20 +139,26 @@ class _Block:
 
     Args:
         steps: the events that rows come from.
-        rows: the rows events: of each its step, its layout, its type, and the ordinal before its first row.
-        bodies: their bytes.
-        size: of all bodies.
+        rows: six numbers for each rows event: its step, its layout, its type, the ordinal before its first row, and
+            where its body begins and ends in the pieces.
+        pieces: bytes, in which the bodies are.
+        size: of all pieces.
         truncates, statements: of each row its step, ordinal, sub-order and layout.
         ends: the steps at which groups end.
     """
 
     steps: Steps
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    pieces: list[bytes | memoryview] = field(default_factory=list)
     size: int = 0
     truncates: list[tuple[int, int, int, int]] = field(default_factory=list)
     statements: list[tuple[int, int, int, int]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be given out."""
+        return self.size >= BLOCK_BYTES or len(self.steps) >= _BLOCK_STEPS
 
 
 class WindowDecoder:
@@ -155,7 +178,7 @@ class WindowDecoder:
     def __init__(self, window: Window, settings: MysqlSettings, capture_time: dt.datetime | None, again: Again) -> None:
         self._window, self._settings, self._again = window, settings, again
         self._paths = window.names
-        self._reader = GroupReader(window.start, window.end, self._paths)
+        self._reader = GroupReader(window.start, window.end, self._paths, folds_names=window.folds_names)
         self._layouts = Layouts(Masks.of(settings))
         self._numbers: dict[bytes, tuple[str, int]] = {}
         self._unnamed: set[bytes] = set()
@@ -165,6 +188,8 @@ class WindowDecoder:
         self._numbered = settings.provide_transaction_metadata
         self._with_query = settings.include_query
         self._skipped = frozenset(settings.skipped_operations)
+        # Texts of statements, edges of transactions and what a snapshot has are looked at one by one.
+        self._takes_runs = not (self._with_query or self._numbered or window.after)
         self._writer = RowWriter(window.connector, self._layouts, capture_time, numbered=self._numbered)
         self._key_change_events = events_of_key_change(settings.skipped_operations)
         self._announced = np.full(0, -1, np.int64)
@@ -177,6 +202,11 @@ class WindowDecoder:
         """Whether all of the window came."""
         return self._reader.finished
 
+    @property
+    def boundary(self) -> Place | None:
+        """As of `GroupReader`."""
+        return self._reader.boundary
+
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """Whole events as they came, one behind the other, and the rows of those that make a block full.
 
@@ -184,11 +214,19 @@ class WindowDecoder:
             FormatError: an event is damaged, or its rows are not as their table was described.
             CaptureError: something may concern a captured table and can't be read.
         """
-        for event in _events(data):
+        place, view = 0, memoryview(data)
+        while place < len(view) and not self.finished:
+            run = self._reader.run(view, place) if self._takes_runs else None
+            if run is not None:
+                self._take_run(run, view)
+                place = run.behind
+                if self._block.is_full:
+                    yield from self._flush()
+                continue
+            event = event_at(view, place)
+            place += len(event)
             for step in self._reader.read(event):
                 yield from self._take(step)
-            if self.finished:
-                break
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The rows that are left.
@@ -210,23 +248,63 @@ class WindowDecoder:
             yield from self._take_decided(step)
         elif self._numbered:
             self._take_end(step)
-        if len(self._block.steps) >= _BLOCK_STEPS:
+        if self._block.is_full:
             yield from self._flush()
+
+    def _take_run(self, run: Run, data: memoryview) -> None:
+        """The rows of ordinary groups."""
+        layouts = np.full(len(run.maps), -1, np.int64)
+        paths = [""] * len(run.maps)
+        for number, described in enumerate(run.maps):
+            if self._reader.is_captured(described):
+                paths[number], layouts[number] = self._numbers.get(described) or self._described(described)
+        chosen = layouts[run.of] >= 0
+        kinds = run.events[:, 1]
+        if self._skipped:
+            chosen &= ~np.isin(kinds, [kind for kind, letter in _LETTERS.items() if letter in self._skipped])
+        found, tables = run.events[chosen], run.of[chosen]
+        if not len(found):
+            return
+        for table in tables[np.sort(len(tables) - 1 - np.unique(tables[::-1], return_index=True)[1])].tolist():
+            self._latest[paths[table]] = int(layouts[table])
+        block, place = self._block, self._reader.place
+        of, kind, position, ordinal, start, end = found.T
+        steps = np.arange(len(block.steps), len(block.steps) + len(found))
+        first = int(start[0])
+        shift = block.size - first
+        columns = (steps, layouts[tables], kind, ordinal, start + shift, end + shift)
+        block.rows.extend(np.column_stack(columns).ravel().tolist())
+        block.pieces.append(data[first : int(end[-1])])
+        block.size += int(end[-1]) - first
+        groups, numbers = np.unique(of, return_inverse=True)
+        mariadb = self._window.connector == "mariadb"
+        threads = [None if mariadb or run.threads[n] < 0 else run.threads[n] for n in groups.tolist()]
+        positions = [run.positions[n] for n in groups.tolist()]
+        known = [(run.gtids[n], run.times[n], run.servers[n]) for n in groups.tolist()]
+        commits = place.texts_at(positions)
+        block.steps.extend(
+            [OfGroup(commit, *facts) for commit, facts in zip(commits, known, strict=True)],
+            numbers.tolist(),
+            place.file,
+            position.tolist(),
+            threads,
+        )
 
     def _take_rows(self, event: RowsEvent, group: Group) -> Iterator[pa.RecordBatch]:
         """Rows, which take effect in the group."""
         if _LETTERS[event.kind] in self._skipped:
             return
-        path, layout = self._numbers.get(event.described) or self._described(event)
+        path, layout = self._numbers.get(event.described) or self._described(event.described)
         if self._is_in_snapshot(path, group):
             return
         block = self._block
         query = None
         if self._with_query and event.query is not None:
             query = event.query.decode("utf-8", "backslashreplace")
-        block.rows.append((len(block.steps), layout, event.kind, event.ordinal))
-        block.bodies.append(event.body)
-        block.size += len(event.body)
+        behind = block.size + len(event.body)
+        block.rows += (len(block.steps), layout, event.kind, event.ordinal, block.size, behind)
+        block.pieces.append(event.body)
+        block.size = behind
         block.steps.add(group, event.group.place.file, event.position, self._thread(event), query)
         self._latest[path] = layout
         if block.size >= BLOCK_BYTES:
@@ -267,7 +345,7 @@ class WindowDecoder:
         place = f"{file_name(self._window.log, step.group.place.file)}, position {step.position}"
         tables = ", ".join(f"'{path}'" for path in paths)
         sentence = f"The statement at {place} changes rows of table {tables} that are not in the log."
-        if step.statement.words.partition(" ")[0].upper() not in _REPLACED:
+        if not step.statement.renamed and step.statement.words.partition(" ")[0].upper() not in _REPLACED:
             raise CaptureError(sentence, remedy="Start with a new checkpoint, so that the tables are read again.")
         say_once(f"{sentence} {read_again(paths[0])}")
 
@@ -284,7 +362,7 @@ class WindowDecoder:
                 data = next(log, b"")
                 if not data:
                     break
-                for event in _events(data):
+                for event in events_in(data):
                     for row in reader.read(event):
                         if isinstance(row, RowsEvent):
                             yield from self._take_rows(row, step.group)
@@ -299,15 +377,15 @@ class WindowDecoder:
         upto = self._window.after.get(path)
         return upto is not None and group.place.text <= upto
 
-    def _described(self, event: RowsEvent) -> tuple[str, int]:
-        """The table of an event, whose description is new."""
-        path = self._paths[table_named(event.described)]
-        described = read_table_map(event.described, mariadb=self._window.connector == "mariadb")
-        layout = described_table(described, self._window.tables[path], self._settings, altered=path in self._altered)
+    def _described(self, described: bytes) -> tuple[str, int]:
+        """The table of a description that is new."""
+        path = self._paths[table_named(described)]
+        table = read_table_map(described, mariadb=self._window.connector == "mariadb")
+        layout = described_table(table, self._window.tables[path], self._settings, altered=path in self._altered)
         found = path, self._layouts.add(layout)
-        self._numbers[event.described] = found
-        if not described.named:
-            self._unnamed.add(event.described)
+        self._numbers[described] = found
+        if not table.named:
+            self._unnamed.add(described)
         return found
 
     def _known(self, path: str) -> int:
@@ -329,18 +407,17 @@ class WindowDecoder:
             faultpoints.reach("source.stream.batch")
 
     def _changes(self, block: _Block) -> tuple[Rows, RowImages]:
-        steps, layouts, kinds, ordinals = np.array(block.rows, np.int64).reshape(-1, 4).T
-        sizes = np.fromiter(map(len, block.bodies), np.int64, len(block.bodies))
-        ends = np.cumsum(sizes)
-        data = np.frombuffer(b"".join(block.bodies), np.uint8)
+        found = np.array(block.rows, np.int64).reshape(-1, _EVENT_NUMBERS).T
+        steps, layouts, kinds, ordinals, starts, ends = np.ascontiguousarray(found)
+        data = np.frombuffer(b"".join(block.pieces), np.uint8)
         arrays = self._layouts.arrays
         try:
-            images, events = read_rows(data, Events(ends - sizes, ends, kinds, layouts), arrays.wire)
+            images, events = read_rows(data, Events(starts, ends, kinds, layouts), arrays.wire)
             images.complete()
             images.spell(arrays.spelled, arrays.by, arrays.spellings)
         except WrongRow as error:
             raise self._wrong(error, block) from None
-        counts = np.bincount(events, minlength=len(sizes))
+        counts = np.bincount(events, minlength=len(kinds))
         index = np.arange(len(events)) - np.repeat(np.cumsum(counts) - counts, counts)
         of_rows = ordinals[events] + index + 1
         if len(of_rows) and int(of_rows.max()) >= _MOST_ROWS:
@@ -351,8 +428,13 @@ class WindowDecoder:
         of_events, tables = _OPS[kinds][events], layouts[events]
         is_update = of_events == CODES[Operation.UPDATE]
         total = np.ones(len(events), np.int64)
-        if self._numbered and is_update.any():
-            total[is_update & ~images.alike(arrays.key, unknown=True)] = self._key_change_events
+        is_unsettled = block.steps.groups[0].commit <= self._window.unsettled
+        if (self._numbered or is_unsettled) and is_update.any():
+            moved = is_update & ~images.alike(arrays.key, unknown=True)
+            if self._numbered:
+                total[moved] = self._key_change_events
+            if is_unsettled:
+                self._check_moved(np.flatnonzero(moved), steps[events], tables, images, block)
         rows = Rows.at(
             steps[events],
             ITSELF,
@@ -370,7 +452,7 @@ class WindowDecoder:
         return rows, images
 
     def _wrong(self, error: WrongRow, block: _Block) -> FormatError:
-        step, number, _, _ = block.rows[error.event]
+        step, number = block.rows[error.event * _EVENT_NUMBERS :][:2]
         layout = self._layouts.all[number]
         column = ""
         if error.column in layout.places:
@@ -398,6 +480,24 @@ class WindowDecoder:
                 "'message_key_columns' to columns of the primary key.",
             )
 
+    def _check_moved(self, moved: Array, steps: Array, tables: Array, images: RowImages, block: _Block) -> None:
+        """Stop where a row got another key, and values are missing that would be taken from the row of the old one.
+
+        A snapshot that was read later may have another row of that key.
+        """
+        lacking = images.lacking(images.new[moved], self._layouts.arrays.captured)
+        if lacking < 0:
+            return
+        row = moved[lacking]
+        if block.steps.groups[block.steps.of[steps[row]]].commit > self._window.unsettled:
+            return
+        raise CaptureError(
+            f"A row of table '{self._layouts.all[tables[row]].table.path}' got another key at "
+            f"{self._place(block, int(steps[row]))} while the table was read, and the log does not have all of its "
+            "values.",
+            remedy="Run SET GLOBAL binlog_row_image = 'FULL' and start with a new checkpoint.",
+        )
+
     def _stated(self, block: _Block) -> Rows:
         parts = []
         for found, op, total in (
@@ -424,7 +524,7 @@ class WindowDecoder:
         groups = block.steps.groups
         of = np.array(block.steps.of, np.int64)
         tallies = [Tally() for _ in groups]
-        if groups[0].place.text == self._tallied:
+        if groups[0].commit == self._tallied:
             tallies[0] = self._tally
         before = tallies[0].events
         events = np.flatnonzero(rows.total > 0)
@@ -440,7 +540,7 @@ class WindowDecoder:
             begun, firsts = np.unique(of_events, return_index=True)
             first = rows.only(events[firsts[1:] if before and begun[0] == 0 else firsts])
             begins = Rows.at(first.steps, FIRST, Operation.BEGIN, ordinals=-1)
-        self._tally, self._tallied = tallies[-1], groups[-1].place.text
+        self._tally, self._tallied = tallies[-1], groups[-1].commit
         counts = {step: tallies[of[step]].events for step in block.ends}
         at = np.array([step for step, count in counts.items() if count], np.int64)
         ends = Rows.at(
@@ -452,16 +552,3 @@ class WindowDecoder:
             for order, step in zip(ends.order.tolist(), at.tolist(), strict=True)
         }
         return Rows.together([begins, rows, ends]), said
-
-
-def _events(data: bytes | memoryview) -> Iterator[bytes]:
-    """Each of the events that lie one behind the other."""
-    place, view = 0, memoryview(data)
-    while place < len(view):
-        if len(view) - place < HEADER_SIZE:
-            raise FormatError("The server sent a part of an event.")
-        size = struct.unpack_from("<I", view, place + 9)[0]
-        if not HEADER_SIZE <= size <= len(view) - place:
-            raise FormatError("The server sent a part of an event.")
-        yield bytes(view[place : place + size])
-        place += size

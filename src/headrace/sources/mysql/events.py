@@ -22,6 +22,7 @@ _IN_USE = 0x01
 _HEADER = struct.Struct("<IBIIIH")
 HEADER_SIZE = _HEADER.size
 _CHECKSUM_SIZE = 4
+_LENGTH, _LENGTH_PLACE = struct.Struct("<I"), 9
 _FLAGS_PLACE = 17
 _CRC32_OF_ITSELF = 0x2144DF1C
 """The CRC32 of any bytes with their CRC32 behind them."""
@@ -170,6 +171,11 @@ class Frames:
         self.description: FormatDescription | None = None
         """What the file said of itself."""
 
+    @property
+    def checksums(self) -> bool:
+        """Whether events have them."""
+        return self._checksums
+
     def event(self, data: bytes) -> Event:
         """One event as it came, without the byte of the packet in front.
 
@@ -314,3 +320,30 @@ def rows_query(body: bytes) -> bytes:
     data = EventBytes(body, "ROWS_QUERY")
     data.number(1)
     return data.rest()
+
+
+def events_in(data: bytes | memoryview) -> Iterator[bytes]:
+    """Each of the events that lie one behind the other.
+
+    Raises:
+        FormatError: one is cut off.
+    """
+    place, view = 0, memoryview(data)
+    while place < len(view):
+        event = event_at(view, place)
+        yield event
+        place += len(event)
+
+
+def event_at(view: memoryview, place: int) -> bytes:
+    """The event that begins at a place.
+
+    Raises:
+        FormatError: it is cut off.
+    """
+    if len(view) - place < HEADER_SIZE:
+        raise FormatError("The server sent a part of an event.")
+    size = _LENGTH.unpack_from(view, place + _LENGTH_PLACE)[0]
+    if not HEADER_SIZE <= size <= len(view) - place:
+        raise FormatError("The server sent a part of an event.")
+    return bytes(view[place : place + size])

@@ -15,6 +15,7 @@ from headrace.sources.mysql.compression import payload_events, plain_query, plai
 from headrace.sources.mysql.events import (
     ANCIENT_ROWS,
     COMPRESSED_ROWS,
+    HEADER_SIZE,
     IGNORABLE,
     ROWS,
     STATEMENT_BASED,
@@ -25,6 +26,7 @@ from headrace.sources.mysql.events import (
     rows_query,
 )
 from headrace.sources.mysql.gtid import GroupStart
+from headrace.sources.mysql.ordinary import Run, ordinary_run
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.query import read_query
 from headrace.sources.mysql.statements import Meaning, Named, Statement, names_in, read_statement
@@ -32,6 +34,7 @@ from headrace.sources.mysql.table_map import description, table_id, table_named
 
 _MICROSECONDS = 1_000_000
 _STATEMENT_END = 1
+_KIND_PLACE = 4
 _NO_TABLE = 0xFFFFFF
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
 _GTIDS = frozenset((EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID))
@@ -193,13 +196,22 @@ class GroupReader:
         tables: database and name of each captured table, as the log spells them.
         prepared: whether rows of prepared groups are given out as if they were committed: what a reader does that comes
             back for them.
+        folds_names: as of `ServerKind`; then statements may have the names of tables in any case.
     """
 
     def __init__(
-        self, start: Place, end: Place, tables: Collection[tuple[str, str]], *, prepared: bool = False
+        self,
+        start: Place,
+        end: Place,
+        tables: Collection[tuple[str, str]],
+        *,
+        prepared: bool = False,
+        folds_names: bool = False,
     ) -> None:
         self._start, self._end = start, end
         self._tables = frozenset(tables)
+        named = [*tables, *((database, "") for database, _ in tables)] if folds_names else []
+        self._spelled = {(database.lower(), name.lower()): Named(database, name) for database, name in named}
         self._databases = frozenset(database for database, _ in tables)
         self._words = frozenset(word.casefold() for word in self._databases)
         self._prepared = prepared
@@ -251,6 +263,48 @@ class GroupReader:
             raise FormatError(
                 f"The binary log ended at {self._said(self._here())}, before the end of what is to be read."
             )
+
+    def run(self, data: memoryview, first: int) -> Run | None:
+        """The ordinary groups at a place of what the server sent, which are passed over then.
+
+        They mean what `read` would say of their events: rows, and the ends of groups.
+
+        Args:
+            data: whole events, one behind the other.
+            first: where the next event begins.
+
+        Returns:
+            None where `read` has to take the next event.
+        """
+        frames, here, end = self._frames, self._here(), self._end
+        if self.finished or self._open is not None or not self._turned or frames.description is None:
+            return None
+        if here < self._start or len(data) - first < HEADER_SIZE or data[first + _KIND_PLACE] not in _GTIDS:
+            return None
+        limit = end.position if (here.epoch, here.file) == (end.epoch, end.file) else -1
+        description = frames.description
+        found = ordinary_run(data, first, here.position, limit, checksums=frames.checksums, mariadb=description.mariadb)
+        if not found.positions:
+            return None
+        frames.position += found.behind - first
+        self.finished = self._here() >= end
+        return found
+
+    def is_captured(self, described: bytes) -> bool:
+        """Whether a table is captured, by its description."""
+        return table_named(described) in self._tables
+
+    @property
+    def place(self) -> Place:
+        """Where the next event begins."""
+        return self._here()
+
+    @property
+    def boundary(self) -> Place | None:
+        """Where the next group begins that was not read; null inside of one."""
+        if self._open is not None:
+            return None
+        return self._here() if self._turned else self._start
 
     def _here(self) -> Place:
         return Place(self._start.epoch, self._frames.number, self._frames.position)
@@ -377,7 +431,7 @@ class GroupReader:
 
     def _query(self, event: Event) -> Iterator[Step]:
         query = read_query(plain_query(event.body) if event.kind == EventType.QUERY_COMPRESSED else event.body)
-        text = query.statement.decode("utf-8", "backslashreplace")
+        text = query.text
         found = read_statement(text)
         within = self._open
         if within is None:
@@ -397,7 +451,7 @@ class GroupReader:
             case Meaning.XA_COMMIT | Meaning.XA_ROLLBACK if found.xid is not None and within.wanted:
                 yield Decided(within.group, found.xid, found.meaning is Meaning.XA_COMMIT)
             case meaning if meaning in _OF_TABLES:
-                statement = _with_database(found, query.database)
+                statement = self._with_databases(found, query.database)
                 self.altered |= within.wanted and meaning is not Meaning.TRUNCATE
                 if within.wanted and self._concerned(statement):
                     within.ordinal += 1
@@ -412,6 +466,19 @@ class GroupReader:
                     )
         if found.meaning in (Meaning.COMMIT, Meaning.ROLLBACK) or not within.begun:
             yield from self._ended()
+
+    def _with_databases(self, statement: Statement, database: str) -> Statement:
+        """A statement with whole names of tables, as rows of these have them."""
+
+        def whole(table: Named) -> Named:
+            found = Named(database if table.database is None else table.database, table.name)
+            return self._spelled.get(((found.database or "").lower(), found.name.lower()), found)
+
+        return replace(
+            statement,
+            tables=tuple(map(whole, statement.tables)),
+            renamed=tuple((whole(old), whole(new)) for old, new in statement.renamed),
+        )
 
     def _concerned(self, statement: Statement) -> bool:
         return any(
@@ -437,17 +504,6 @@ class GroupReader:
                 f"A transaction is rolled back after it changed tables that know transactions and others: {tables}.",
                 remedy="Give the tables the engine InnoDB, and start with a new checkpoint.",
             )
-
-
-def _with_database(statement: Statement, database: str) -> Statement:
-    def whole(table: Named) -> Named:
-        return table if table.database is not None else Named(database, table.name)
-
-    return replace(
-        statement,
-        tables=tuple(map(whole, statement.tables)),
-        renamed=tuple((whole(old), whole(new)) for old, new in statement.renamed),
-    )
 
 
 def _as_text(words: str) -> CaptureError:

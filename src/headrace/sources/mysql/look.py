@@ -9,7 +9,11 @@ import datetime as dt
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
+
+from headrace.sources.mysql.events import event_at
 from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared, RowsEvent
+from headrace.sources.mysql.ordinary import Run
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.statements import Meaning
 from headrace.sources.mysql.table_map import table_named
@@ -52,6 +56,7 @@ class Look:
         commits: how many groups with rows of captured tables are wanted at the most; 0 for no bound.
         cut_bytes: a task reads about so many bytes of the log.
         prepared: the distributed transactions that are not decided at its start.
+        folds_names: as of `ServerKind`.
     """
 
     def __init__(
@@ -63,8 +68,9 @@ class Look:
         commits: int,
         cut_bytes: int,
         prepared: Collection[Prepared] = (),
+        folds_names: bool = False,
     ) -> None:
-        self._reader = GroupReader(start, end, tables)
+        self._reader = GroupReader(start, end, tables, folds_names=folds_names)
         self._commits, self._cut_bytes = commits, cut_bytes
         self._until = start
         self._counted = 0
@@ -84,9 +90,15 @@ class Look:
         return self._reader.finished or bool(self._commits and self._counted >= self._commits)
 
     @property
+    def boundary(self) -> Place | None:
+        """As of `GroupReader`."""
+        return self._reader.boundary
+
+    @property
     def seen(self) -> Seen:
         """What was found so far. A window that was read to its end reaches there, whatever is between groups."""
-        until = self._end if self._reader.finished else self._until
+        is_full = bool(self._commits and self._counted >= self._commits)
+        until = self._end if self._reader.finished and not is_full else self._until
         time = None
         if self._last is not None:
             time = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self._last.time)
@@ -112,15 +124,49 @@ class Look:
         if not self.finished:
             self._reader.finish()
 
-    def take(self, data: bytes) -> None:
-        """Take one event, as the server sent it; nothing is taken behind the end.
+    def take(self, data: bytes | memoryview) -> None:
+        """Take whole events, one behind the other, as the server sent them; nothing is taken behind the end.
 
         Raises:
-            FormatError: the event is damaged, or stands where it can't.
+            FormatError: an event is damaged, or stands where it can't.
             CaptureError: it may concern a captured table and can't be read.
         """
-        if self.finished:
-            return
+        place, view = 0, memoryview(data)
+        while place < len(view) and not self.finished:
+            run = self._reader.run(view, place)
+            if run is not None:
+                self._take_run(run)
+                place = run.behind
+                continue
+            event = event_at(view, place)
+            place += len(event)
+            self._take_event(event)
+
+    def _take_run(self, run: Run) -> None:
+        """Ordinary groups, up to the last one that is wanted."""
+        captured = np.array([self._reader.is_captured(described) for described in run.maps], np.bool_)
+        events = captured[run.of]
+        with_rows = set(np.unique(run.events[events, 0]).tolist())
+        self._described.update(run.maps[number] for number in np.unique(run.of[events]).tolist())
+        behind = self._reader.place
+        ends = [*run.positions[1:], behind.position]
+        for number, (start, end, gtid) in enumerate(zip(run.positions, ends, run.gtids, strict=True)):
+            if gtid is not None:
+                self._gtids.append(gtid)
+            self._since += end - start
+            if self._since >= self._cut_bytes and not self._prepared:
+                self._cuts.append(behind.at(end))
+                self._since = 0
+            if number in with_rows:
+                self._counted += 1
+                if self._counted == self._commits:
+                    break
+        last = max((n for n in with_rows if n <= number), default=None)
+        if last is not None:
+            self._last = Group(behind.at(run.positions[last]), run.gtids[last], run.times[last], run.servers[last])
+        self._until = behind.at(ends[number])
+
+    def _take_event(self, data: bytes) -> None:
         self._since += len(data)
         for step in self._reader.read(data):
             if isinstance(step, GroupEnd):

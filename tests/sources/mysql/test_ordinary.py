@@ -1,0 +1,170 @@
+"""Law: groups that are taken together give the rows that they give event by event, wherever the log is cut."""
+
+import itertools
+import struct
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sources.mysql.recorded_log import event, format_description, turn
+
+from headrace.changes import Column, TableId, TableSchema
+from headrace.errors import FormatError
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.decode import Window, WindowDecoder
+from headrace.sources.mysql.events import EventType
+from headrace.sources.mysql.groups import GroupReader
+from headrace.sources.mysql.look import Look
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.place import FIRST, Place
+from headrace.sources.mysql.types import LONG, NativeType
+
+INT = NativeType("int")
+TABLE = MysqlTable(TableSchema(TableId("d", "", "t"), (Column("id", 1, INT.logical, "int"),), ("id",)), (INT,), ("id",))
+UUID = bytes(range(16))
+
+
+def described(number, name, *, key=True):
+    fields = b"\x01\x01\x00\x04\x03\x02id" + (b"\x08\x01\x00" if key else b"")
+    body = struct.pack("<IHH", number, 0, 1) + b"\x01d\0\x01" + name + b"\0\x01" + bytes([LONG]) + b"\0\0" + fields
+    return EventType.TABLE_MAP, body
+
+
+def written(number, ids, mariadb, *, last=True, kind=0):
+    front = struct.pack("<IHH", number, 0, last) + (b"" if mariadb else b"\x02\x00") + b"\x01\x01"
+    rows = b"".join(b"\0" + struct.pack("<i", id) for id in ids)
+    if kind == 1:
+        front, rows = front + b"\x01", rows * 2
+    return (23 if mariadb else 30) + kind, front + rows
+
+
+def query(text):
+    return EventType.QUERY, struct.pack("<IIBHH", 7, 0, 1, 0, 0) + b"d\0" + text
+
+
+def begin(number, mariadb, *, flags=0, timed=True):
+    if mariadb:
+        return [(EventType.MARIADB_GTID, struct.pack("<QIB", number, 3, flags) + bytes(8))]
+    body = b"\0" + UUID + struct.pack("<Q", number)
+    if timed:
+        body += b"\2" + bytes(16) + (1_767_225_600_000_000 + number).to_bytes(7, "little")
+    return [(EventType.GTID, body), query(b"BEGIN")]
+
+
+END = (EventType.XID, bytes(8))
+STATEMENTS = st.sampled_from([b"TRUNCATE t", b"CREATE TABLE u (a int)", b"ALTER TABLE t COMMENT 'x'"])
+IDS = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=3)
+
+
+@st.composite
+def groups(draw, number, mariadb):
+    if draw(st.integers(0, 5)) == 0:
+        front = begin(number, mariadb, flags=1)[:1]
+        return [*front, query(draw(STATEMENTS))]
+    inner = []
+    for _ in range(draw(st.integers(0, 3))):
+        maps = draw(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([b"t", b"u"]), st.booleans()), min_size=1))
+        inner += [described(n, name, key=key) for n, name, key in maps]
+        if draw(st.booleans()):
+            inner.append((EventType.ANNOTATE_ROWS, b"x") if mariadb else (EventType.ROWS_QUERY, b"\1x"))
+        count = draw(st.integers(1, 3))
+        for n in range(count):
+            chosen = draw(st.sampled_from([n for n, _, _ in maps]))
+            kind = draw(st.integers(0, 2))
+            inner.append(written(chosen, draw(IDS), mariadb, last=n == count - 1, kind=kind))
+    end = END if draw(st.integers(0, 5)) else query(b"COMMIT")
+    return [*begin(number, mariadb, flags=draw(st.sampled_from([0, 2, 12])), timed=draw(st.booleans())), *inner, end]
+
+
+@st.composite
+def logs(draw):
+    """Events as they are sent, the places between groups, and who wrote them."""
+    mariadb, checksums = draw(st.booleans()), draw(st.booleans())
+    server = "11.4-MariaDB" if mariadb else "9.7.4"
+    found = [turn("log.000001"), format_description(FIRST, server=server, checksums=int(checksums))]
+    place, edges = FIRST + len(found[-1]), []
+    for number in range(1, draw(st.integers(1, 12)) + 1):
+        edges.append(place)
+        for kind, body in draw(groups(number, mariadb)):
+            found.append(event(kind, body, start=place, checksum=checksums, time=1_767_225_600 + number))
+            place += len(found[-1])
+    return found, [*edges, place], mariadb
+
+
+def rows_of(events, start, end, mariadb, feed, *, one_by_one, **options):
+    connector = "mariadb" if mariadb else "mysql"
+    window = Window(Place(0, 1, start), Place(0, 1, end), "log", connector, {TABLE.path: TABLE})
+    settings = MysqlSettings.parse(options, owner="source 'mysql_cdc'")
+    decoder, left, found = WindowDecoder(window, settings, None, lambda _: iter(())), iter(events), []
+    with mock.patch.object(GroupReader, "run", (lambda *_: None) if one_by_one else GroupReader.run):
+        while part := b"".join(itertools.islice(left, feed)):
+            found += decoder.feed(part)
+        found += decoder.finish()
+    for batch in found:
+        batch.validate(full=True)
+    return pa.Table.from_batches(found).to_pylist() if found else []
+
+
+@given(
+    logs(), st.data(), st.integers(1, 40), st.sampled_from([{}, {"skipped_operations": "u"}, {"include_query": True}])
+)
+def test_many_groups_at_once_give_the_rows_of_one_event_after_another(log, data, feed, options):
+    events, edges, mariadb = log
+    start, end = sorted(data.draw(st.tuples(st.sampled_from(edges), st.sampled_from(edges))))
+    given_out = rows_of(events, start, end, mariadb, feed, one_by_one=False, **options)
+    assert given_out == rows_of(events, start, end, mariadb, 1000, one_by_one=True, **options)
+
+
+@given(logs(), st.integers(1, 40), st.integers(0, 4), st.sampled_from([1, 300, 1 << 30]))
+def test_a_look_at_many_groups_at_once_sees_what_one_at_events_sees(log, feed, commits, cut_bytes):
+    events, edges, _ = log
+    seen = []
+    for one_by_one in (True, False):
+        look = Look(Place(0, 1, edges[0]), Place(0, 1, edges[-1]), [("d", "t")], commits=commits, cut_bytes=cut_bytes)
+        left = iter(events)
+        with mock.patch.object(GroupReader, "run", (lambda *_: None) if one_by_one else GroupReader.run):
+            while part := b"".join(itertools.islice(left, 1 if one_by_one else feed)):
+                look.take(part)
+        look.finish()
+        seen.append(look.seen)
+    assert seen[0] == seen[1]
+
+
+def plain(count, mariadb=True):
+    events, place = (
+        [turn("log.000001"), format_description(FIRST, server="11.4-MariaDB" if mariadb else "9.7.4")],
+        FIRST,
+    )
+    place += len(events[-1])
+    for number in range(1, count + 1):
+        for kind, body in [*begin(number, mariadb), described(1, b"t"), written(1, [number], mariadb), END]:
+            events.append(event(kind, body, start=place))
+            place += len(events[-1])
+    return events, place
+
+
+@pytest.mark.parametrize("mariadb", [True, False])
+def test_small_transactions_are_not_read_event_by_event(mariadb):
+    events, end = plain(1000, mariadb)
+    with mock.patch.object(GroupReader, "read", autospec=True, side_effect=GroupReader.read) as read:
+        rows = rows_of(events, FIRST, end, mariadb, len(events), one_by_one=False)
+    assert [row["key_text"] for row in rows if row["op"] == "c"] == [f'["{n}"]' for n in range(1, 1001)]
+    assert read.call_count == 2
+
+
+@given(st.data())
+def test_damage_stops_with_the_same_error(data):
+    events, end = plain(4)
+    number = data.draw(st.integers(2, len(events) - 1))
+    place = data.draw(st.integers(4, len(events[number]) - 1).filter(lambda at: not 9 <= at < 13))
+    spoilt = bytearray(events[number])
+    spoilt[place] ^= 1 << data.draw(st.integers(0, 7))
+    events[number] = bytes(spoilt)
+    said = []
+    for one_by_one in (True, False):
+        with pytest.raises(FormatError) as stopped:
+            rows_of(events, FIRST, end, True, 100, one_by_one=one_by_one)
+        said.append(str(stopped.value))
+    assert said[0] == said[1]
