@@ -1,4 +1,4 @@
-"""Ten tables of a PostgreSQL database, random transactions on them, and a mirror that replays change rows.
+"""Ten tables of a PostgreSQL database, and random transactions on them.
 
 What the database holds at the end is the truth, as `COPY` prints it; nobody counts what the transactions did.
 """
@@ -6,14 +6,13 @@ What the database holds at the end is the truth, as `COPY` prints it; nobody cou
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import psycopg
-import pyarrow as pa
+from tests.support.mirror import Held
 
-from headrace.testing.captured_database import ENDS
 from headrace_emulators.postgresql.server import PostgresDatabase
 
 KEYS = {
@@ -214,106 +213,25 @@ class Changes:
         )
 
 
-class Mirror:
-    """The tables as change rows leave them, each key's row as a mirror would have it.
-
-    Args:
-        keys: the key columns by table; a table without keeps equal rows apart by counting them.
-    """
-
-    def __init__(self, keys: Mapping[str, tuple[str, ...]] = KEYS) -> None:
-        self._keys = keys
-        self._held: dict[str, dict[Any, tuple[str, dict[str, str | None]]]] = {table: {} for table in keys}
-        # The positions of equal rows, for tables without a key.
-        self._equal: dict[str, defaultdict[Any, list[str]]] = {
-            table: defaultdict(list) for table, key in keys.items() if not key
-        }
-
-    def take(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Replay the rows of a batch of the pipeline in the order of their positions."""
-        columns = ["op", "table", "before", "after", "position", "snapshot"]
-        found = [row for batch in batches for row in batch.select(columns).to_pylist()]
-        self.replay(found)
-
-    def replay(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """The same for rows as dictionaries."""
-        for row in sorted(rows, key=lambda row: row["position"]):
-            table = row["table"]["name"] if row["table"] else None
-            if table in self._keys:
-                self._take(table, row)
-
-    def _take(self, table: str, row: Mapping[str, Any]) -> None:
-        op, key = row["op"], self._keys[table]
-        before = dict(row["before"]) if row["before"] is not None else {}
-        after = dict(row["after"]) if row["after"] is not None else {}
-        if op == "t":
-            self._held[table].clear()
-            if not key:
-                self._equal[table].clear()
-        elif op in ("r", "c", "u", "d"):
-            if not key:
-                self._count(table, op, before, after, row["position"])
-            else:
-                self._keep(table, op, before, after, row["position"])
-        if row["snapshot"] in ENDS:
-            begun = row["position"].partition("/")[0]
-            held = self._held[table]
-            self._held[table] = {k: kept for k, kept in held.items() if kept[0] >= begun}
-            for places in self._equal[table].values() if not key else ():
-                places[:] = [place for place in places if place >= begun]
-
-    def _keep(self, table: str, op: str, before: dict[str, Any], after: dict[str, Any], position: str) -> None:
-        names, held = self._keys[table], self._held[table]
-        old = tuple(before[name] for name in names) if all(name in before for name in names) else None
-        if op == "d":
-            assert old is not None, (table, before)
-            held.pop(old, None)
-            return
-        new = tuple(after[name] for name in names)
-        known = held.pop(old, None) if op == "u" and old is not None else held.get(new)
-        merged = {**(known[1] if op == "u" and known else {}), **(before if op == "u" else {}), **after}
-        held[new] = (position, merged)
-
-    def _count(self, table: str, op: str, before: dict[str, Any], after: dict[str, Any], position: str) -> None:
-        equal = self._equal[table]
-        if op in ("u", "d"):
-            places = equal[tuple(sorted(before.items()))]
-            assert places, f"{table}: a row that is changed was never there"
-            places.pop(0)
-        if op != "d":
-            equal[tuple(sorted({**before, **after}.items()))].append(position)
-
-    def lines(self, table: str, columns: Iterable[str]) -> list[str]:
-        """The table's rows as lines of COPY, sorted; a column that a row never had is null."""
-        rows: Iterable[Mapping[str, str | None]]
-        if self._keys[table]:
-            rows = [row for _, row in self._held[table].values()]
-        else:
-            rows = [dict(row) for row, places in self._equal[table].items() for _ in places]
-        names = list(columns)
-        return sorted("\t".join(_copied(row.get(name)) for name in names) for row in rows)
-
-    def differences(self, database: PostgresDatabase) -> dict[str, tuple[list[str], list[str]]]:
-        """For each table that is not the database's: lines that it lacks, and lines that only it has."""
-        found = {}
-        for table in self._keys:
-            names = [
-                name
-                for (name,) in database.execute(
-                    "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 "
-                    "AND NOT attisdropped ORDER BY attnum",
-                    (table,),
-                )
-            ]
-            truth = Counter(database.copied(f"(SELECT * FROM {table})").split("\n")[:-1])
-            ours = Counter(self.lines(table, names))
-            if truth != ours:
-                found[table] = (sorted((truth - ours).elements())[:5], sorted((ours - truth).elements())[:5])
-        return found
+def held(database: PostgresDatabase, tables: Iterable[str] = tuple(KEYS)) -> dict[str, Held]:
+    """What tables hold, as COPY prints it."""
+    found: dict[str, Held] = {}
+    for table in tables:
+        names = [
+            name
+            for (name,) in database.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 "
+                "AND NOT attisdropped ORDER BY attnum",
+                (table,),
+            )
+        ]
+        lines = database.copied(f"(SELECT * FROM {table})").split("\n")[:-1]
+        found[table] = names, [tuple(map(_plain, line.split("\t"))) for line in lines]
+    return found
 
 
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\v": "\\v"})
+_SIGNS = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
 
 
-def _copied(text: str | None) -> str:
-    return "\\N" if text is None else text.translate(_ESCAPES)
+def _plain(cell: str) -> str | None:
+    return None if cell == "\\N" else re.sub(r"\\(.)", lambda found: _SIGNS.get(found[1], found[1]), cell)

@@ -210,6 +210,10 @@ class Source(Component, ABC):
         is left to do.
         """
 
+    def head_behind(self, offset: Offset) -> str:
+        """The same in a form that compares with the commit of an offset, where commits say more than the log does."""
+        return self.head()
+
     @abstractmethod
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends, given where the last one ended. Runs in the driver.

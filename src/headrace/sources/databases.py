@@ -150,9 +150,10 @@ class Databases:
         elsewhere = [{(one.option, one.text) for one in other} for other in others]
         return [one for one in first if all((one.option, one.text) in other for other in elsewhere)]
 
-    def head(self) -> Heads:
-        """The newest complete commit of each database."""
-        return {name: source.head() for name, source in self._sources.items()}
+    def head(self, offsets: Offsets | None = None) -> Heads:
+        """The newest complete commit of each database, to be compared with those of offsets."""
+        known = offsets or Offsets()
+        return {name: source.head_behind(known.of(name)) for name, source in self._sources.items()}
 
     def health(self, offsets: Offsets | None) -> Mapping[str, Health]:
         """How each database is; `offsets` says what is in all sinks."""

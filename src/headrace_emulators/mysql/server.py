@@ -121,7 +121,8 @@ class MySqlServer:
             if self.name == MARIADB
             else [*self._program, "--initialize-insecure"]
         )  # fmt: skip
-        done = subprocess.run([*made, f"--datadir={self.data}", *_as_this_user()], capture_output=True, text=True)
+        command = [*made, f"--datadir={self.data}", f"--tmpdir={self.folder}", *_as_this_user()]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip()
             raise ConnectError(
@@ -133,7 +134,13 @@ class MySqlServer:
     def command(self) -> list[str]:
         """What starts it, as a user of the machine may type it."""
         settings = (f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items())
-        own = (f"--datadir={self.data}", f"--socket={self._socket}", f"--port={self.port}")
+        # A server removes what it takes for leftovers in its folder for temporary files, also those of another.
+        own = (
+            f"--datadir={self.data}",
+            f"--tmpdir={self.folder}",
+            f"--socket={self._socket}",
+            f"--port={self.port}",
+        )
         return [*map(str, self._program), *own, *settings, *_as_this_user()]
 
     def start(self) -> None:

@@ -201,6 +201,30 @@ def test_a_position_of_mariadb_is_ahead_of_another_in_each_domain(here, there, c
     assert MariadbGtidSet.of(here).contains(MariadbGtidSet.of(there)) is contains
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "continues"),
+    [
+        ("0-1-5,0-2-8", "0-1-5", True),
+        ("0-1-5,0-2-8", "0-1-4,0-2-7", True),
+        ("0-1-4,0-2-8", "0-1-5", False),
+        ("0-2-8", "0-1-5", False),
+        ("0-1-5", "0-1-5,1-1-1", False),
+    ],
+)
+def test_the_group_of_another_server_with_the_same_number_is_another_one(here, there, continues):
+    assert MariadbGtidSet.of(here).continues(MariadbGtidSet.of(there)) is continues
+
+
+def test_a_set_has_single_groups():
+    held = MysqlGtidSet.of(f"{UUID_A}:1-5:8")
+    assert [n for n in range(1, 10) if held.has(f"{UUID_A}:{n}")] == [1, 2, 3, 4, 5, 8]
+    assert not held.has(f"{UUID_B}:1")
+    held = MariadbGtidSet.of("0-1-5,0-2-8,3-1-1")
+    assert [gtid for gtid in ("0-1-5", "0-9-8", "0-1-9", "3-1-1", "3-1-2", "4-1-1") if held.has(gtid)] == [
+        *("0-1-5", "0-9-8", "3-1-1"),
+    ]
+
+
 def test_what_is_no_position_of_mariadb():
     with pytest.raises(ValueError):
         MariadbGtidSet.of(f"{UUID_A}:1")

@@ -85,9 +85,9 @@ def test_sets_of_mysql_keep_their_holes() -> None:
 
 
 def test_another_file_with_the_name_of_the_one_that_was_read_is_refused() -> None:
-    require_same_file("mark", BEFORE, "bin.000009", "db:3306")
-    with pytest.raises(PositionMismatch, match=r"'bin.000009' of the log of 'db:3306' is not the one that was read"):
-        require_same_file("other", BEFORE, "bin.000009", "db:3306")
+    require_same_file("mark", BEFORE.mark, "bin.000009", "server 'db:3306'")
+    with pytest.raises(PositionMismatch, match=r"'bin.000009' of the log of server 'db:3306' is not the one that was"):
+        require_same_file("other", BEFORE.mark, "bin.000009", "server 'db:3306'")
 
 
 def test_a_server_without_a_log_is_refused() -> None:

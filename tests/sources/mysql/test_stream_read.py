@@ -8,6 +8,8 @@ from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.decode import Window
 from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.guards import ServerState
+from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place, file_of
 from headrace.sources.mysql.snapshot_read import texts_of
@@ -152,7 +154,9 @@ def test_the_changes_of_one_table_come_as_they_are(binlog_database):
     reader = Reader(binlog_database, "item", **options)
     binlog_database.execute("INSERT INTO item VALUES (1, 'plain')")
     (table,) = reader.tables.values()
-    changes = changes_of(reader.settings, binlog_database.server.name, reader.log)
+    with connect(reader.settings) as session:
+        state = ServerState.of(session)
+    changes = changes_of(reader.settings, LogState(state.kind, state.server, reader.log, ""))
     rows = [row for batch in changes(table, reader.start, end_of_log(binlog_database)[1]) for row in batch.to_pylist()]
     assert [row["after"] for row in rows if row["op"] == "c"] == [[("id", "1"), ("note", "plain")]]
     assert reader.changes() == []

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.postgresql.exact_rows import ExactRows
-from tests.support.postgres_changes import Changes, Mirror
+from tests.support.mirror import Mirror
+from tests.support.postgres_changes import KEYS, Changes, held
 from tests.support.postgresql import log_end, settings_of
 
 from headrace.sources.postgresql import decode
@@ -47,7 +48,7 @@ def test_a_mirror_of_random_changes_holds_what_the_database_holds(new_postgres_d
     @given(seed=st.integers(0, 2**32))
     def holds(seed):
         database, rng = new_postgres_database(), random.Random(seed)
-        changes, mirror = Changes(database, seed), Mirror()
+        changes, mirror = Changes(database, seed), Mirror(KEYS)
         options = settings_of(database, provide_transaction_metadata="true")
         # The publication has to be there before the slot.
         database.execute(
@@ -74,7 +75,7 @@ def test_a_mirror_of_random_changes_holds_what_the_database_holds(new_postgres_d
                         assert row["position"] == wanted["position"]
                         for name in ("key", "before", "after", "source"):
                             assert row[name] == (None if wanted[name] is None else list(wanted[name].items()))
-            assert mirror.differences(database) == {}
+            assert mirror.differences(held(database)) == {}
         finally:
             changes.close()
             database.execute(f"SELECT pg_drop_replication_slot('{options.slot}')")

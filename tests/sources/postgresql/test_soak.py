@@ -6,19 +6,15 @@ while the changes are made, some of them a second time by a process that knows n
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from contextlib import closing
 
-import pyarrow as pa
 import pytest
-from tests.support.postgres_changes import KEYS, Changes, Mirror
+from tests.support.mirror import Mirror, read_beside
+from tests.support.postgres_changes import KEYS, Changes, held
 from tests.support.postgresql import PostgresDatabase
 
-from headrace.changes import arrow_schema
-from headrace.sources.base import Limit
 from headrace.sources.reader import source_named
-from headrace.testing.sources import SourceRun
 
 
 @pytest.mark.parametrize(
@@ -31,7 +27,6 @@ def test_a_mirror_equals_the_source_after_random_changes(
 ) -> None:
     seed = random.randrange(10**6) if request.node.get_closest_marker("soak") else 1
     print(f"seed {seed}")
-    moments = random.Random(seed)
     with closing(Changes(postgres_database, seed)) as made:
         while made.rows < changes // 10:
             made.step(transaction)
@@ -42,33 +37,14 @@ def test_a_mirror_equals_the_source_after_random_changes(
             "snapshot_chunk_rows": "500",
             "min_wal_per_reader": "1000000",
         }
-
-        def make() -> object:
-            return source_named("postgresql", options)
-
-        run, mirror, batches = SourceRun(make), Mirror(), 0
-        while made.rows < changes:
-            for _ in range(moments.randrange(40)):
-                made.step(transaction)
-            batches += _batch(run, mirror, again=moments.random() < 0.1)
-            if moments.random() < 0.05:
-                run.source = make()
-        while _batch(run, mirror, again=False):
-            batches += 1
+        mirror = Mirror(KEYS)
+        batches = read_beside(
+            lambda: source_named("postgresql", options),
+            made,
+            mirror,
+            rows=changes,
+            transaction=transaction,
+            seed=seed,
+        )
     print(f"{made.rows:,} rows changed, {batches} batches")
-    assert mirror.differences(postgres_database) == {}
-
-
-def _batch(run: SourceRun, mirror: Mirror, *, again: bool) -> bool:
-    start = run.offset
-    end = run.source.advance(start, Limit(), dt.datetime.now(dt.UTC))
-    if end == start:
-        return False
-    run.source.acknowledge(start)
-    found = pa.Table.from_batches(run.read(start, end), arrow_schema())
-    if again and not start.is_nothing and start.is_level and end.is_level:
-        run.source = run._make()
-        assert pa.Table.from_batches(run.read(start, end), arrow_schema()).equals(found)
-    mirror.take(found.to_batches())
-    run.offset = end
-    return True
+    assert mirror.differences(held(postgres_database)) == {}

@@ -133,6 +133,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     def _in_same_log(self, start: Offset) -> Offset:
         """The place where the last batch ended, in the log of a server that still has all that follows it.
 
+        Where that is the log of another server, the place has another commit there, and the state of a batch without a
+        window.
+
         Raises:
             PositionMismatch: the server is another one, or is not where this pipeline was.
             DataLossError: changes behind `start` are gone.
@@ -233,8 +236,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             end = self._first(limit)
         else:
             known, start = start, self._taken_up(start)
-            if start.gaps and start.gaps != known.gaps:
-                # A batch of its own says what is lost; what is read again follows.
+            # A batch of its own says what is lost, or that another server took over; what is read again follows.
+            moved = start.commit != known.commit or bool(start.gaps and start.gaps != known.gaps)
+            if moved:
                 end = start
             elif any(not progress.done for progress in start.tables.values()):
                 end = self._snapshot(start, limit)
@@ -249,7 +253,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                 except DataLossError as error:
                     self.close()
                     end = self._behind_what_is_lost(start, error)
-            if end is start and not (start.gaps and start.gaps != known.gaps):
+            if end is start and not moved:
                 # What the batch before delivered is not delivered again.
                 end = known if start is known else self._state(start).settled().in_offset(start)
             if end == known and not self._beats(known, now):

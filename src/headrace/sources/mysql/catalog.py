@@ -19,6 +19,7 @@ from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_statements import identifier, text
 from headrace.sources.mysql.types import NativeType
+from headrace.sources.signals import say_once
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.selection import FoundTable, TableSelection
@@ -54,6 +55,7 @@ _OTHERS = {
     "SEQUENCE": "a sequence",
     "TEMPORARY": "a temporary table",
 }
+_VERSIONED = "SYSTEM VERSIONED"
 _WITHOUT_LOG = frozenset(("ndbcluster", "ndb", "performance_schema"))
 """Engines whose changes the server does not write to its log as rows of the table."""
 _LOST_CHANGES = frozenset(("blackhole",))
@@ -87,6 +89,12 @@ class CatalogTable(NamedTuple):
                 f"'{path}' is {_OTHERS[self.kind]}, and only tables have changes in the log.",
                 remedy="Name the tables that it is made of, or leave it out.",
             )
+        if self.kind == _VERSIONED:
+            return CaptureError(
+                f"Table '{path}' keeps versions of its rows (WITH SYSTEM VERSIONING), and the log has old versions "
+                "among the new ones.",
+                remedy="Leave it out.",
+            )
         if self.engine in _WITHOUT_LOG:
             return CaptureError(
                 f"The changes of table '{path}' are not in the log, because its engine is {self.engine}.",
@@ -111,7 +119,17 @@ class Catalog:
         self._connection = connection
         self._settings = settings
         found = (CatalogTable(*row) for row in connection.rows(_TABLES.format(", ".join(map(text, _SYSTEM)))))
-        self.tables = {table.id.path: table for table in found if is_meant(settings, table.database)}
+        self.tables: dict[str, CatalogTable] = {}
+        for table in found:
+            if not is_meant(settings, table.database):
+                continue
+            other = self.tables.setdefault(table.id.path, table)
+            if other is not table:
+                raise CaptureError(
+                    f"Two tables are called '{table.id.path}': one of database '{other.database}', and one of database "
+                    f"'{table.database}'.",
+                    remedy="Leave one of the databases out with 'databases_excluded', or rename a table.",
+                )
 
     def captured(self, *, strict: bool, known: Collection[str] = ()) -> dict[str, MysqlTable]:
         """The tables that the options mean, by path, in the order of the include list, as they are now.
@@ -139,6 +157,9 @@ class Catalog:
             return listed[table.number].lack or CaptureError(f"Table '{table.path}' can't be captured.")
 
         found = [listed[table.number] for table in selection.among(tables, not_captured, "")]
+        for table in listed:
+            if table.kind not in _OTHERS and table.lack is not None and means(self._settings, table.id.path):
+                say_once(f"{table.lack} It is not captured.")
         if strict and not found and not known:
             raise CaptureError(
                 "The server has no table to capture.", remedy="Check 'databases', 'tables' and 'tables_excluded'."

@@ -16,7 +16,7 @@ from headrace.changes.constant import constant
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.mysql.groups import Group
 from headrace.sources.mysql.layouts import Layouts
-from headrace.sources.mysql.place import file_name
+from headrace.sources.mysql.place import Place, file_name
 from headrace.sources.rows import change_batch, instants, with_fact
 from headrace.wire.arrays import fixed_texts, map_of
 from headrace.wire.json_writer import string_lists
@@ -40,6 +40,20 @@ FIRST, ITSELF, LAST = range(_RANKS)
 _ORDINAL, _SUB = b"0" * 10, b"0" * 5
 
 
+class OfGroup(NamedTuple):
+    """What rows say of their group.
+
+    Args:
+        commit: the text of its place.
+        gtid, time, server: as of `Group`.
+    """
+
+    commit: str
+    gtid: str | None
+    time: int
+    server: int
+
+
 @dataclass
 class Steps:
     """What rows say of the events that they come from.
@@ -54,7 +68,7 @@ class Steps:
     """
 
     log: str
-    groups: list[Group] = field(default_factory=list)
+    groups: list[OfGroup] = field(default_factory=list)
     of: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -75,16 +89,38 @@ class Steps:
         statement: str | None = None,
     ) -> None:
         """One event more."""
-        if not self.groups or self.groups[-1].place != group.place:
-            self.groups.append(group)
+        found = OfGroup(group.place.text, group.gtid, group.time, group.server)
+        if not self.groups or self.groups[-1].commit != found.commit:
+            self.groups.append(found)
         # What the group says of itself may come with its first statement.
-        self.groups[-1] = group
+        self.groups[-1] = found
         self.of.append(len(self.groups) - 1)
         self.files.append(file)
         self.positions.append(position)
         self.threads.append(thread)
         self.queries.append(query)
         self.statements.append(statement)
+
+    def extend(
+        self, groups: list[OfGroup], of: list[int], file: int, positions: list[int], threads: list[int | None]
+    ) -> None:
+        """Events of groups that begin here.
+
+        Args:
+            groups: those groups.
+            of: of each event which of them it is of.
+            file: the number of their file.
+            positions: of each event.
+            threads: of each group.
+        """
+        first = len(self.groups)
+        self.groups += groups
+        self.of += [first + number for number in of]
+        self.files += [file] * len(of)
+        self.positions += positions
+        self.threads += [threads[number] for number in of]
+        self.queries += [None] * len(of)
+        self.statements += [None] * len(of)
 
 
 class Rows(NamedTuple):
@@ -264,7 +300,8 @@ class RowWriter:
         first, last = (int(at.min()), int(at.max()) + 1) if len(at) else (0, 0)
         near = pa.array(at - first)
         own = slice(first, last)
-        files = [file_name(steps.log, number) for number in steps.files[own]]
+        names = {number: file_name(steps.log, number) for number in set(steps.files[own])}
+        files = [names[number] for number in steps.files[own]]
         of = pa.array(groups)
         found = [
             ("connector", pa.array([self._connector]).take(pa.array(np.zeros(len(at), np.int64)))),
@@ -284,9 +321,7 @@ class RowWriter:
 
     def _places(self, rows: Rows, steps: Steps, groups: Array) -> pa.StructArray:
         """The column `transaction`."""
-        names = [
-            group.gtid or f"{file_name(steps.log, group.place.file)}:{group.place.position}" for group in steps.groups
-        ]
+        names = [group.gtid or _named(steps.log, Place.of(group.commit)) for group in steps.groups]
         is_edge = (rows.ops == CODES[Operation.BEGIN]) | (rows.ops == CODES[Operation.END])
         counted = [pa.array(column, mask=column < 0) for column in (rows.total, rows.own)]
         return pa.StructArray.from_arrays(
@@ -296,12 +331,16 @@ class RowWriter:
         )
 
 
+def _named(log: str, place: Place) -> str:
+    return f"{file_name(log, place.file)}:{place.position}"
+
+
 def _numbers(found: Sequence[int | None]) -> pa.StringArray:
     return pa.array(found, pa.int64()).cast(pa.string())
 
 
 def _positions(rows: Rows, steps: Steps, groups: Array) -> pa.StringArray:
-    commits = pa.array([group.place.text for group in steps.groups], pa.string()).take(pa.array(groups))
+    commits = pa.array([group.commit for group in steps.groups], pa.string()).take(pa.array(groups))
     orders = _digits(_ORDINAL, rows.ordinals)
     if rows.marks.any():
         marks = pa.array(np.where(rows.marks == ord("s"), 1, np.where(rows.marks == ord("z"), 2, 0)))

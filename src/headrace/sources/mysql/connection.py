@@ -19,12 +19,13 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.sources.connection import DriverConnection, LostConnection
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.refusals import Place, not_connected, refused
-from headrace.wire.packet_kernels import LAST, WRONG, take_payloads
+from headrace.wire.packet_kernels import LAST, MORE, WRONG, take_payloads
 
 MYSQL, PERCONA, MARIADB = "mysql", "percona", "mariadb"
 """The kinds of servers."""
 _PORT = 3306
 _BLOCK = 1 << 20
+_GATHERED = _BLOCK // 4
 _HEADER = 4
 _QUERY, _DUMP = 3, 0x12
 _NON_BLOCK, _ANNOTATE = 1, 2
@@ -50,11 +51,13 @@ class ServerKind:
         version: its numbers, such as (10, 11, 19).
         uuid: what tells it from other servers: `server_uuid` of MySQL, `server_uid` of MariaDB; empty on a MariaDB
             before 10.5.26, which has none.
+        folds_names: whether names of databases and tables are the same in capitals.
     """
 
     name: str
     version: tuple[int, ...]
     uuid: str
+    folds_names: bool = False
 
     @property
     def is_mariadb(self) -> bool:
@@ -113,14 +116,15 @@ class Connection(DriverConnection):
     def server(self) -> ServerKind:
         """What the server is."""
         if self._kind is None:
-            [(version, comment)] = self.rows("SELECT @@version, @@version_comment")
+            [(version, comment, fold)] = self.rows("SELECT @@version, @@version_comment, @@lower_case_table_names")
             is_mariadb = "mariadb" in version.lower()
             name = MARIADB if is_mariadb else PERCONA if "percona" in comment.lower() else MYSQL
             variable = "server_uid" if is_mariadb else "server_uuid"
             uuid = self.variables(variable).get(variable, "")
             # Behind a proxy and in front of 10.0 the version of MariaDB may begin with 5.5.5-.
             numbers = version.removeprefix("5.5.5-").split("-")[0].split(".")
-            self._kind = ServerKind(name, tuple(int(part) for part in numbers if part.isdecimal()), uuid)
+            version = tuple(int(part) for part in numbers if part.isdecimal())
+            self._kind = ServerKind(name, version, uuid, bool(int(fold)))
         return self._kind
 
     @property
@@ -333,6 +337,11 @@ class BinlogConnection(Connection):
         """
         found = np.empty(5, np.int64)
         while not self._ended:
+            take_payloads(self._buffer, self._begin, self._filled, self._number, -1, self._buffer, found)
+            if found[3] == MORE and self._filled - self._begin < _GATHERED:
+                # The server sends small pieces, and never waits with one: what comes is taken together.
+                self._receive(int(found[0]) - self._begin + int(found[4]))
+                continue
             out = np.empty(self._filled - self._begin, np.uint8)
             take_payloads(self._buffer, self._begin, self._filled, self._number, 1, out, found)
             self._begin, self._number = int(found[0]), int(found[1])

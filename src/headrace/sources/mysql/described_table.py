@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from headrace.changes import Column
@@ -15,6 +16,8 @@ from headrace.sources.mysql.wire_columns import WireColumn
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.table_rules import TableRules
 
+_HIDDEN = re.compile(r"DB_ROW_HASH_\d+", re.ASCII)
+"""A column of MariaDB's own, by which it keeps long texts unique. It is in the log, and no catalog shows it."""
 _REMEDY = (
     "Run SET GLOBAL binlog_row_metadata = 'FULL' and start with a new checkpoint, so that the tables are read again."
 )
@@ -69,15 +72,18 @@ def described_table(
         refined = None if declared is None else native.refined(declared)
         if refined is not None:
             same.add(name)
+        if declared is None and _HIDDEN.fullmatch(name):
+            continue
         found = refined or native
         columns.append((_column(shown if refined else None, name, place, found, column), found))
     table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
     chunk_key = known.chunk_key if same.issuperset(known.chunk_key) else ()
     made = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))
     _require_protected(made, known, names)
+    refined_by_name = {column.name: native for column, native in columns}
     wire_columns = tuple(
-        WireColumn(column.code, column.meta, native)
-        for column, (_, native) in zip(described.columns, columns, strict=True)
+        WireColumn(column.code, column.meta, refined_by_name.get(name, native))
+        for name, column, native in zip(names, described.columns, wire, strict=True)
     )
     return DescribedTable(made, wire_columns, tuple(names.index(column.name) for column in table.schema.columns))
 

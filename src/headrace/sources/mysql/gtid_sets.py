@@ -47,6 +47,14 @@ class GtidSet(ABC):
     def contains(self, other: Self) -> bool:
         """Whether all groups of another set are in this one."""
 
+    @abstractmethod
+    def has(self, gtid: str) -> bool:
+        """Whether one group is in it."""
+
+    @abstractmethod
+    def continues(self, other: Self) -> bool:
+        """Whether a server whose log has these groups goes on from where one with the other set was."""
+
 
 @dataclass(frozen=True)
 class MysqlGtidSet(GtidSet):
@@ -98,6 +106,15 @@ class MysqlGtidSet(GtidSet):
     def contains(self, other: Self) -> bool:
         """Whether all groups of another set are in this one."""
         return all(_within(runs, self.runs.get(name, ())) for name, runs in other.runs.items())
+
+    def has(self, gtid: str) -> bool:
+        """As of every set."""
+        name, _, number = gtid.rpartition(":")
+        return _within(((int(number), int(number)),), self.runs.get(name, ()))
+
+    def continues(self, other: Self) -> bool:
+        """As of every set: it has all of its groups."""
+        return self.contains(other)
 
     def _with(self, added: Mapping[str, Iterable[tuple[int, int]]]) -> Self:
         runs = dict(self.runs)
@@ -176,6 +193,19 @@ class MariadbGtidSet(GtidSet):
         """
         here, there = self._newest(), other._newest()
         return all(number <= here.get(domain, -1) for domain, number in there.items())
+
+    def has(self, gtid: str) -> bool:
+        """Whether a group is not behind the newest one of its domain."""
+        domain, _, number = map(int, gtid.split("-"))
+        return number <= self._newest().get(domain, -1)
+
+    def continues(self, other: Self) -> bool:
+        """Whether of each domain of the other one the newest group is here too, from the server that it came from.
+
+        That of another server with its number is another group.
+        """
+        newest = {domain: (server, number) for (domain, server), number in other.last.items()}
+        return all(number <= self.last.get((domain, server), -1) for domain, (server, number) in newest.items())
 
     def _newest(self) -> dict[int, int]:
         return {domain: number for (domain, _), number in self.last.items()}

@@ -7,6 +7,7 @@ planned.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,11 @@ from headrace.sources.mysql.gtid_sets import GtidSet, MariadbGtidSet, MysqlGtidS
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.place import FIRST, Place, file_name, file_of
 
-_NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
+NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 _VARIABLES = ("server_id", "hostname", "port", "binlog_expire_logs_seconds", "gtid_executed", "gtid_binlog_state")
 _FILES = "SHOW BINARY LOGS"
+_IN_USE = "SELECT @@GLOBAL.gtid_owned"
+_THREAD = re.compile(r"#\d+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class ServerState:
         files: the files of its log, oldest first.
         gtids: the groups that its log has or had, as it writes them.
         expires: after how many seconds a file may go; 0 for never, null where that is not known.
+        in_use: those that MySQL's log may have, and that are not done: they wait for the engine, or for a replica.
     """
 
     kind: str
@@ -58,6 +62,7 @@ class ServerState:
     files: tuple[LogFile, ...]
     gtids: str = ""
     expires: int | None = None
+    in_use: str = ""
 
     @classmethod
     def of(cls, connection: Connection) -> ServerState:
@@ -66,7 +71,10 @@ class ServerState:
         Raises:
             CaptureError: it writes no binary log, or the login may not ask for it.
         """
-        found, said = connection.server, connection.variables(*_VARIABLES)
+        found = connection.server
+        # Before those that are done, so that none is missed that goes over in between.
+        in_use = "" if found.is_mariadb else _THREAD.sub("", str(connection.value(_IN_USE) or ""))
+        said = connection.variables(*_VARIABLES)
         address = f"{said.get('hostname', '')}:{said.get('port', '')}"
         expires = said.get("binlog_expire_logs_seconds", "")
         return cls(
@@ -77,6 +85,7 @@ class ServerState:
             files_of(connection.rows(_FILES)),
             said.get("gtid_binlog_state" if found.is_mariadb else "gtid_executed", "").replace("\n", ""),
             int(expires) if expires.isdecimal() else None,
+            in_use.replace("\n", ""),
         )
 
     @property
@@ -124,14 +133,14 @@ def require_same_log(now: ServerState, before: LogState, boundary: Place) -> Non
         raise PositionMismatch(
             f"The checkpoint was written with another server than '{now.address}': that had the id "
             f"'{before.server}', and this one has '{now.server}'.",
-            remedy=f"Set 'hostname' and 'port' to the server that it belongs to. {_NEW_CHECKPOINT}",
+            remedy=f"Set 'hostname' and 'port' to the server that it belongs to. {NEW_CHECKPOINT}",
         )
     where = f"byte {boundary.position} of '{file_name(before.base, boundary.file)}'"
     if now.base != before.base:
         raise PositionMismatch(
             f"Changes were read up to {where}, and the files of the log of '{now.address}' are now called "
             f"'{now.base}'.",
-            remedy=f"Set log_bin back to '{before.base}'. {_NEW_CHECKPOINT}",
+            remedy=f"Set log_bin back to '{before.base}'. {NEW_CHECKPOINT}",
         )
     held = {file.number: file for file in now.files}
     if boundary.file < now.files[0].number:
@@ -141,7 +150,7 @@ def require_same_log(now: ServerState, before: LogState, boundary: Place) -> Non
         raise PositionMismatch(
             f"Changes were read up to {where}, but the log of '{now.address}' ends at byte {newest.size} of "
             f"'{newest.name}': it was begun anew, restored from a backup, or lost its end in a crash.",
-            remedy=_NEW_CHECKPOINT,
+            remedy=NEW_CHECKPOINT,
         )
     file = held.get(boundary.file)
     if file is None:
@@ -154,13 +163,14 @@ def require_same_log(now: ServerState, before: LogState, boundary: Place) -> Non
         raise PositionMismatch(
             f"Changes were read up to {where}, but that file has {file.size} bytes: the server lost the end of it in a "
             "crash, or was restored from a backup.",
-            remedy=_NEW_CHECKPOINT,
+            remedy=NEW_CHECKPOINT,
         )
-    if before.gtids and not gtid_set(now.kind, now.gtids).contains(gtid_set(before.kind, before.gtids)):
+    logged = gtid_set(now.kind, f"{now.gtids},{now.in_use}")
+    if before.gtids and not logged.continues(gtid_set(before.kind, before.gtids)):
         raise PositionMismatch(
             f"The log of '{now.address}' does not have all transactions that were read from it: it was begun anew, or "
             "restored from a backup.",
-            remedy=_NEW_CHECKPOINT,
+            remedy=NEW_CHECKPOINT,
         )
 
 
@@ -179,21 +189,21 @@ def purged(now: ServerState, file: str) -> DataLossError:
     )
 
 
-def require_same_file(now: str, before: LogState, file: str, address: str) -> None:
+def require_same_file(now: str, before: str, file: str, address: str) -> None:
     """See that a file of the log is the one that an offset ended in.
 
     Args:
         now: what the file says of itself.
-        before: what the offset keeps of the log.
+        before: what it said of itself when the batch before was planned.
         file: its name.
         address: the server's, for sentences.
 
     Raises:
         PositionMismatch: it is another one with the same name.
     """
-    if now != before.mark:
+    if now != before:
         raise PositionMismatch(
-            f"File '{file}' of the log of '{address}' is not the one that was read: the log was begun anew, or "
+            f"File '{file}' of the log of {address} is not the one that was read: the log was begun anew, or "
             "restored from a backup.",
-            remedy=_NEW_CHECKPOINT,
+            remedy=NEW_CHECKPOINT,
         )

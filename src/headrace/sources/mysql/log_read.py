@@ -7,62 +7,103 @@ task, for as long as the files are there.
 from __future__ import annotations
 
 import hashlib
-import struct
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing
 
-from headrace.errors import PositionMismatch
-from headrace.sources.mysql.connection import BinlogConnection, Connection, connect_binlog
-from headrace.sources.mysql.events import HEADER_SIZE, EventType
+from headrace.errors import FormatError, PositionMismatch
+from headrace.sources.mysql.connection import Connection, connect_binlog
+from headrace.sources.mysql.events import HEADER_SIZE, EventType, events_in
 from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.guards import require_same_file
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.look import Look, Seen
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import FIRST, Place, file_name
 
 _U32 = 2**32
-_LENGTH_PLACE, _KIND_PLACE, _FLAGS_PLACE = 9, 4, 17
+_KIND_PLACE = 4
+_SERVER, _CREATED = slice(5, 9), slice(52, 56)
 _CHECKSUM_SIZE = 4
-_BEFORE = (EventType.PREVIOUS_GTIDS, EventType.GTID_LIST)
-"""Which groups are in the files before: in the first events of a file, and never changed."""
-_FIRST_EVENTS = 4
+_POLL_SECONDS, _PATIENCE_SECONDS = 0.01, 30.0
 
 
-def events_in(block: memoryview) -> Iterator[bytes]:
-    """The events of a block that the server sent."""
-    at = 0
-    while at < len(block):
-        (size,) = struct.unpack_from("<I", block, at + _LENGTH_PLACE)
-        yield bytes(block[at : at + max(size, HEADER_SIZE)])
-        at += max(size, HEADER_SIZE)
+def log_from(
+    settings: MysqlSettings, base: str, place: Place, *, server: str = "", mark: str = ""
+) -> Generator[memoryview, None, None]:
+    """The log from a boundary to where it ends, whole events at a time; above 4 GiB from the beginning of the file.
 
-
-@contextmanager
-def log_from(settings: MysqlSettings, log: LogState, place: Place) -> Iterator[BinlogConnection]:
-    """A session that reads the log from a boundary on; in a file above 4 GiB perhaps from the file's beginning.
+    Args:
+        settings: the source's options.
+        base: the base name of its files.
+        place: the boundary.
+        server: whose log it is; empty where any server will do.
+        mark: what the boundary's file says of itself; empty where that is not known.
 
     Raises:
-        PositionMismatch: another server answers than the log is of.
+        PositionMismatch: another server answers, or the file is another one with that name.
+        DataLossError: the file is not there any more.
         MysqlError: the login may not read the log.
     """
     with connect_binlog(settings) as reader:
-        require_server(reader, log)
-        position = place.position if place.position < _U32 else FIRST
-        # Places are counted by the lengths of events, so none of a file is left out.
-        reader.dump(file_name(log.base, place.file), max(position, FIRST), statements=True)
-        yield reader
+        require_server(reader, server)
+        file = file_name(base, place.file)
+        # Without the statements of rows MariaDB leaves their events out, and places can't be counted.
+        reader.dump(file, max(place.position if place.position < _U32 else FIRST, FIRST), statements=True)
+        while block := reader.receive():
+            found = _mark_in(block) if mark else ""
+            if found:
+                require_same_file(found, mark, file, str(reader.place))
+                mark = ""
+            yield block
 
 
-def require_server(session: Connection, log: LogState) -> None:
-    """See that a session is of the server that a log is of, and not of another one behind the same name.
+def log_up_to(
+    settings: MysqlSettings,
+    base: str,
+    place: Place,
+    reached: Callable[[], Place | None],
+    *,
+    server: str = "",
+    mark: str = "",
+) -> Generator[memoryview, None, None]:
+    """The log from a boundary on, for a reader who takes it until it has what it wants.
+
+    MySQL says that the log ends behind what is written, and sends only what is synced, which may be less for a moment.
+    So where the log seems to end too early it is asked for again.
+
+    Args:
+        settings, base, place, server, mark: as of `log_from`.
+        reached: the boundary up to which the reader has it; null inside of a group.
 
     Raises:
-        PositionMismatch: it is not.
+        PositionMismatch, DataLossError, MysqlError: as of `log_from`.
+    """
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        yield from log_from(settings, base, place, server=server, mark=mark)
+        here = reached()
+        if here is None or here.position >= _U32 or (here <= place and time.monotonic() >= until):
+            return
+        if here > place:
+            place, mark, until = here, "", time.monotonic() + _PATIENCE_SECONDS
+        time.sleep(_POLL_SECONDS)
+
+
+def require_server(session: Connection, server: str) -> None:
+    """See that a session is of one server, and not of another one behind the same name.
+
+    Args:
+        session: whose server is looked at.
+        server: as `LogState.server`; empty where any will do.
+
+    Raises:
+        PositionMismatch: it is of another one.
     """
     found = session.server
-    if found.uuid and found.uuid != log.server:
+    if server and found.uuid and found.uuid != server:
         raise PositionMismatch(
-            f"The server has the id '{found.uuid}', and the batch was planned with '{log.server}'.",
+            f"The server has the id '{found.uuid}', and the batch was planned with '{server}'.",
             remedy="Set 'hostname' and 'port' to one server, and not to a proxy in front of several.",
         )
 
@@ -77,6 +118,7 @@ def looked(
     commits: int,
     cut_bytes: int,
     prepared: Collection[Prepared],
+    mark: str = "",
 ) -> Seen:
     """What the log has between two boundaries, as far as a batch may go. Runs in the driver.
 
@@ -84,21 +126,25 @@ def looked(
         settings: the source's options; a window ends at the first edge of a group behind `max_log_per_batch`.
         log: whose it is.
         begin, end, tables, commits, cut_bytes, prepared: as of `Look`.
+        mark: as of `log_from`.
 
     Raises:
+        PositionMismatch: it is the log of another server, or was begun anew.
         DataLossError: the file is not there any more.
         FormatError: the log is damaged, or ends before the window.
         CaptureError: it has what can't be read.
     """
-    look = Look(begin, end, tables, commits=commits, cut_bytes=cut_bytes, prepared=prepared)
+    folds = log.folds_names
+    look = Look(begin, end, tables, commits=commits, cut_bytes=cut_bytes, prepared=prepared, folds_names=folds)
     taken = 0
-    with log_from(settings, log, begin) as reader:
+    blocks = log_up_to(settings, log.base, begin, lambda: look.boundary, server=log.server, mark=mark)
+    with closing(blocks):
         while not look.finished:
-            block = reader.receive()
-            if not block:
+            block = next(blocks, None)
+            if block is None:
                 look.finish()
-            for data in events_in(block):
-                look.take(data)
+                break
+            look.take(block)
             taken += len(block)
             if taken >= settings.max_log_per_batch and look.seen.until > begin:
                 break
@@ -106,27 +152,25 @@ def looked(
 
 
 def mark_of(settings: MysqlSettings, file: str) -> str:
-    """What tells a file of the log from another one with its name: what stands at its beginning for good.
+    """What tells a file of the log from another one with its name.
 
     Raises:
         DataLossError: the file is not there.
+        FormatError: it does not say what it is.
     """
-    found = hashlib.sha256()
-    count = 0
     with connect_binlog(settings) as reader:
         reader.dump(file, FIRST)
-        while count < _FIRST_EVENTS and (block := reader.receive()):
-            for data in events_in(block):
-                kind = data[_KIND_PLACE]
-                if kind == EventType.ROTATE:
-                    continue
-                count += 1
-                if kind == EventType.FORMAT_DESCRIPTION:
-                    # The flags say whether it is still written, and no checksum is over them.
-                    found.update(data[:_FLAGS_PLACE] + data[HEADER_SIZE:-_CHECKSUM_SIZE])
-                elif kind in _BEFORE:
-                    found.update(data[HEADER_SIZE:])
-                    count = _FIRST_EVENTS
-                if count >= _FIRST_EVENTS:
-                    break
-    return found.hexdigest()[:32]
+        while block := reader.receive():
+            if found := _mark_in(block):
+                return found
+    raise FormatError(f"File '{file}' of the binary log does not begin with a description of itself.")
+
+
+def _mark_in(block: memoryview) -> str:
+    """What a file says of itself, whose beginning may be in a block; a dump from any place of it has that in front."""
+    for data in events_in(block):
+        if data[_KIND_PLACE] == EventType.FORMAT_DESCRIPTION:
+            time, server, body = data[:_KIND_PLACE], data[_SERVER], data[HEADER_SIZE:-_CHECKSUM_SIZE]
+            # When the server was started is left out where a dump begins in the middle of the file.
+            return hashlib.sha256(time + server + body[: _CREATED.start] + body[_CREATED.stop :]).hexdigest()[:32]
+    return ""

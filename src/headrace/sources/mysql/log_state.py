@@ -18,6 +18,7 @@ class LogState:
         mark: what the file of the offset says of itself, by which another file with its name is known.
         epoch: as `Place.epoch`.
         gtids: the groups that the offset has, as the server writes sets of them; empty where the log has no GTIDs.
+        folds_names: as of `ServerKind`.
     """
 
     kind: str
@@ -26,6 +27,7 @@ class LogState:
     mark: str
     epoch: int = 0
     gtids: str = ""
+    folds_names: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -36,9 +38,18 @@ class LogState:
             "mark": self.mark,
             "epoch": self.epoch,
             "gtids": self.gtids,
+            "folds_names": self.folds_names,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogState:
         """Read `to_json`'s form back."""
-        return cls(data["kind"], data["server"], data["base"], data["mark"], data["epoch"], data["gtids"])
+        return cls(
+            data["kind"],
+            data["server"],
+            data["base"],
+            data["mark"],
+            data["epoch"],
+            data["gtids"],
+            data["folds_names"],
+        )

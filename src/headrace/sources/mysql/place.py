@@ -12,12 +12,14 @@ a boundary: it has every transaction that begins there or before. So the next re
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 FIRST = 4
 """Where the first event of a file begins, behind the four bytes that say what the file is."""
 _TEXT = re.compile(r"(\d{4}):(\d{10}):(\d{20})", re.ASCII)
+_FILE_TEXT = len("eeee:ffffffffff:")
 _NAME = re.compile(r"(.+)\.(\d+)", re.ASCII | re.DOTALL)
 
 
@@ -64,6 +66,11 @@ class Place:
         """Another byte of the same file."""
         return replace(self, position=position)
 
+    def texts_at(self, positions: Sequence[int]) -> list[str]:
+        """The texts of other bytes of the same file."""
+        file = self.text[:_FILE_TEXT]
+        return [f"{file}{position:020}" for position in positions]
+
 
 ZERO = Place(0, 0, 0).text
 """The commit before all others."""
@@ -78,6 +85,11 @@ def boundary(commit: str) -> Place:
 def commit_before(boundary: Place) -> str:
     """The commit of the offset that ends at a boundary."""
     return boundary.at(boundary.position - 1).text
+
+
+def in_epoch_of(commit: str, other: str) -> str:
+    """A commit of the server that another one is of, where that was not known."""
+    return replace(Place.of(commit), epoch=Place.of(other).epoch).text
 
 
 def file_name(base: str, number: int) -> str:

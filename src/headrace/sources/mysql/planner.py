@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from headrace.errors import DataLossError
+from headrace.errors import DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.connection import LostConnection
 from headrace.sources.log.ad_hoc_reads import AdHocReads
@@ -19,15 +19,21 @@ from headrace.sources.log.window import Window
 from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.connection import Connection, connect
+from headrace.sources.mysql.failover import is_another, taken_over
 from headrace.sources.mysql.groups import Prepared
-from headrace.sources.mysql.guards import ServerState, gtid_set, require_same_file, require_same_log
+from headrace.sources.mysql.guards import (
+    NEW_CHECKPOINT,
+    ServerState,
+    gtid_set,
+    require_same_file,
+    require_same_log,
+)
 from headrace.sources.mysql.incremental import KeysNow
 from headrace.sources.mysql.log_read import looked, mark_of
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.look import Seen
-from headrace.sources.mysql.notices import connector
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, boundary, commit_before, file_name
+from headrace.sources.mysql.place import FIRST, Place, boundary, commit_before, file_name, in_epoch_of
 from headrace.sources.mysql.signal_table import signals_in
 from headrace.sources.mysql.snapshot_read import TableAltered, more_chunks, require_as_known
 from headrace.sources.mysql.stream_read import changes_of
@@ -37,9 +43,11 @@ from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say
 from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.tables.lost import WITHOUT_ROWS
 
 _CLOCK = "SELECT UTC_TIMESTAMP(6)"
 _END = "ROLLBACK"
+_NO_CUT = 2**62
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         self._connection: Connection | None = None
         self._quiet: _Quiet | None = None
         self._look_again = False
+        self._epoch = 0
         self._changed: set[str] = set()
         self._left_out: set[str] = set()
 
@@ -114,7 +123,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
     @property
     def _snapshots(self) -> Snapshots:
-        return Snapshots(self._sql.server)
+        return Snapshots(self._sql.server, self._epoch)
 
     def _disconnect(self) -> None:
         self._quiet = None
@@ -125,12 +134,40 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     def _state(self, offset: Offset) -> StreamState:
         return StreamState.of(offset)
 
+    def _taken_up(self, start: Offset) -> Offset:
+        self._epoch = StreamState.of(start).log.epoch
+        return super()._taken_up(start)
+
     def _in_same_log(self, start: Offset) -> Offset:
         now, state, begin = ServerState.of(self._sql), StreamState.of(start), boundary(start.commit)
+        self._epoch = state.log.epoch
+        if is_another(now, state.log):
+            return self._taken_over(start, now)
         _require_there(now, state, begin)
         file = file_name(state.log.base, begin.file)
-        require_same_file(mark_of(self._settings, file), state.log, file, now.address)
+        require_same_file(mark_of(self._settings, file), state.log.mark, file, str(self._sql.place))
         return start
+
+    def _taken_over(self, start: Offset, now: ServerState) -> Offset:
+        """The place of an offset in the log of a server that took over."""
+        state, tables = StreamState.of(start), tables_of(start.schemas)
+        self._epoch += 1
+        begin, log = taken_over(self._sql, self._settings, now, state)
+        keyless = {path for path in start.tables if path in tables and not tables[path].chunk_key}
+        done = [path for path in keyless if start.tables[path].done and start.tables[path].commit > start.commit]
+        if done:
+            raise PositionMismatch(
+                f"Table '{min(done)}' has no key and was read on another server than '{now.address}', behind the place "
+                "where its changes begin.",
+                remedy=NEW_CHECKPOINT,
+            )
+        # What they held is known of the other server's log only.
+        self._changed |= keyless
+        say(f"The server '{now.address}' took over: its log is read on from {begin.position} of file {begin.file}.")
+        commit = commit_before(begin)
+        # What a snapshot read on the other server may be anywhere behind.
+        unsettled = commit_before(self._snapshots.head(self._sql)) if state.unsettled else ""
+        return StreamState(log, waiting=state.waiting, unsettled=unsettled).in_offset(replace(start, commit=commit))
 
     # Snapshots. Every place of the log serves: what a table without a key held there, the log says.
 
@@ -162,11 +199,14 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return self._looked_at_beginning()
 
     def _looked_at_beginning(self) -> Offset:
-        # First the groups and then the end: what is in the set is before the place.
+        begun = self._snapshots.head(self._sql)
+        self._snapshots.wait_executed(self._sql)
         now = ServerState.of(self._sql)
-        head = self._snapshots.head(self._sql)
-        mark = mark_of(self._settings, file_name(now.base, head.file))
-        log = LogState(now.kind, now.server, now.base, mark, gtids=now.gtids)
+        folds = self._sql.server.folds_names
+        log = LogState(now.kind, now.server, now.base, "", self._epoch, now.gtids, folds)
+        # The groups have all that was before the first place, and nothing from behind the second.
+        log, head = self._with_groups(log, begun, self._snapshots.head(self._sql))
+        log = replace(log, mark=mark_of(self._settings, file_name(now.base, head.file)))
         tables = self._tables.captured(self._sql, strict=True)
         return StreamState(log).in_offset(
             Offset(
@@ -176,6 +216,13 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
                 schemas={path: table.to_json() for path, table in tables.items()},
             )
         )
+
+    def _with_groups(self, log: LogState, begin: Place, end: Place) -> tuple[LogState, Place]:
+        """What is kept of a log, with the groups between two boundaries, and up to where it has them."""
+        if begin == end or not log.gtids:
+            return log, end
+        seen = looked(self._settings, log, begin, end, (), commits=0, cut_bytes=_NO_CUT, prepared=())
+        return replace(log, gtids=gtid_set(log.kind, log.gtids).add(seen.gtids).text), seen.until
 
     def _more_chunks(self, path: str, table: MysqlTable, progress: TableProgress, budget: int) -> TableProgress:
         # A row that can't be seen yet may be behind the last key that is found.
@@ -203,9 +250,16 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return commit_before(self._snapshots.head(self._sql)), clock
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        if commit_before(self._snapshots.head(self._sql)) < start.commit:
+        head = commit_before(self._snapshots.head(self._sql))
+        if limit.upto:
+            # Who asked for the head did not know how many servers were followed.
+            limit = replace(limit, upto=in_epoch_of(limit.upto, start.commit))
+        if head < start.commit:
             # The log was begun anew, or lost its end; what is behind the offset is none of ours.
             self._in_same_log(start)
+        if start.tables:
+            # All of their rows were read before now.
+            start = replace(StreamState.of(start), unsettled=head).in_offset(start)
         return super()._stream(start, limit, now)
 
     def _window(self, start: Offset, upto: str, commits: int) -> Window:
@@ -216,9 +270,11 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         seen = quiet.seen
         if not seen.rows and not seen.altered:
             self._quiet = quiet
+        # A table that is made is not looked for, and may have rows at once that no snapshot reads.
+        comes = (seen.altered or self._look_again) and self._settings.snapshot_mode in WITHOUT_ROWS
         return BinlogWindow(
             end=commit_before(seen.until),
-            rows=seen.rows,
+            rows=seen.rows or comes,
             commit_time=seen.time,
             signals=self._signals(start, state.log, seen),
             cuts=tuple(map(commit_before, seen.cuts)),
@@ -243,13 +299,14 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         share = min(now.bytes_between(begin, bound), settings.max_log_per_batch) // settings.max_readers
         seen = looked(
             settings,
-            state.log,
+            replace(state.log, folds_names=self._sql.server.folds_names),
             begin,
             bound,
             tables,
             commits=commits,
             cut_bytes=max(settings.min_log_per_reader, share),
             prepared=known.seen.prepared,
+            mark=state.log.mark if begin.file == _file(start.commit) else "",
         )
         gtids = gtid_set(now.kind, known.gtids).add(seen.gtids).text
         return replace(known, seen=replace(seen, gtids=()), gtids=gtids)
@@ -258,7 +315,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         table = self._ad_hoc.table(start) if seen.rows else None
         if table is None or (table.id.database, table.id.name) not in seen.tables:
             return ()
-        read = changes_of(self._settings, connector(log.kind), log.base, StreamState.of(start).prepared)
+        read = changes_of(self._settings, log, StreamState.of(start).prepared)
         rows = read(table, boundary(start.commit), seen.until)
         return tuple(signals_in(table, rows))
 
@@ -282,10 +339,11 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     def _behind(self, end: Offset, window: BinlogWindow) -> Offset:
         """The offset with what it keeps of the log at the end of a window."""
         state, file = StreamState.of(end), _file(window.end)
-        log = replace(state.log, gtids=window.gtids)
+        log = replace(state.log, gtids=window.gtids, folds_names=self._sql.server.folds_names)
         if file != _file(end.commit):
             log = replace(log, mark=mark_of(self._settings, file_name(log.base, file)))
-        return replace(state, log=log, prepared=window.prepared).in_offset(end)
+        unsettled = state.unsettled if state.unsettled > end.commit else ""
+        return replace(state, log=log, prepared=window.prepared, unsettled=unsettled).in_offset(end)
 
     # What was lost.
 

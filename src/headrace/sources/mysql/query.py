@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.errors import SchemaError
+from headrace.sources.mysql.charsets import charset_of, decoder
 from headrace.sources.mysql.event_bytes import EventBytes
 
 _FIXED = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
@@ -32,6 +34,16 @@ class Query:
     collation: int | None = None
     microseconds: int | None = None
     databases: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The statement; escapes stand where it has bytes that are no text in the character set of the client."""
+        if self.collation is not None and not self.statement.isascii():
+            try:
+                return decoder(charset_of(self.collation))(self.statement)
+            except (SchemaError, ValueError):
+                pass
+        return self.statement.decode("utf-8", "backslashreplace")
 
 
 def read_query(body: bytes) -> Query:

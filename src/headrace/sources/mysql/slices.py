@@ -254,8 +254,8 @@ def _reader(settings: MysqlSettings, log: LogState) -> SnapshotReader:
         PositionMismatch: another server answers.
     """
     with connect(settings) as session:
-        require_server(session, log)
+        require_server(session, log.server)
         server = session.server
     name = connector(log.kind)
-    read = changes_of(settings, name, log.base)
+    read = changes_of(settings, log)
     return SnapshotReader(partial(connect, settings), Snapshots(server, log.epoch), name, log.base, settings, read)

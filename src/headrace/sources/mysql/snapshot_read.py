@@ -222,7 +222,7 @@ def altered(table: MysqlTable) -> TableAltered:
     """The error of a table that was altered before it was read."""
     return TableAltered(
         f"Table '{table.path}' was altered, renamed or dropped before its snapshot was read.",
-        remedy="Start with a new checkpoint, and alter it when the snapshot is done.",
+        remedy="Start the run again: it reads the table from its beginning.",
     )
 
 

@@ -110,6 +110,10 @@ class MysqlSource(Source):
         with connect(self.settings) as connection:
             return place.commit_before(Snapshots(connection.server).head(connection))
 
+    def head_behind(self, offset: Offset) -> str:
+        """The same for an offset that was reached with several servers, one after another."""
+        return self.head() if offset.is_nothing else place.in_epoch_of(self.head(), offset.commit)
+
     def connect(self) -> None:
         """Log in and out again."""
         connect(self.settings).close()
@@ -229,9 +233,24 @@ def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
     tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
     read = {path: table for path, table in tables.items() if path not in waiting}
     after = {path: progress.commit for path, progress in start.tables.items() if path in read}
-    log, prepared = state.log, StreamState.of(start).prepared
+    log, before = state.log, StreamState.of(start)
+    # Of the files between the two nothing is known but their names.
+    marks = {place.boundary(offset.commit).file: of.log.mark for offset, of in ((end, state), (start, before))}
     for begin, upto in pairwise(map(place.boundary, (start.commit, *state.cuts, end.commit))):
-        window = Window(begin, upto, log.base, connector(log.kind), read, after, prepared)
+        mark = marks.get(begin.file, "")
+        window = Window(
+            begin,
+            upto,
+            log.base,
+            connector(log.kind),
+            read,
+            after,
+            before.prepared,
+            server=log.server,
+            mark=mark,
+            folds_names=log.folds_names,
+            unsettled=state.unsettled,
+        )
         yield StreamSlice(window, end.capture_time)
 
 

@@ -43,7 +43,8 @@ class Meaning(Enum):
     DEFINITION = auto()
     """A table's structure is changed."""
     UNLOGGED_ROWS = auto()
-    """A table loses or gets rows that are not in the log, beside a change of its structure."""
+    """A table loses or gets rows that are not in the log, beside a change of its structure; so does one that comes in
+    the place of another, unless a tool for schema changes made it, which copied the rows."""
     NOTHING = auto()
     """It changes no table: savepoints, users, views, procedures."""
     ROWS = auto()
@@ -122,6 +123,17 @@ _OBJECTS = _words(
 )
 _DATABASE = frozenset(("DATABASE", "SCHEMA"))
 _LOSING_PARTITIONS = frozenset(("TRUNCATE", "DROP", "EXCHANGE", "CONVERT"))
+
+
+def _renaming(renamed: Sequence[tuple[Named, Named]], otherwise: Meaning = Meaning.DEFINITION) -> Meaning:
+    """What it means that tables get other names."""
+    by_tools = all(_is_copy(old.name, new.name) or _is_copy(new.name, old.name) for old, new in renamed)
+    return otherwise if by_tools else Meaning.UNLOGGED_ROWS
+
+
+def _is_copy(name: str, table: str) -> bool:
+    """Whether gh-ost, pt-online-schema-change or a tool like them calls a table so that replaces or was another."""
+    return re.fullmatch(rf"_+{re.escape(table)}_(gho|new|old|(\d+_)?del)", name, re.ASCII) is not None
 
 
 def read_statement(text: str) -> Statement:
@@ -263,7 +275,7 @@ class _Reader:
             if not self._skip(","):
                 break
         tables = tuple(dict.fromkeys(name for pair in renamed for name in pair))
-        return Statement(Meaning.DEFINITION if renamed else Meaning.UNKNOWN, tables, tuple(renamed))
+        return Statement(_renaming(renamed) if renamed else Meaning.UNKNOWN, tables, tuple(renamed))
 
     def _wait(self) -> None:
         """Go over how long MariaDB waits for a lock."""
@@ -358,7 +370,7 @@ class _Reader:
                 depth += text == "("
                 self._place += 1
                 begins = text == ","
-        return Statement(meaning, tuple(dict.fromkeys(tables)), tuple(renamed))
+        return Statement(_renaming(renamed, meaning), tuple(dict.fromkeys(tables)), tuple(renamed))
 
     def _exchanged(self) -> list[Named]:
         """The other table that a partition is exchanged with or becomes."""

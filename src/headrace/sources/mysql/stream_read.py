@@ -7,32 +7,38 @@ task.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pyarrow as pa
 
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.connection import BinlogConnection
 from headrace.sources.mysql.decode import Window, WindowDecoder
 from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.log_read import log_from, log_up_to
+from headrace.sources.mysql.log_state import LogState
+from headrace.sources.mysql.notices import connector
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, file_name
+from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.snapshot_read import Changes
-
-_LARGEST_POSITION = (1 << 32) - 1
 
 
 def read_window(window: Window, settings: MysqlSettings, capture_time: dt.datetime | None) -> Iterator[pa.RecordBatch]:
     """The change rows of a window, in position order.
 
     Raises:
+        PositionMismatch: another server answers than the window is of, or its log was begun anew.
         DataLossError: a file of the window is not there any more.
         LostConnection: the server went away; nothing is lost, and the window can be read again.
         CaptureError: the log has what can't be read.
     """
-    decoder = WindowDecoder(window, settings, capture_time, lambda place: _dumped(settings, window.log, place))
-    with closing(_dumped(settings, window.log, window.start)) as log:
+    decoder = WindowDecoder(
+        window, settings, capture_time, partial(log_from, settings, window.log, server=window.server)
+    )
+    server, mark = window.server, window.mark
+    blocks = log_up_to(settings, window.log, window.start, lambda: decoder.boundary, server=server, mark=mark)
+    with closing(blocks) as log:
         while not decoder.finished:
             data = next(log, b"")
             if not data:
@@ -41,13 +47,12 @@ def read_window(window: Window, settings: MysqlSettings, capture_time: dt.dateti
     yield from decoder.finish()
 
 
-def changes_of(settings: MysqlSettings, connector: str, log: str, prepared: Iterable[Prepared] = ()) -> Changes:
+def changes_of(settings: MysqlSettings, log: LogState, prepared: Iterable[Prepared] = ()) -> Changes:
     """What reads the changes of one table between two boundaries, for snapshots: all of them, with values as they are.
 
     Args:
         settings: the source's options.
-        connector: `mysql` or `mariadb`.
-        log: the base name of the log's files.
+        log: the server and its log.
         prepared: the distributed transactions that were prepared before, and may be decided in between.
     """
     whole = settings.replaced(
@@ -62,17 +67,17 @@ def changes_of(settings: MysqlSettings, connector: str, log: str, prepared: Iter
     held = tuple(prepared)
 
     def changes(table: MysqlTable, low: Place, high: Place) -> Iterable[pa.RecordBatch]:
-        return read_window(Window(low, high, log, connector, {table.path: table}, prepared=held), whole, None)
+        name = connector(log.kind)
+        window = Window(
+            low,
+            high,
+            log.base,
+            name,
+            {table.path: table},
+            prepared=held,
+            server=log.server,
+            folds_names=log.folds_names,
+        )
+        return read_window(window, whole, None)
 
     return changes
-
-
-def _dumped(settings: MysqlSettings, log: str, place: Place) -> Generator[memoryview, None, None]:
-    """The log from a boundary to where it ends."""
-    # A file may be larger than a dump can name a place of: what comes before is passed over.
-    position = place.position if FIRST <= place.position <= _LARGEST_POSITION else FIRST
-    with closing(BinlogConnection(settings)) as connection:
-        # Without the statements of rows MariaDB leaves their events out, and places can't be counted.
-        connection.dump(file_name(log, place.file), position, statements=True)
-        while data := connection.receive():
-            yield data

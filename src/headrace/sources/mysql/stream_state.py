@@ -20,10 +20,12 @@ class StreamState(WindowState):
         log: the server and its log.
         prepared: distributed transactions that were prepared before the offset and are not decided at it. Their rows
             are read again when they are committed.
+        unsettled: the commit up to which changes may be in rows already that a snapshot read; empty for none.
     """
 
     log: LogState
     prepared: tuple[Prepared, ...] = ()
+    unsettled: str = ""
 
     @classmethod
     def of(cls, offset: Offset) -> StreamState:
@@ -32,6 +34,7 @@ class StreamState(WindowState):
         return cls(
             LogState.from_json(data["server"]),
             tuple(Prepared(xid, Place.of(start), Place.of(end)) for xid, start, end in data["prepared"]),
+            data["unsettled"],
             cuts=tuple(data["cuts"]),
             reads=data["reads"],
             waiting=tuple(data["waiting"]),
@@ -42,6 +45,7 @@ class StreamState(WindowState):
         return {
             "server": self.log.to_json(),
             "prepared": [[one.xid, one.start.text, one.end.text] for one in self.prepared],
+            "unsettled": self.unsettled,
             "cuts": list(self.cuts),
             "reads": self.reads,
             "waiting": list(self.waiting),

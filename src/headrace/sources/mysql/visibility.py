@@ -156,13 +156,25 @@ class Snapshots:
         if str(session.rows(_WITH_GTIDS)[0][0]).upper() != "ON":
             return self._locked(session, tables, another)
         low = self.head(session)
+        self._ended(session, deadline)
+        session.rows(_OPEN)
+        return Visible(low, self.head(session))
+
+    def wait_executed(self, session: Session) -> None:
+        """Wait until the groups that are in the log are among those that the server says that it has.
+
+        Raises:
+            CaptureError: that took too long.
+        """
+        if self.server.name == MYSQL:
+            self._ended(session, time.monotonic() + self.wait_seconds)
+
+    def _ended(self, session: Session, deadline: float) -> None:
         in_use = _gtids(session)
         while in_use:
             _require_time(deadline, f"{len(in_use)} transactions that are in the log")
             time.sleep(_POLL_SECONDS)
             in_use &= _gtids(session)
-        session.rows(_OPEN)
-        return Visible(low, self.head(session))
 
     def _stated(self, session: Session) -> Visible:
         session.rows(_OPEN)

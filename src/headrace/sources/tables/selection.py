@@ -92,9 +92,8 @@ class TableSelection:
             required = required and not is_optional(pattern)
             if not matched and required and len(self.databases) < 2:
                 paths = [table.path for table in tables]
-                raise CaptureError(
-                    f"Database '{self.database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, paths)
-                )
+                where = f"Database '{self.database}'" if self.database else "The server"
+                raise CaptureError(f"{where} has no table '{pattern}'.", remedy=did_you_mean(pattern, paths))
             # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
             captured = [table for table in matched if table.captured]
             if matched and not captured and required:
