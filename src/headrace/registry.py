@@ -18,6 +18,7 @@ from headrace.errors import OptionError
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "source": {
         "db2": "headrace.sources.db2.source:Db2Source",
+        "mysql": "headrace.sources.mysql.source:MysqlSource",
         "oracle": "headrace.sources.oracle.source:OracleSource",
         "postgresql": "headrace.sources.postgresql.source:PostgresSource",
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
@@ -88,6 +89,8 @@ def find(kind: str, name: str) -> Any:
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """`Did you mean 'x'?`, or the list of what exists, to end an error's sentence."""
     known = list(known)
+    if given.lower() == "mariadb" and "mysql" in known:
+        return "Use 'mysql', which is for MariaDB too."
     near = difflib.get_close_matches(given.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
     if near:
         best = next(k for k in known if k.lower() == near[0])

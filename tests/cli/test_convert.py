@@ -74,7 +74,8 @@ def test_a_configuration_becomes_the_pipeline_that_is_kept_beside_it(file: Path)
 @pytest.mark.parametrize("file", INPUTS, ids=[file.name for file in INPUTS])
 def test_a_converted_pipeline_is_one_that_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = model(convert(file), tmp_path, monkeypatch)
-    assert found.source_type == ("postgresql" if "postgresql" in file.name else "sqlserver")
+    kinds = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+    assert found.source_type == next((kind for word, kind in kinds.items() if word in file.name), "sqlserver")
     assert [target.type for target in found.targets] == ["kafka"]
 
 

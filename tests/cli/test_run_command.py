@@ -62,8 +62,9 @@ MISTAKES = [
     ({"sink": {"path": "/unwritable"}}, "The folder '/unwritable' can't be written. Name another."),
     (
         {"source": {"type": "nothing"}},
-        "Unknown source 'nothing'. Known: db2, folder, kafka, oracle, postgresql, sqlserver.",
+        "Unknown source 'nothing'. Known: db2, folder, kafka, mysql, oracle, postgresql, sqlserver.",
     ),
+    ({"source": {"type": "mariadb"}}, "Unknown source 'mariadb'. Use 'mysql', which is for MariaDB too."),
 ]
 
 

@@ -18,7 +18,8 @@ from headrace.cli.run import Debug
 def init(
     pipeline: Annotated[Path, typer.Argument(help="The file to write; - prints it.")] = Path("pipeline.yaml"),
     source: Annotated[
-        str, typer.Option(help="Where changes come from: postgresql, sqlserver, db2, oracle, kafka.")
+        str,
+        typer.Option(help="Where changes come from: postgresql, mysql (MariaDB too), sqlserver, db2, oracle, kafka."),
     ] = "sqlserver",
     sink: Annotated[
         list[str] | None,

@@ -175,7 +175,7 @@ def _connect(model: Model) -> Iterator[Finding]:
 
             def connected(name: str = name, source: Any = source) -> str:
                 source.connect()
-                return f"Database '{name}' takes the login."
+                return f"Database '{name}' takes the login." if name else "The server takes the login."
 
             yield from _tried(Level.CONNECT, "source", connected)
     for label, sink in _sinks(model):

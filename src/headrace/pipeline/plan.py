@@ -198,7 +198,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     refuse_shared_places(model.targets, (schema.id for schema in captured), model.source_type)
     return replace(
         plan,
-        source=f"{model.source_type}, database {', '.join(sources)}",
+        source=", database ".join(filter(None, (model.source_type, ", ".join(sources)))),
         tables=tuple(tables),
         gone=tuple(gone),
         uncaptured=tuple(uncaptured),

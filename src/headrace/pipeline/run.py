@@ -282,7 +282,8 @@ class RunningPipeline:
         assert self._databases is not None
         if time.monotonic() - asked >= _HEAD_SECONDS:
             try:
-                level = _reached(_offsets(committed), self._databases.head())
+                offsets = _offsets(committed)
+                level = _reached(offsets, self._databases.head(offsets))
             except HeadraceError:
                 # The run itself meets the same error and says it; here the lag is just unknown.
                 level = None

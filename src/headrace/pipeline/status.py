@@ -56,7 +56,7 @@ def _database(name: str, source: Source, offset: Offset, now: dt.datetime, ask: 
         return database_status(name, offset, None, None, now, asked=False)
     health = source.health(offset)
     try:
-        head = source.head()
+        head = source.head_behind(offset)
     except HeadraceError as error:
         if not health.sentence:
             health = replace(health, sentence=f"The source can't be asked: {error.message}", remedy=error.remedy)
