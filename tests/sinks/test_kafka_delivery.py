@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from headrace.errors import SinkError
@@ -22,6 +22,7 @@ from headrace.sinks.kafka.delivery import KafkaOutlet
 from headrace.sinks.kafka.sink import KafkaSink
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import pos
+from headrace.testing.waiting import until
 
 if TYPE_CHECKING:
     from headrace_emulators.kafka.broker import KafkaBroker
@@ -169,6 +170,14 @@ def test_a_message_that_may_be_too_large_keeps_all_others_back(
     assert len(read(bootstrap, topic)) == 30
 
 
+def refused_for_size(bootstrap: str, topic: str, value: bytes) -> bool:
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, value, on_delivery=lambda error, _: outcomes.append(error))
+    producer.flush(10)
+    return [error and error.code() for error in outcomes] == [KafkaError.MSG_SIZE_TOO_LARGE]
+
+
 def test_a_refusal_of_kafka_behind_the_look_is_no_success(bootstrap: str) -> None:
     made(bootstrap, "shrunk")
     outlet = outlet_to(bootstrap)
@@ -176,6 +185,8 @@ def test_a_refusal_of_kafka_behind_the_look_is_no_success(bootstrap: str) -> Non
     admin = AdminClient({"bootstrap.servers": bootstrap})
     smaller = ConfigResource(ConfigResource.Type.TOPIC, "shrunk", set_config={"max.message.bytes": "500"})
     admin.alter_configs([smaller])[smaller].result(10)
+    # The controller has the new limit by now; the broker follows it a moment later.
+    until(lambda: refused_for_size(bootstrap, "shrunk", b"x" * 600), "the broker keeps the new limit")
     rows = [row("shrunk", b"k", b"x" * 400, n) for n in range(5)]
     with pytest.raises(SinkError, match=r"refused a message of batch 4 for its size.*max\.message\.bytes"):
         shipped(outlet, rows, batch=4)

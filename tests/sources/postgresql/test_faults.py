@@ -444,6 +444,9 @@ def test_a_chunk_is_not_older_than_what_the_stream_delivered(
         sending = waiting.pgconn
         with postgres_server.changed(synchronous_standby_names="nobody"):
             until(lambda: ask("SHOW synchronous_standby_names") == [("nobody",)], "the setting is read")
+            # Commits wait once the checkpointer has read it too, which it does before each checkpoint.
+            ask("CHECKPOINT")
+            ask("CHECKPOINT")
             sending.send_query(b"UPDATE t SET v = 'new' WHERE id = 3")
             ask(f"SET synchronous_commit = local; INSERT INTO signals VALUES ('s', 'execute-snapshot', '{ASKED}')")
             until(
