@@ -81,6 +81,9 @@ def test_a_commit_that_waits_for_a_synchronous_standby_is_in_the_log_and_not_see
             until(
                 lambda: connection.value("SHOW synchronous_standby_names") == "nobody", "the server knows the standby"
             )
+            # Commits wait once the checkpointer has read it too, which it does before each checkpoint.
+            for _ in range(2):
+                database.execute("CHECKPOINT")
             writer = threading.Thread(target=database.execute, args=("INSERT INTO t VALUES (1)",))
             with database.connect() as other:
                 other.execute("SET synchronous_commit = local")
