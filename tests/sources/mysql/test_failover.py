@@ -113,7 +113,10 @@ def test_a_run_goes_on_where_it_was_in_the_log_of_a_replica(pair: Pair) -> None:
     rows = run.restarted().batch(Limit(upto=run.source.head()))
     assert [int(row["id"]) for _, _, row in data(rows)] == [7]
     start = run.offset
-    assert run.source.head_behind(start) == start.commit
+    # MariaDB adds an event of its own some time after it began a file.
+    behind = run.source.head_behind(start)
+    assert behind >= start.commit
+    assert boundary(behind).epoch == 1
     pair.other.insert("t", 8, "new")
     assert run.source.head_behind(start) > start.commit > run.source.head()
     assert run.restarted().batch()
