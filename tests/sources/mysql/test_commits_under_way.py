@@ -1,4 +1,7 @@
-"""Rule: a commit that is on its way through a server's log and engine is neither lost nor a reason to stop."""
+"""Rule: a commit that is on its way through a server's log and engine is neither lost nor a reason to stop.
+
+A distributed transaction is on its way for as long as its owner likes, from where it is prepared on.
+"""
 
 from __future__ import annotations
 

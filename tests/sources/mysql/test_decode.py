@@ -52,10 +52,25 @@ def again(name):
     return dumped
 
 
-def rows_of(name=MARIADB, table=ITEM, start=BEGINNING, end=None, feed=1, data=None, after=None, prepared=(), **options):
+def unasked(xid):
+    raise AssertionError(f"{xid} was asked for")
+
+
+def rows_of(
+    name=MARIADB,
+    table=ITEM,
+    start=BEGINNING,
+    end=None,
+    feed=1,
+    data=None,
+    after=None,
+    prepared=(),
+    earlier=unasked,
+    **options,
+):
     settings = MysqlSettings.parse(options, owner="source 'mysql_cdc'")
     window = Window(start, end or ENDS[name], "binlog", CONNECTORS[name], {table.path: table}, after or {}, prepared)
-    decoder = WindowDecoder(Window.from_json(window.to_json()), settings, None, again(name))
+    decoder = WindowDecoder(Window.from_json(window.to_json()), settings, None, again(name), earlier)
     found, events = [], iter(data or recorded(name))
     while part := b"".join(itertools.islice(events, feed)):
         found += decoder.feed(part)
@@ -141,6 +156,25 @@ def test_a_distributed_transaction_comes_where_it_is_committed():
         row["position"].startswith("0000:0000000001:00000000000000003701/") and dict(row["source"])["gtid"] == "0-1-11"
     )
     assert not [row for row in rows_of() if row["after"] and dict(row["after"])["id"] == "101"]
+
+
+def test_the_rows_of_a_distributed_transaction_are_the_same_where_they_have_no_room_to_be_kept(monkeypatch):
+    whole = rows_of()
+    monkeypatch.setattr("headrace.sources.mysql.decode.KEPT_BYTES", 0)
+    assert rows_of() == whole
+
+
+def test_a_distributed_transaction_of_an_earlier_window_is_asked_for_where_nobody_told_of_it():
+    asked = []
+
+    def earlier(xid):
+        asked.append(xid)
+        return Prepared(xid, Place(0, 1, 3020), Place(0, 1, 3475))
+
+    log = list(again(MARIADB)(Place(0, 1, 3701)))
+    rows = rows_of(start=Place(0, 1, 3701), end=Place(0, 1, 3835), data=log, earlier=earlier)
+    assert [short(row)[2] for row in changes(rows)] == ["100"]
+    assert asked == ["X'61',X'62',7"]
 
 
 def test_a_distributed_transaction_of_an_earlier_window_is_read_again():

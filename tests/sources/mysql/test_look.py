@@ -97,3 +97,19 @@ def test_a_distributed_transaction_has_rows_where_it_is_committed_and_is_named_u
         behind.take(data)
     assert held in before.seen.prepared
     assert held not in behind.seen.prepared
+
+
+def test_a_distributed_transaction_that_was_prepared_before_the_look_is_asked_for_where_it_is_committed() -> None:
+    decided = next(step for step in steps(all_tables()) if isinstance(step, Decided) and step.committed)
+    asked = []
+
+    def earlier(xid: str) -> Prepared:
+        asked.append(xid)
+        return Prepared(xid, WINDOW[0], WINDOW[0])
+
+    place = decided.group.place
+    look = Look(place, place.at(place.position + 1), all_tables(), commits=1, cut_bytes=1 << 30, earlier=earlier)
+    for data in rows_log():
+        look.take(data)
+    assert asked == [decided.xid]
+    assert look.seen.rows

@@ -26,6 +26,10 @@ TABLE = MysqlTable(TableSchema(TableId("d", "", "t"), (Column("id", 1, INT.logic
 UUID = bytes(range(16))
 
 
+def unasked(xid):
+    raise AssertionError(f"{xid} was asked for")
+
+
 def described(number, name, *, key=True):
     fields = b"\x01\x01\x00\x04\x03\x02id" + (b"\x08\x01\x00" if key else b"")
     body = struct.pack("<IHH", number, 0, 1) + b"\x01d\0\x01" + name + b"\0\x01" + bytes([LONG]) + b"\0\0" + fields
@@ -97,7 +101,7 @@ def rows_of(events, start, end, mariadb, feed, *, one_by_one, **options):
     connector = "mariadb" if mariadb else "mysql"
     window = Window(Place(0, 1, start), Place(0, 1, end), "log", connector, {TABLE.path: TABLE})
     settings = MysqlSettings.parse(options, owner="source 'mysql_cdc'")
-    decoder, left, found = WindowDecoder(window, settings, None, lambda _: iter(())), iter(events), []
+    decoder, left, found = WindowDecoder(window, settings, None, lambda _: iter(()), unasked), iter(events), []
     with mock.patch.object(GroupReader, "run", (lambda *_: None) if one_by_one else GroupReader.run):
         while part := b"".join(itertools.islice(left, feed)):
             found += decoder.feed(part)

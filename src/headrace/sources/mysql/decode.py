@@ -28,6 +28,7 @@ from headrace.sources.mysql.groups import (
     Group,
     GroupEnd,
     GroupReader,
+    HeldRows,
     Prepared,
     RowsEvent,
     StatementEvent,
@@ -52,6 +53,8 @@ from headrace.wire.spans import Array
 BLOCK_BYTES = 4 * 1024 * 1024
 """Bytes of rows events that are read together, if one alone does not have more."""
 _BLOCK_STEPS = 50_000
+KEPT_BYTES = 4 * 1024 * 1024
+"""Bytes of rows of prepared transactions that are kept until these are decided; others are read again."""
 _BATCH_ROWS = 50_000
 _MOST_ROWS = 10**10
 _EVENT_NUMBERS = 6
@@ -62,6 +65,8 @@ _REPLACED = ("CREATE", "DROP")
 
 Again = Callable[[Place], Generator["bytes | memoryview", None, None]]
 """Reads the log once more, from a boundary on: whole events, as `BinlogConnection.receive` gives them."""
+Earlier = Callable[[str], Prepared]
+"""Finds a distributed transaction that was prepared before the window, by its name."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,7 @@ class Window:
         connector: `mysql` or `mariadb`.
         tables: those whose rows are taken, by path.
         after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
-        prepared: at least those distributed transactions that were prepared before the window and may be decided in
-            it.
+        prepared: distributed transactions that were prepared before the window and may be decided in it.
         server: whose log it is, as `LogState.server`; empty where any server will do.
         mark: what the file at its start says of itself, as `LogState.mark`; empty where that is not known.
         folds_names: as of `ServerKind`.
@@ -108,7 +112,7 @@ class Window:
             "connector": self.connector,
             "tables": {path: table.to_json() for path, table in self.tables.items()},
             "after": dict(self.after),
-            "prepared": [[held.xid, held.start.text, held.end.text] for held in self.prepared],
+            "prepared": [held.to_json() for held in self.prepared],
             "server": self.server,
             "mark": self.mark,
             "folds_names": self.folds_names,
@@ -125,7 +129,7 @@ class Window:
             data["connector"],
             {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},
             data["after"],
-            tuple(Prepared(xid, Place.of(start), Place.of(end)) for xid, start, end in data["prepared"]),
+            tuple(map(Prepared.from_json, data["prepared"])),
             data["server"],
             data["mark"],
             data["folds_names"],
@@ -161,6 +165,51 @@ class _Block:
         return self.size >= BLOCK_BYTES or len(self.steps) >= _BLOCK_STEPS
 
 
+@dataclass
+class _Kept:
+    """Rows of transactions that are prepared in the window, as far as they have room.
+
+    Args:
+        decided_later: by the names of the transactions.
+        group: where the transaction begins whose rows come now.
+        rows: those; None where they have no room.
+        size: of all of them, in bytes.
+    """
+
+    decided_later: dict[str, list[RowsEvent]] = field(default_factory=dict)
+    group: Place | None = None
+    rows: list[RowsEvent] | None = None
+    size: int = 0
+
+    def keep(self, event: RowsEvent) -> None:
+        """Rows of a transaction that is to be prepared."""
+        if self.group != event.group.place:
+            self._drop(self.rows)
+            self.group, self.rows = event.group.place, []
+        if self.rows is None:
+            return
+        self.rows.append(event)
+        self.size += len(event.body)
+        if self.size > KEPT_BYTES:
+            self._drop(self.rows)
+            self.rows = None
+
+    def prepared(self, step: Prepared) -> None:
+        """All rows of the transaction have come."""
+        if self.group == step.start and self.rows is not None:
+            self.decided_later[step.xid] = self.rows
+        self.group = self.rows = None
+
+    def taken(self, xid: str) -> list[RowsEvent] | None:
+        """The rows of a transaction that is decided; None where they are to be read again."""
+        rows = self.decided_later.pop(xid, None)
+        self._drop(rows)
+        return rows
+
+    def _drop(self, rows: list[RowsEvent] | None) -> None:
+        self.size -= sum(len(row.body) for row in rows or ())
+
+
 class WindowDecoder:
     """Makes change rows of what the server sends of one window.
 
@@ -173,18 +222,26 @@ class WindowDecoder:
         settings: the source's options.
         capture_time: when the batch was planned.
         again: opens the log for the rows of a distributed transaction, which lie before its commit.
+        earlier: asked for those that `Window.prepared` does not have.
     """
 
-    def __init__(self, window: Window, settings: MysqlSettings, capture_time: dt.datetime | None, again: Again) -> None:
-        self._window, self._settings, self._again = window, settings, again
+    def __init__(
+        self,
+        window: Window,
+        settings: MysqlSettings,
+        capture_time: dt.datetime | None,
+        again: Again,
+        earlier: Earlier,
+    ) -> None:
+        self._window, self._settings, self._again, self._earlier = window, settings, again, earlier
         self._paths = window.names
-        self._reader = GroupReader(window.start, window.end, self._paths, folds_names=window.folds_names)
+        self._reader = GroupReader(window.start, window.end, self._paths, keeps=True, folds_names=window.folds_names)
         self._layouts = Layouts(Masks.of(settings))
         self._numbers: dict[bytes, tuple[str, int]] = {}
         self._unnamed: set[bytes] = set()
         self._altered: set[str] = set()
         self._latest: dict[str, int] = {}
-        self._prepared = list(window.prepared)
+        self._prepared, self._kept = list(window.prepared), _Kept()
         self._numbered = settings.provide_transaction_metadata
         self._with_query = settings.include_query
         self._skipped = frozenset(settings.skipped_operations)
@@ -242,8 +299,11 @@ class WindowDecoder:
             yield from self._take_rows(step, step.group)
         elif isinstance(step, StatementEvent):
             self._take_statement(step)
+        elif isinstance(step, HeldRows):
+            self._kept.keep(step.rows)
         elif isinstance(step, Prepared):
             self._prepared.append(step)
+            self._kept.prepared(step)
         elif isinstance(step, Decided):
             yield from self._take_decided(step)
         elif self._numbered:
@@ -350,20 +410,27 @@ class WindowDecoder:
         say_once(f"{sentence} {read_again(paths[0])}")
 
     def _take_decided(self, step: Decided) -> Iterator[pa.RecordBatch]:
-        """The rows of a distributed transaction, from where they were prepared."""
+        """The rows of a distributed transaction, as they were kept, or from where they were prepared."""
+        kept = self._kept.taken(step.xid)
         found = [one for one in self._prepared if one.xid == step.xid and one.start <= step.group.place]
         self._prepared = [one for one in self._prepared if one not in found]
-        if not found or not step.committed:
+        if not step.committed:
             return
-        held = max(found, key=lambda one: one.start)
+        if kept is not None:
+            for event in kept:
+                yield from self._take_rows(event, step.group)
+            return
+        held = max(found, key=lambda one: one.start) if found else self._earlier(step.xid)
+        if not held.captured:
+            return
         reader = GroupReader(held.start, held.end, self._paths, prepared=True)
         with closing(self._again(held.start)) as log:
             while not reader.finished:
                 data = next(log, b"")
                 if not data:
                     break
-                for event in events_in(data):
-                    for row in reader.read(event):
+                for read in events_in(data):
+                    for row in reader.read(read):
                         if isinstance(row, RowsEvent):
                             yield from self._take_rows(row, step.group)
         reader.finish()

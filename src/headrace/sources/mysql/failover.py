@@ -60,12 +60,6 @@ def taken_over(
             "of order.",
             remedy=f"Run SET GLOBAL gtid_strict_mode = ON on all servers before one takes over. {NEW_CHECKPOINT}",
         )
-    if before.prepared:
-        raise PositionMismatch(
-            f"The distributed transaction {before.prepared[0].xid} was prepared on another server than '{now.address}' "
-            "and is not decided yet.",
-            remedy=NEW_CHECKPOINT,
-        )
     # The last file before which nothing is new.
     known = bisect_left(
         now.files, True, key=lambda file: not ours.contains(_groups_before(settings, now.kind, file.name))

@@ -5,9 +5,9 @@ What may concern a captured table and can't be read stops the reader. It is neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql import gtid
@@ -99,6 +99,16 @@ class RowsEvent(NamedTuple):
     query: bytes | None
 
 
+class HeldRows(NamedTuple):
+    """Rows of a captured table in a group that prepares a distributed transaction.
+
+    Args:
+        rows: as if they were committed by that group.
+    """
+
+    rows: RowsEvent
+
+
 class StatementEvent(NamedTuple):
     """A statement that names captured tables and changes their structure, or empties them.
 
@@ -119,16 +129,28 @@ class StatementEvent(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A distributed transaction with rows of captured tables, which is not decided yet. Its rows are not given out.
+    """A distributed transaction that is not decided yet. Its rows are not given out.
 
     Args:
         xid: its name.
         start, end: where its group begins and ends.
+        captured: whether it may have rows of captured tables.
     """
 
     xid: str
     start: Place
     end: Place
+    captured: bool = True
+
+    def to_json(self) -> list[Any]:
+        """JSON values."""
+        return [self.xid, self.start.text, self.end.text, self.captured]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Prepared:
+        """Read `to_json`'s form back."""
+        xid, start, end, captured = data
+        return cls(xid, Place.of(start), Place.of(end), captured)
 
 
 class Decided(NamedTuple):
@@ -157,7 +179,7 @@ class GroupEnd(NamedTuple):
     end: Place
 
 
-Step: TypeAlias = "RowsEvent | StatementEvent | Prepared | Decided | GroupEnd"
+Step: TypeAlias = "RowsEvent | HeldRows | StatementEvent | Prepared | Decided | GroupEnd"
 
 
 @dataclass
@@ -196,6 +218,7 @@ class GroupReader:
         tables: database and name of each captured table, as the log spells them.
         prepared: whether rows of prepared groups are given out as if they were committed: what a reader does that comes
             back for them.
+        keeps: whether rows of prepared groups are given out as `HeldRows`, so that a reader need not come back.
         folds_names: as of `ServerKind`; then statements may have the names of tables in any case.
     """
 
@@ -206,6 +229,7 @@ class GroupReader:
         tables: Collection[tuple[str, str]],
         *,
         prepared: bool = False,
+        keeps: bool = False,
         folds_names: bool = False,
     ) -> None:
         self._start, self._end = start, end
@@ -214,7 +238,7 @@ class GroupReader:
         self._spelled = {(database.lower(), name.lower()): Named(database, name) for database, name in named}
         self._databases = frozenset(database for database, _ in tables)
         self._words = frozenset(word.casefold() for word in self._databases)
-        self._prepared = prepared
+        self._prepared, self._keeps = prepared, keeps
         self._frames = Frames()
         self._open: _Open | None = None
         self._turned = False
@@ -386,8 +410,8 @@ class GroupReader:
 
     def _prepare(self, event: Event) -> Iterator[Step]:
         found, prepared = gtid.read_xa_prepare(event.body), self._inside()
-        if prepared.held and prepared.wanted and prepared.changed and not self._prepared:
-            yield Prepared(found.xid.text, prepared.group.place, self._here())
+        if prepared.held and prepared.wanted and not self._prepared:
+            yield Prepared(found.xid.text, prepared.group.place, self._here(), bool(prepared.changed))
             if found.one_phase:
                 yield Decided(prepared.group, found.xid.text, True)
         yield from self._ended()
@@ -410,8 +434,8 @@ class GroupReader:
             if known is not None:
                 path, described = known
                 within.changed.add(path)
-                if within.wanted and (self._prepared or not within.held):
-                    yield RowsEvent(
+                if within.wanted and (self._prepared or self._keeps or not within.held):
+                    rows = RowsEvent(
                         within.group,
                         kind,
                         event.start,
@@ -421,6 +445,7 @@ class GroupReader:
                         within.thread,
                         within.query,
                     )
+                    yield HeldRows(rows) if within.held and not self._prepared else rows
             # Each row has a byte at least, so that the number of bytes bounds that of rows without reading them.
             within.ordinal += len(body)
         elif number != _NO_TABLE:

@@ -19,7 +19,7 @@ from headrace.sources.mysql.place import FIRST, Place, file_name, file_of
 
 NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 _VARIABLES = ("server_id", "hostname", "port", "binlog_expire_logs_seconds", "gtid_executed", "gtid_binlog_state")
-_FILES = "SHOW BINARY LOGS"
+FILES = "SHOW BINARY LOGS"
 _IN_USE = "SELECT @@GLOBAL.gtid_owned"
 _THREAD = re.compile(r"#\d+", re.ASCII)
 
@@ -82,7 +82,7 @@ class ServerState:
             # Old servers of MariaDB have no name of their own.
             found.uuid or f"{address}/{said.get('server_id', '')}",
             address,
-            files_of(connection.rows(_FILES)),
+            files_of(connection.rows(FILES)),
             said.get("gtid_binlog_state" if found.is_mariadb else "gtid_executed", "").replace("\n", ""),
             int(expires) if expires.isdecimal() else None,
             in_use.replace("\n", ""),

@@ -16,6 +16,7 @@ from headrace.formats.kernels import main
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.decode import Window, WindowDecoder
 from headrace.sources.mysql.events import ARTIFICIAL, HEADER_SIZE, EventType
+from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import FIRST, Place
 from headrace.sources.mysql.types import DOUBLE, LONG, VARCHAR, NativeType
@@ -35,13 +36,17 @@ def compile_all() -> None:
     window = Window(Place(0, 1, FIRST), Place(0, 1, FIRST + 1), "log", "mariadb", {table.path: table})
     for options in ({}, _OPTIONS):
         settings = MysqlSettings.parse(options, owner="source 'mysql_cdc'")
-        decoder = WindowDecoder(window, settings, dt.datetime(2024, 2, 29, tzinfo=dt.UTC), _again)
+        decoder = WindowDecoder(window, settings, dt.datetime(2024, 2, 29, tzinfo=dt.UTC), _again, _earlier)
         for _ in (*decoder.feed(log), *decoder.finish()):
             pass
 
 
 def _again(_: Place) -> Generator[bytes, None, None]:
     yield from ()
+
+
+def _earlier(xid: str) -> Prepared:
+    raise AssertionError(f"the log here has no {xid}")
 
 
 def _log() -> bytes:

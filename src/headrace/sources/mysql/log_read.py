@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import closing
 
-from headrace.errors import FormatError, PositionMismatch
-from headrace.sources.mysql.connection import Connection, connect_binlog
+from headrace.errors import CaptureError, FormatError, PositionMismatch
+from headrace.sources.mysql.connection import Connection, connect, connect_binlog
 from headrace.sources.mysql.events import HEADER_SIZE, EventType, events_in
 from headrace.sources.mysql.groups import Prepared
-from headrace.sources.mysql.guards import require_same_file
+from headrace.sources.mysql.guards import FILES, NEW_CHECKPOINT, files_of, require_same_file
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.look import Look, Seen
 from headrace.sources.mysql.options import MysqlSettings
@@ -108,6 +108,59 @@ def require_server(session: Connection, server: str) -> None:
         )
 
 
+class PreparedBefore:
+    """Finds distributed transactions that were prepared before a boundary and are not decided there, by their names.
+
+    Nothing keeps those that were prepared before a pipeline began. So when one is asked for, the log is read backwards
+    from the boundary, a file at a time, up to where it was prepared; what was found on the way is known then.
+
+    Args:
+        settings, base, server: as of `log_from`.
+        place: the boundary.
+    """
+
+    def __init__(self, settings: MysqlSettings, base: str, place: Place, *, server: str = "") -> None:
+        self._settings, self._base, self._server = settings, base, server
+        self._read_to = place
+        self._found: dict[str, Prepared] = {}
+
+    def __call__(self, xid: str) -> Prepared:
+        """The transaction of a name; it may have rows of captured tables.
+
+        Raises:
+            CaptureError: the log does not have it any more.
+            PositionMismatch: another server answers.
+        """
+        while xid not in self._found:
+            begin = self._file_before()
+            if begin is None:
+                raise CaptureError(
+                    f"The distributed transaction {xid} was prepared before this pipeline began and is committed now, "
+                    "and the log does not have its rows any more.",
+                    remedy=f"The copy would lack these rows. {NEW_CHECKPOINT}",
+                )
+            for found in self._undecided(begin):
+                self._found.setdefault(found.xid, found._replace(captured=True))
+            self._read_to = begin
+        return self._found[xid]
+
+    def _file_before(self) -> Place | None:
+        with connect(self._settings) as session:
+            require_server(session, self._server)
+            files = files_of(session.rows(FILES))
+        begins = [Place(self._read_to.epoch, file.number, FIRST) for file in files]
+        return max((begin for begin in begins if begin < self._read_to), default=None)
+
+    def _undecided(self, begin: Place) -> Collection[Prepared]:
+        look = Look(begin, self._read_to, (), commits=0, cut_bytes=_U32)
+        blocks = log_up_to(self._settings, self._base, begin, lambda: look.boundary, server=self._server)
+        with closing(blocks):
+            while not look.finished and (block := next(blocks, None)) is not None:
+                look.take(block)
+        look.finish()
+        return look.seen.prepared
+
+
 def looked(
     settings: MysqlSettings,
     log: LogState,
@@ -134,8 +187,16 @@ def looked(
         FormatError: the log is damaged, or ends before the window.
         CaptureError: it has what can't be read.
     """
-    folds = log.folds_names
-    look = Look(begin, end, tables, commits=commits, cut_bytes=cut_bytes, prepared=prepared, folds_names=folds)
+    look = Look(
+        begin,
+        end,
+        tables,
+        commits=commits,
+        cut_bytes=cut_bytes,
+        prepared=prepared,
+        earlier=PreparedBefore(settings, log.base, begin, server=log.server) if tables else None,
+        folds_names=log.folds_names,
+    )
     taken = 0
     blocks = log_up_to(settings, log.base, begin, lambda: look.boundary, server=log.server, mark=mark)
     with closing(blocks):

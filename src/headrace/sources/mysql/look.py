@@ -6,13 +6,13 @@ No row is decoded. The window ends between groups, and (start, end] of it is dec
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.sources.mysql.events import event_at
-from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared, RowsEvent
+from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared, RowsEvent, StatementEvent
 from headrace.sources.mysql.ordinary import Run
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.statements import Meaning
@@ -29,7 +29,7 @@ class Seen:
         time: when the last group with such was committed.
         gtids: the groups that it has, in order; empty where the log has no GTIDs.
         cuts: the boundaries at which several tasks may share it, without its own edges.
-        prepared: the distributed transactions with rows of captured tables that are not decided at its end.
+        prepared: the distributed transactions that are not decided at its end.
         tables: database and name of the captured tables that it has rows of.
         emptied: paths of the tables that it drops, or whose rows it changes without rows in the log; of a database that
             it drops the name with a dot.
@@ -55,7 +55,8 @@ class Look:
         tables: database and name of each captured table, as the log spells them.
         commits: how many groups with rows of captured tables are wanted at the most; 0 for no bound.
         cut_bytes: a task reads about so many bytes of the log.
-        prepared: the distributed transactions that are not decided at its start.
+        prepared: the distributed transactions that are known not to be decided at its start.
+        earlier: finds another one that was prepared before the start, by its name; without it, such are passed over.
         folds_names: as of `ServerKind`.
     """
 
@@ -68,6 +69,7 @@ class Look:
         commits: int,
         cut_bytes: int,
         prepared: Collection[Prepared] = (),
+        earlier: Callable[[str], Prepared] | None = None,
         folds_names: bool = False,
     ) -> None:
         self._reader = GroupReader(start, end, tables, folds_names=folds_names)
@@ -81,6 +83,8 @@ class Look:
         self._has_rows = False
         self._end = end
         self._prepared = {one.xid: one for one in prepared}
+        self._within: set[str] = set()
+        self._earlier = earlier
         self._described: set[bytes] = set()
         self._emptied: set[str] = set()
 
@@ -154,7 +158,7 @@ class Look:
             if gtid is not None:
                 self._gtids.append(gtid)
             self._since += end - start
-            if self._since >= self._cut_bytes and not self._prepared:
+            if self._since >= self._cut_bytes and not self._within:
                 self._cuts.append(behind.at(end))
                 self._since = 0
             if number in with_rows:
@@ -173,17 +177,26 @@ class Look:
                 self._ended(step)
             elif isinstance(step, Prepared):
                 self._prepared[step.xid] = step
+                self._within.add(step.xid)
             elif isinstance(step, Decided):
-                # It brings the rows that were held for it, if there are any.
-                held = self._prepared.pop(step.xid, None) is not None
-                self._has_rows |= held and step.committed
+                self._decided(step)
             elif isinstance(step, RowsEvent):
                 self._has_rows = True
                 self._described.add(step.described)
-            else:
+            elif isinstance(step, StatementEvent):
                 self._has_rows = True
                 if step.statement.meaning is Meaning.UNLOGGED_ROWS:
                     self._emptied |= {f"{table.database}.{table.name}" for table in step.statement.tables}
+
+    def _decided(self, step: Decided) -> None:
+        """It brings the rows that were held for it, if there are any."""
+        self._within.discard(step.xid)
+        held = self._prepared.pop(step.xid, None)
+        if not step.committed:
+            return
+        if held is None and self._earlier is not None:
+            held = self._earlier(step.xid)
+        self._has_rows |= held is not None and held.captured
 
     def _ended(self, step: GroupEnd) -> None:
         self._until = step.end
@@ -193,7 +206,8 @@ class Look:
             self._last = step.group
             self._counted += 1
         self._has_rows = False
-        # Who reads the end of a distributed transaction has to know where it was prepared.
-        if self._since >= self._cut_bytes and not self._prepared:
+        # Who reads the end of a distributed transaction has to know where it was prepared: before the window, or in
+        # the same part of it.
+        if self._since >= self._cut_bytes and not self._within:
             self._cuts.append(step.end)
             self._since = 0

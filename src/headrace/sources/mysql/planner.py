@@ -167,6 +167,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         commit = commit_before(begin)
         # What a snapshot read on the other server may be anywhere behind.
         unsettled = commit_before(self._snapshots.head(self._sql)) if state.unsettled else ""
+        # What was prepared on the other server is looked for in this one's log when it is committed.
         return StreamState(log, waiting=state.waiting, unsettled=unsettled).in_offset(replace(start, commit=commit))
 
     # Snapshots. Every place of the log serves: what a table without a key held there, the log says.
@@ -334,7 +335,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             end = self._tables.looked_up(self._sql, start, restarted=window is None, emptied=emptied)
         # A statement may be in the log a moment before the catalog shows what it did.
         self._look_again = altered
-        return self._behind(end, window) if isinstance(window, BinlogWindow) else end
+        behind = self._behind(end, window) if isinstance(window, BinlogWindow) else end
+        return behind if set(end.known) <= set(start.known) else _with_all_held(behind)
 
     def _behind(self, end: Offset, window: BinlogWindow) -> Offset:
         """The offset with what it keeps of the log at the end of a window."""
@@ -351,7 +353,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         end = super()._behind_what_is_lost(start, error)
         state, begin = StreamState.of(end), boundary(end.commit)
         log = replace(state.log, mark=mark_of(self._settings, file_name(state.log.base, begin.file)))
-        held = tuple(one for one in state.prepared if one.start >= begin)
+        # The rows of those that were prepared before are lost with the rest.
+        held = tuple(one if one.start >= begin else one._replace(captured=False) for one in state.prepared)
         return replace(state, log=log, prepared=held).in_offset(end)
 
     def _later(self, start: Offset) -> str | None:
@@ -361,11 +364,17 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return commit_before(oldest) if oldest > begin else None
 
 
+def _with_all_held(end: Offset) -> Offset:
+    """What is prepared may have rows of the tables that come in, which no snapshot sees."""
+    state = StreamState.of(end)
+    return replace(state, prepared=tuple(one._replace(captured=True) for one in state.prepared)).in_offset(end)
+
+
 def _file(commit: str) -> int:
     return boundary(commit).file
 
 
 def _require_there(now: ServerState, state: StreamState, begin: Place) -> None:
     """See that a server still has all that follows an offset, and what is held for distributed transactions."""
-    for place in (begin, *(one.start for one in state.prepared)):
+    for place in (begin, *(one.start for one in state.prepared if one.captured)):
         require_same_log(now, state.log, place)

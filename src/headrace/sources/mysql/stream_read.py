@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.decode import Window, WindowDecoder
 from headrace.sources.mysql.groups import Prepared
-from headrace.sources.mysql.log_read import log_from, log_up_to
+from headrace.sources.mysql.log_read import PreparedBefore, log_from, log_up_to
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.notices import connector
 from headrace.sources.mysql.options import MysqlSettings
@@ -33,10 +33,14 @@ def read_window(window: Window, settings: MysqlSettings, capture_time: dt.dateti
         LostConnection: the server went away; nothing is lost, and the window can be read again.
         CaptureError: the log has what can't be read.
     """
-    decoder = WindowDecoder(
-        window, settings, capture_time, partial(log_from, settings, window.log, server=window.server)
-    )
     server, mark = window.server, window.mark
+    decoder = WindowDecoder(
+        window,
+        settings,
+        capture_time,
+        again=partial(log_from, settings, window.log, server=server),
+        earlier=PreparedBefore(settings, window.log, window.start, server=server),
+    )
     blocks = log_up_to(settings, window.log, window.start, lambda: decoder.boundary, server=server, mark=mark)
     with closing(blocks) as log:
         while not decoder.finished:

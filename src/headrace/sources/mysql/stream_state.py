@@ -8,7 +8,6 @@ from typing import Any
 from headrace.sources.log.window import WindowState
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.place import Place
 from headrace.sources.offset import Offset
 
 
@@ -33,7 +32,7 @@ class StreamState(WindowState):
         data = offset.log
         return cls(
             LogState.from_json(data["server"]),
-            tuple(Prepared(xid, Place.of(start), Place.of(end)) for xid, start, end in data["prepared"]),
+            tuple(map(Prepared.from_json, data["prepared"])),
             data["unsettled"],
             cuts=tuple(data["cuts"]),
             reads=data["reads"],
@@ -44,7 +43,7 @@ class StreamState(WindowState):
         """JSON values."""
         return {
             "server": self.log.to_json(),
-            "prepared": [[one.xid, one.start.text, one.end.text] for one in self.prepared],
+            "prepared": [one.to_json() for one in self.prepared],
             "unsettled": self.unsettled,
             "cuts": list(self.cuts),
             "reads": self.reads,
