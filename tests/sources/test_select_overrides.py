@@ -52,3 +52,17 @@ def test_the_option_is_taken_in_any_form():
     assert selects("dbo.t, dbo.u") == {"dbo.t": None, "dbo.u": None}
     with pytest.raises(ValueError, match="not a JSON object"):
         selects("{dbo.t")
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT * FROM t ORDER BY a",
+        "SELECT * FROM t ORDER BY a LIMIT 5",
+        "SELECT `it's`, 'it\\'s (' AS s FROM t # it's",
+        "SELECT a -- it's\nFROM t",
+        "SELECT a - --1 AS b FROM t",
+    ],
+)
+def test_mysql_takes_an_order_as_it_is_and_has_quotes_and_comments_of_its_own(select):
+    assert derived(select, "shop.t", for_mysql=True) == select

@@ -113,7 +113,7 @@ class SnapshotReader:
             session.close()
 
     def _texts(self, table: MysqlTable, chunk: Chunk) -> Iterator[Columns]:
-        select = SelectOverrides.of(self.settings).select(table.id)
+        select = SelectOverrides.of(self.settings, for_mysql=True).select(table.id)
         behind = boundary(chunk.commit)
         if select is not None:
             try:
@@ -246,7 +246,7 @@ def more_chunks(
     Raises:
         CaptureError: the user's statement fails, or the table may not be read.
     """
-    select = SelectOverrides.of(settings).select(table.id)
+    select = SelectOverrides.of(settings, for_mysql=True).select(table.id)
     if select is not None:
         try:
             empty = not session.rows(statements.any_row_of_select(select))

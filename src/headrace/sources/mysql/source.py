@@ -74,7 +74,7 @@ class MysqlSource(Source):
         super().__init__(settings)
         # Only to find errors at once.
         TableRules.of(settings)
-        SelectOverrides.of(settings)
+        SelectOverrides.of(settings, for_mysql=True)
         self._planner_made: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,9 +18,13 @@ from headrace.settings import Settings
 
 _NAME = "snapshot_select_statement_overrides"
 PREFIX = "snapshot.select.statement.overrides."
+_REST = r"""|(?P<word>[^\W\d]\w*)|(?P<open>\()|(?P<close>\))|(?P<end>;)|(?P<bad>['"`\[]|/\*)|(?P<other>.)"""
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\[(?:[^\]]|\]\])*\])"""
-    r"""|(?P<word>[^\W\d]\w*)|(?P<open>\()|(?P<close>\))|(?P<end>;)|(?P<bad>['"\[]|/\*)|(?P<other>.)""",
+    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\[(?:[^\]]|\]\])*\])""" + _REST, re.DOTALL
+)
+_MYSQL_TOKEN = re.compile(
+    r"""(?P<skip>\s+|(?:#|--\s)[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|\[)"""
+    + _REST,
     re.DOTALL,
 )
 _SETS = frozenset(("UNION", "EXCEPT", "INTERSECT"))
@@ -47,17 +51,24 @@ class SelectOverrides:
 
     Args:
         statements: SQL by table: `schema.table` or `database.schema.table`, whatever the case.
+        for_mysql: whether the statements are those of MySQL and MariaDB.
 
     Raises:
         OptionError: a statement can't be used as a derived table.
     """
 
-    def __init__(self, statements: Mapping[str, str]) -> None:
-        self._statements = {bare(table).lower(): derived(select, table) for table, select in statements.items()}
+    def __init__(self, statements: Mapping[str, str], *, for_mysql: bool = False) -> None:
+        self._statements = {
+            bare(table).lower(): derived(select, table, for_mysql=for_mysql) for table, select in statements.items()
+        }
 
     @classmethod
-    def of(cls, settings: Settings) -> SelectOverrides:
+    def of(cls, settings: Settings, *, for_mysql: bool = False) -> SelectOverrides:
         """The statements that the options say.
+
+        Args:
+            settings: the source's options.
+            for_mysql: as of the class.
 
         Raises:
             OptionError: a listed table has no statement, two spellings name one table, or a statement can't be used.
@@ -78,26 +89,29 @@ class SelectOverrides:
                     f"Option '{_NAME}' names table '{table}' without a statement.",
                     remedy=f"Set '{PREFIX}{bare(table)}' to a SELECT.",
                 )
-        return cls(statements)
+        return cls(statements, for_mysql=for_mysql)
 
     def select(self, table: TableId) -> str | None:
         """The statement for a table, fit to stand in parentheses; null where the table is read itself."""
         return self._statements.get(table.full_path.lower(), self._statements.get(table.path.lower()))
 
 
-def derived(select: str, table: str) -> str:
+def derived(select: str, table: str, *, for_mysql: bool = False) -> str:
     """A SELECT as it may stand in parentheses: without a closing semicolon, and with an ORDER BY that is legal there.
 
     Raises:
         OptionError: it is not one SELECT.
     """
-    body = _one_statement(select, table)
-    words = list(_words(body, table))
+    token = _MYSQL_TOKEN if for_mysql else _TOKEN
+    body = _one_statement(select, table, token)
+    words = list(_words(body, table, token))
     first = words[0] if words else ""
     if first == "WITH":
         raise _refused(table, "begins with WITH, which can't stand in a derived table", "Put it into a view.")
     if first != "SELECT" and not body.lstrip().startswith("("):
         raise _refused(table, "is no SELECT", "Write one SELECT statement.")
+    if for_mysql:
+        return body
     order = next((i for i in range(len(words) - 1, 0, -1) if words[i - 1 : i + 1] == ["ORDER", "BY"]), None)
     # Without TOP or OFFSET the server takes no ORDER BY in a derived table; TOP in a part of a UNION is not its own.
     bounded = "TOP" in [word for word in words[1:3] if word not in ("ALL", "DISTINCT")][:1]
@@ -114,9 +128,9 @@ def failed(table: TableId, error: CaptureError) -> CaptureError:
     )
 
 
-def _one_statement(select: str, table: str) -> str:
+def _one_statement(select: str, table: str, tokens: re.Pattern[str]) -> str:
     cut = None
-    for token in _TOKEN.finditer(select):
+    for token in tokens.finditer(select):
         if token["bad"]:
             raise _refused(table, "has a quote, bracket or comment that does not end", "Close it.")
         if token["end"]:
@@ -126,10 +140,10 @@ def _one_statement(select: str, table: str) -> str:
     return select if cut is None else select[:cut]
 
 
-def _words(select: str, table: str) -> Iterator[str]:
+def _words(select: str, table: str, tokens: re.Pattern[str]) -> Iterator[str]:
     """Words outside of parentheses, quotes and comments, in upper case."""
     depth = 0
-    for token in _TOKEN.finditer(select):
+    for token in tokens.finditer(select):
         depth += bool(token["open"]) - bool(token["close"])
         if depth < 0:
             break
