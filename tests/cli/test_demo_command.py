@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.mysql import needs_mariadb
 from tests.support.postgresql import needs_postgres
 from typer import Typer
 from typer.testing import CliRunner
@@ -17,7 +18,6 @@ from typer.testing import CliRunner
 from headrace.pipeline import load_pipeline
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.demo.command import demo
-from headrace_emulators.postgresql.server import private_server
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -49,34 +49,40 @@ def test_the_shop_is_mirrored_and_its_pipeline_goes_on(spark: Any, tmp_path: Pat
     assert "debezium_json" in decoded.stderr
 
 
-@needs_postgres
+@pytest.mark.parametrize(
+    "source", [pytest.param("postgresql", marks=needs_postgres), pytest.param("mariadb", marks=needs_mariadb)]
+)
 @pytest.mark.soak
-def test_a_real_postgresql_is_mirrored_and_its_pipeline_goes_on(spark: Any) -> None:
+def test_a_real_server_is_mirrored_and_its_pipeline_goes_on(spark: Any, source: str) -> None:
     # A folder that the server's user may enter, with a short path.
     with tempfile.TemporaryDirectory(prefix="hr-") as name:
         Path(name).chmod(0o755)
         folder = Path(name) / "demo"
-        done = python("headrace", "demo", "--source", "postgresql", "--seconds", "3", "--dir", str(folder))
+        done = python("headrace", "demo", "--source", source, "--seconds", "3", "--dir", str(folder))
         assert "mirror equals source" in done.stdout, done.stdout + done.stderr
         assert (done.returncode, done.stderr) == (0, "")
         batches = sorted((folder / "messages").glob("batch=*"))
-        server = private_server(folder / "server")
-        server.start()
+        # What it says that one may try now.
+        (again,) = (line.strip() for line in done.stdout.splitlines() if line.endswith("server.log 2>&1 &"))
+        server = subprocess.Popen(["sh", "-c", f"exec {again.removesuffix(' &')}"], cwd=folder / "server")
         try:
             assert load_pipeline(folder / "pipeline.yaml").start(spark, once=True).wait(PATIENCE)
         finally:
-            server.stop()
+            server.terminate()
+            server.wait(PATIENCE)
         assert sorted((folder / "messages").glob("batch=*")) == batches
 
 
-def test_without_an_installed_postgresql_the_demo_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("source", "package"), [("postgresql", "postgresql"), ("mariadb", "mariadb-server")])
+def test_without_an_installed_server_the_demo_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, package: str
 ) -> None:
     monkeypatch.setattr("headrace_emulators.postgresql.server.PROGRAMS", (("no-such-server", "postgresql"),) * 3)
+    monkeypatch.setattr("headrace_emulators.mysql.server.MARIADB_PROGRAM", "no-such-server")
     command = Typer()
     command.command()(demo)
-    result = CliRunner().invoke(command, ["--source", "postgresql", "--dir", str(tmp_path / "demo")])
+    result = CliRunner().invoke(command, ["--source", source, "--dir", str(tmp_path / "demo")])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "The program no-such-server is needed, and this machine does not have it. Run: apt-get install postgresql\n"
+        f"The program no-such-server is needed, and this machine does not have it. Run: apt-get install {package}\n"
     )

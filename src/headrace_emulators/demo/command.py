@@ -17,6 +17,7 @@ from headrace.cli.interruption import Interruption, interruption
 from headrace.cli.run import Debug, print_stopped, session_for
 from headrace.errors import OptionError
 from headrace_emulators.demo.folder import BROKER, LAKE, SERVER, make_folder, next_commands, write_pipelines
+from headrace_emulators.demo.real_server import RealServer, real_server
 
 if TYPE_CHECKING:
     from headrace.pipeline import RunningPipeline
@@ -33,13 +34,14 @@ class Database(StrEnum):
 
 
 class Source(StrEnum):
-    """The kinds of database that a demo can have; PostgreSQL is a real server of this machine, the others are
-    emulated."""
+    """The kinds of database that a demo can have; PostgreSQL and MariaDB are real servers of this machine, the others
+    are emulated."""
 
     SQLSERVER = "sqlserver"
     DB2 = "db2"
     ORACLE = "oracle"
     POSTGRESQL = "postgresql"
+    MARIADB = "mariadb"
 
 
 class Interrupted(Exception):
@@ -85,14 +87,11 @@ def demo(
         if source is not Source.SQLSERVER and chosen is not Database.SHOP:
             raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
         folder = make_folder(dir)
-        if source is Source.POSTGRESQL:
-            from headrace_emulators.postgresql.server import private_server
-
-            # Only to find out at once whether one can be started.
-            private_server(folder / SERVER)
+        # To find out at once whether one can be started.
+        server = real_server(source.value, folder / SERVER)
         out.print(f"Everything goes into {folder}")
         try:
-            equal = _play(out, cleanup, folder, source.value, chosen.value, seconds, seed, rate, kafka, debug)
+            equal = _play(out, cleanup, folder, source.value, chosen.value, server, seconds, seed, rate, kafka, debug)
         except (Interrupted, KeyboardInterrupt):
             file = folder / "pipeline.yaml"
             if file.exists():
@@ -110,6 +109,7 @@ def _play(
     folder: Path,
     source: str,
     database: str,
+    server: RealServer | None,
     seconds: float,
     seed: int,
     rate: float,
@@ -121,14 +121,14 @@ def _play(
 
     timings = Timings()
     # The database is made in its own process while Spark starts in this one.
-    workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate, source))
+    workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate, source, server))
     bootstrap = None
     if kafka:
         from headrace_emulators.kafka.broker import KafkaBroker
 
         bootstrap = cleanup.enter_context(KafkaBroker(folder / BROKER)).bootstrap
         out.print(f"Kafka listens on {bootstrap}")
-    files = write_pipelines(folder, database, bootstrap, source)
+    files = write_pipelines(folder, database, bootstrap, source, server)
     pipelines = [load_pipeline(file) for file in files]
     spark = session_for(pipelines, debug, short_lived=True)
     with interruption() as interrupted:
@@ -150,7 +150,7 @@ def _play(
     out.print(str(found), style="green" if found.equal else "red")
     if found.equal:
         out.print("\nTry now:")
-        for word, command in next_commands(folder, files, workload.file, found.tables[0].table):
+        for word, command in next_commands(folder, files, workload.file, found.tables[0].table, server):
             out.print(f"  {word}:\n    {command}")
     return found.equal
 

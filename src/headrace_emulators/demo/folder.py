@@ -9,7 +9,7 @@ import yaml
 
 from headrace.cli.invocation import program
 from headrace.errors import OptionError
-from headrace_emulators.postgresql.server import DATA, USER, private_server
+from headrace_emulators.demo.real_server import RealServer
 
 MARK = ".headrace-demo"
 SERVER = "server"
@@ -42,7 +42,9 @@ def make_folder(given: Path | None) -> Path:
     return folder
 
 
-def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: str = "sqlserver") -> list[Path]:
+def write_pipelines(
+    folder: Path, database: str, bootstrap: str | None, kind: str = "sqlserver", server: RealServer | None = None
+) -> list[Path]:
     """Write the demo's pipeline, or with Kafka (its address in `bootstrap`) the one into it and the one out of it."""
     source: dict[str, object] = {
         "type": kind,
@@ -60,9 +62,8 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
             "lob_enabled": True,
             "rac_nodes": ["instance:2"],
         }
-    if kind == "postgresql":
-        data = (folder / SERVER / DATA).absolute()
-        source = {"type": kind, "hostname": str(data), "database": database, "user": USER}
+    if server is not None:
+        source = server.options(database)
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}
     if bootstrap is None:
@@ -86,7 +87,9 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
     return [_write(folder, "to-kafka", f"{database}-in", into), _write(folder, "to-lake", f"{database}-out", out)]
 
 
-def next_commands(folder: Path, pipelines: list[Path], source_file: Path, table: str) -> list[tuple[str, str]]:
+def next_commands(
+    folder: Path, pipelines: list[Path], source_file: Path, table: str, real: RealServer | None = None
+) -> list[tuple[str, str]]:
     """What a user may try now: a word and a command, which works as it is."""
     lake = folder / LAKE
     schema, _, name = table.partition(".")
@@ -103,10 +106,9 @@ def next_commands(folder: Path, pipelines: list[Path], source_file: Path, table:
             f"{shlex.quote(str(source_file))} {shlex.quote(str(lake))}",
         )
     )
-    server = folder / SERVER
-    if (server / DATA).is_dir():
-        started = shlex.join(private_server(server).command)
-        commands.append(("start the server again, to change something", f"{started} >> {server / 'postgres.log'} &"))
+    if real is not None:
+        log = shlex.quote(str(folder / SERVER / "server.log"))
+        commands.append(("start the server again, to change something", f"{shlex.join(real.command)} >> {log} 2>&1 &"))
     if len(pipelines) == 1:
         commands.append(("go on", f"{program('headrace')} run {shlex.quote(str(pipelines[0]))} --once"))
     return commands

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
+    from headrace_emulators.demo.real_server import RealServer
     from headrace_emulators.engine.traffic import Workload as Traffic
+    from headrace_emulators.mysql.shop import MysqlShop
     from headrace_emulators.oracle.shop import OracleShop
     from headrace_emulators.postgresql.shop import PostgresShop
 
@@ -40,10 +42,20 @@ class Workload:
         seed: of the changes.
         rate: transactions per second.
         source: which kind of database it is.
+        server: the real server that has it; null where it is emulated.
     """
 
-    def __init__(self, folder: Path, database: str, seed: int, rate: float, source: str = "sqlserver") -> None:
-        self._arguments = [str(folder), database, str(seed), str(rate), source]
+    def __init__(
+        self,
+        folder: Path,
+        database: str,
+        seed: int,
+        rate: float,
+        source: str = "sqlserver",
+        server: RealServer | None = None,
+    ) -> None:
+        port = "" if server is None else str(server.port)
+        self._arguments = [str(folder), database, str(seed), str(rate), source, port]
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._seen: dict[str, Any] = {}
 
@@ -150,11 +162,16 @@ def _made(source: str, folder: Path, name: str, seed: int) -> Traffic[Any]:
     return kinds[name].create(EmulatedServer(folder), seed, name=name)
 
 
-def _writes_log(source: str, folder: Path, seed: int, rate: float, stop: threading.Event) -> None:
+def _writes_log(source: str, folder: Path, port: str, seed: int, rate: float, stop: threading.Event) -> None:
     """Changes of a database that writes its log by itself, so that nothing has to capture them."""
     with ExitStack() as running:
-        shop: OracleShop | PostgresShop
-        if source == "oracle":
+        shop: OracleShop | PostgresShop | MysqlShop
+        if source == "mariadb":
+            from headrace_emulators.mysql.server import MySqlServer
+            from headrace_emulators.mysql.shop import MysqlShop
+
+            shop = MysqlShop.create(running.enter_context(MySqlServer(folder, port=port)), seed)
+        elif source == "oracle":
             from headrace_emulators.oracle.shop import OracleShop
 
             shop = OracleShop.create(folder, seed)
@@ -182,10 +199,10 @@ def _listen_for_end(stop: threading.Event) -> None:
 
 def main(arguments: list[str]) -> None:
     """The child's side: make the database, then change and capture it as the parent commands."""
-    folder, name, seed, rate, source = arguments
+    folder, name, seed, rate, source, port = arguments
     stop = threading.Event()
-    if source in ("oracle", "postgresql"):
-        _writes_log(source, Path(folder), int(seed), float(rate), stop)
+    if source in ("oracle", "postgresql", "mariadb"):
+        _writes_log(source, Path(folder), port, int(seed), float(rate), stop)
         return
     traffic = _made(source, Path(folder), name, int(seed))
     with traffic.database.capturing():

@@ -23,7 +23,7 @@ DATA = "data"
 """The folder in the server's own that has its data."""
 USER = PASSWORD = "cdc"
 """Who may do everything."""
-_PACKAGE = "mariadb-server"
+MARIADB_PROGRAM, _PACKAGE = "mariadbd", "mariadb-server"
 _numbers = count(1)
 _SOCKET_BYTES = 107
 """How long the path of a socket may be."""
@@ -292,7 +292,7 @@ def missing(kind: str = MARIADB) -> str:
 
 
 def _mariadbd() -> list[str | Path]:
-    return [program("mariadbd", _PACKAGE), "--no-defaults"]
+    return [program(MARIADB_PROGRAM, _PACKAGE), "--no-defaults"]
 
 
 def _mysqld() -> list[str | Path]:

@@ -25,7 +25,8 @@ class DeltaPlace(Settings):
     """Where the mirrors lie, and how."""
 
     path: str = option(
-        "The folder for the mirrors. The mirror of a source table is at `<path>/<schema>/<table>`; characters "
+        "The folder for the mirrors. The mirror of a source table is at `<path>/<schema>/<table>`, of a database "
+        "without schemas at `<path>/<database>/<table>`; characters "
         "other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         kind=folder,
     )

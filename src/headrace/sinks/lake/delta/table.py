@@ -25,12 +25,12 @@ _HASH_BITS = 32
 
 
 def folder_of(base: str, id: TableId) -> str:
-    """The folder of a table's mirror: `<base>/<schema>/<table>`.
+    """The folder of a table's mirror: `<base>/<schema>/<table>`, or `<base>/<database>/<table>` without schemas.
 
     Letters, digits, `_`, `-` and inner dots stay; every other byte becomes `~` and two hex digits, so that two names
     never share a folder and no file system or URL takes part of a name for something else.
     """
-    parts = [escaped(part) for part in (id.schema, id.name) if part]
+    parts = [escaped(part) for part in (id.schema or id.database, id.name) if part]
     return "/".join((base.rstrip("/"), *parts))
 
 
