@@ -1,0 +1,94 @@
+"""Rule: tutorials on databases are true: their statements, files and commands are typed as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from tests.support.mysql import mysql_like, needs_mariadb
+from tests.support.postgresql import needs_postgres, postgres
+
+from headrace.testing.waiting import PATIENCE
+from headrace_emulators.mysql.server import MARIADB
+
+PAGES = Path(__file__).parents[2] / "docs" / "tutorials"
+BLOCK = re.compile(r"^```(sql|yaml|sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def typed(commands: str, folder: Path) -> None:
+    """Run commands in a shell in which `headrace` is the one that is tested."""
+    (folder / "bin").mkdir(exist_ok=True)
+    command = folder / "bin" / "headrace"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m headrace "$@"\n')
+    command.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(part for part in sys.path if part),
+    }
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Server(Protocol):
+    """The server of a page."""
+
+    port: int
+
+    def run(self, sql: str, *, database: str) -> object: ...
+
+
+def run(kind: str, text: str, server: Server, database: str, folder: Path, spark: Any) -> None:
+    if kind == "sql":
+        server.run(text, database=database)
+    elif kind == "yaml":
+        (folder / "pipeline.yaml").write_text(
+            text.replace("hostname: localhost", f"hostname: 127.0.0.1, port: {server.port}")
+        )
+    elif kind == "sh":
+        typed(text, folder)
+    else:
+        exec(compile(text, "tutorial", "exec"), {"spark": spark})
+
+
+def read_through(page: str, kinds: list[str], server: Server, database: str, folder: Path, spark: Any) -> None:
+    blocks = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
+    assert [kind for kind, _ in blocks] == kinds
+    exported = ""
+    for kind, text in blocks:
+        if kind == "sh":
+            # One shell, as a reader has it.
+            text = exported + text
+            exported = "".join(line for line in text.splitlines(keepends=True) if line.startswith("export "))
+        run(kind, text, server, database, folder, spark)
+
+
+@needs_postgres
+@pytest.mark.slow
+def test_the_tutorial_on_postgresql_is_true_as_it_stands(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = ["sql", "sql", "yaml", "sh", "sql", "sh", "python", "sql"]
+    with postgres() as server:
+        read_through("postgresql.md", kinds, server, "postgres", tmp_path, spark)
+        assert server.run("select count(*) from pg_replication_slots") == "0\n"
+
+
+@needs_mariadb
+@pytest.mark.slow
+def test_the_tutorial_on_mysql_is_true_as_it_stands(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # As MariaDB comes, but for its log.
+    as_it_comes = {"binlog_format": "MIXED", "binlog_row_metadata": "NO_LOG"}
+    with mysql_like(MARIADB, **as_it_comes) as server:
+        read_through("mysql.md", ["sql", "sql", "yaml", "sh", "sql", "sh", "python"], server, "mysql", tmp_path, spark)
