@@ -13,12 +13,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -36,7 +37,7 @@ class PipelineUnderTest:
 
     folder: Path
     server: Path | str
-    database: str
+    database: str | None
     sinks: list[dict[str, Any]]
     source_options: dict[str, Any] = field(default_factory=dict)
     kind: str = "sqlserver"
@@ -53,7 +54,7 @@ class PipelineUnderTest:
             "type": self.kind,
             **({"driver": _EMULATORS[self.kind]} if self.kind in _EMULATORS else {}),
             "hostname": str(self.server),
-            "database": self.database,
+            **({} if self.database is None else {"database": self.database}),
             **self.source_options,
         }
         data = {
@@ -284,3 +285,38 @@ def captured_by_db2(file: Path) -> list[tuple[str, str, str, str]]:
 def _text(lsn: bytes) -> str:
     digits = lsn.hex()
     return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
+
+
+class Steps(Protocol):
+    """Random transactions."""
+
+    def step(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Changing:
+    """Changes that go on until they are stopped; some are there from the beginning."""
+
+    def __init__(self, changes: Steps) -> None:
+        self._changes = changes
+        self._stop = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run)
+        for _ in range(100):
+            self._changes.step()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if not self._closed:
+            self._changes.close()
+        self._closed = True
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.02):
+            self._changes.step()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import PipelineUnderTest
+from harness import Changing, PipelineUnderTest
 from tests.support.postgres_changes import KEYS, Changes
 from tests.support.postgresql import USER, PostgresDatabase
 
@@ -29,30 +28,6 @@ POINTS = (
     "sink.jdbc.before_commit@4",
 )
 KILLS = 10
-
-
-class Changing:
-    """Changes that go on until they are stopped."""
-
-    def __init__(self, database: PostgresDatabase, seed: int) -> None:
-        self._changes = Changes(database, seed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        for _ in range(100):
-            self._changes.step()
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        self._changes.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.02):
-            self._changes.step()
 
 
 @pytest.fixture
@@ -69,7 +44,7 @@ def mirror(new_postgres_database: Callable[[], PostgresDatabase]) -> PostgresDat
 def changing(source: PostgresDatabase, request: pytest.FixtureRequest) -> Iterator[Changing]:
     seed = random.randrange(10**6) if request.node.get_closest_marker("soak") else 1
     print(f"seed {seed}")
-    made = Changing(source, seed)
+    made = Changing(Changes(source, seed))
     yield made
     made.stop()
 
