@@ -279,7 +279,7 @@ def test_a_plan_says_what_is_wrong_with_an_expression(shop: Checked, spark: Any)
     sinks[0]["transforms"] = [{"computed_columns": {"twice": "id * 2"}}]
     [table_plan] = load_pipeline(shop.write(format=None, sinks=sinks)).plan(spark=spark).tables
     [target] = table_plan.targets
-    assert (target.place, target.exists) == (str(shop.folder / "lake/t"), False)
+    assert (target.place, target.exists) == (str(shop.folder / "lake/shop/t"), False)
 
 
 def test_json_says_the_same(shop: Checked) -> None:

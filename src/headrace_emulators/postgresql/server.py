@@ -249,7 +249,7 @@ class PostgresDatabase:
         """Drop it with its slots and prepared transactions, whoever is connected."""
         with self.connect() as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
             for (transaction,) in connection.execute(

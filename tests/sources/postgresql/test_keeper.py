@@ -102,6 +102,7 @@ def test_the_keeper_serves_tables_with_a_key_for_its_time_and_others_until_they_
         assert not keeper.serves("public.t")
         assert not postgres_database.execute(
             "SELECT 1 FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database() "
+            "AND backend_type = 'client backend' "
             "AND pid <> pg_backend_pid()"
         )
 
