@@ -167,7 +167,7 @@ class MysqlSettings(
     )
     min_log_per_reader: int = option(
         "How many bytes of the log a range has at the least before another reader takes part.",
-        default=64 * 1024 * 1024,
+        default=128 * 1024 * 1024,
         minimum=1,
     )
     include_query: bool = option(
