@@ -211,9 +211,10 @@ def test_a_date_that_is_none_is_the_default_or_1970_where_a_column_has_no_null(d
     assert debezium_value(native(declared), None)[1] == wanted
 
 
-@pytest.mark.parametrize(("declared", "wanted"), [case for case in REQUIRED if not case[0].startswith("timestamp")])
+@pytest.mark.parametrize(("declared", "wanted"), [*REQUIRED, ("timestamp NULL", None), ("timestamp(6) NULL", None)])
 def test_so_it_is_where_it_stands_in_the_row_as_its_text(declared: str, wanted: Any) -> None:
-    assert debezium_value(native(declared), "0000-00-00")[1] == wanted
+    text = "0000-00-00T00:00:00Z" if declared.startswith("timestamp") else "0000-00-00"
+    assert debezium_value(native(declared), text)[1] == wanted
 
 
 DEFAULTS: list[tuple[str, Any]] = [

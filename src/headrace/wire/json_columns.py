@@ -14,10 +14,11 @@ ABSENT, NULL = -2, -1
 """Numbers of texts that say that there is none."""
 
 AS_IS, QUOTED, WHOLE, BOOLEAN, FLOAT, DECIMAL, DAY, TIME, MOMENT, ZONED, CAPITALS, ODD = range(12)
-"""How a column's texts are written: as they are; as strings; as integers of `first` bits; as true or false; as Java
-writes binary numbers of at most `first` digits; as the bytes of a decimal with the scale `first`, in base64; as days
-since 1970; as units of a time, with `first` fraction digits and of `second` bits; the same of a timestamp since 1970;
-as strings without the zeros that end a fraction before a zone; as strings in capitals; one by one, by the caller."""
+"""How a column's texts are written: as they are; as strings, of which the caller writes those that begin with `first`
+zeros, where that is not 0; as integers of `first` bits; as true or false; as Java writes binary numbers of at most
+`first` digits; as the bytes of a decimal with the scale `first`, in base64; as days since 1970; as units of a time,
+with `first` fraction digits and of `second` bits; the same of a timestamp since 1970; as strings without the zeros that
+end a fraction before a zone; as strings in capitals; one by one, by the caller."""
 
 
 class JsonColumn(NamedTuple):

@@ -233,6 +233,14 @@ def _find_moved(
 
 
 @kernel
+def _begins_with_zeros(data: Array, i: Any, j: Any, count: Any) -> Any:
+    zeros = 0
+    while zeros < count and i + zeros < j and byte(data, i + zeros) == 48:
+        zeros += 1
+    return zeros == count
+
+
+@kernel
 def _spell(
     layout: ColumnLayout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
     start: Array, end: Array, how: Array, made: Array,
@@ -256,7 +264,8 @@ def _spell(
             code = layout.code[col]
             start[cell], end[cell] = i, j
             if code == QUOTED:
-                how[cell] = _STRING
+                zeros = layout.one[col]
+                how[cell] = _LEFT if zeros and _begins_with_zeros(data, i, j, zeros) else _STRING
                 continue
             if code == AS_IS:
                 how[cell] = _RAW

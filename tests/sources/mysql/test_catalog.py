@@ -111,3 +111,49 @@ def test_a_server_without_a_table_to_capture_is_an_error(binlog_database: MySqlD
 def test_the_databases_of_the_options_say_which_tables_are_meant(databases: str, path: str, meant: bool) -> None:
     settings = MysqlSettings.parse({"databases": databases}, owner="source 'mysql_cdc'")
     assert means(settings, path) is meant
+
+
+DEFAULTS = [
+    # a type with its default; the canonical text
+    ("VARCHAR(40) DEFAULT 'a''b\\\\c\\nd\"'", "a'b\\c\nd\""),
+    ("VARCHAR(40) CHARACTER SET latin1 DEFAULT 'é'", "é"),
+    ("VARCHAR(40) DEFAULT '😀'", None),
+    ("VARCHAR(40) DEFAULT 'NULL'", "NULL"),
+    ("VARCHAR(40) DEFAULT 'current_timestamp()'", "current_timestamp()"),
+    ("VARCHAR(40) DEFAULT (LOWER('A'))", None),
+    ("VARCHAR(40) DEFAULT NULL", None),
+    ("VARCHAR(40) NOT NULL DEFAULT ''", ""),
+    ("INT DEFAULT -5", "-5"),
+    ("INT DEFAULT (1 + 2)", None),
+    ("INT(5) ZEROFILL DEFAULT 7", "7"),
+    ("TINYINT(1) DEFAULT TRUE", "1"),
+    ("DECIMAL(8,3) DEFAULT 1.5", "1.500"),
+    ("DECIMAL(20,0) DEFAULT 12345678901234567890", "12345678901234567890"),
+    ("FLOAT DEFAULT 0.1", "0.1"),
+    ("DOUBLE DEFAULT 1e-5", "1e-05"),
+    ("BIT(1) DEFAULT b'1'", "true"),
+    ("BIT(10) DEFAULT b'1000000001'", "AQI="),
+    ("DATE DEFAULT '2020-02-02'", "2020-02-02"),
+    ("DATETIME(3) DEFAULT '2020-01-01 00:00:00.5'", "2020-01-01 00:00:00.500"),
+    ("DATETIME DEFAULT CURRENT_TIMESTAMP", None),
+    ("TIMESTAMP(3) NOT NULL DEFAULT '2020-01-01 00:00:00.5'", "2020-01-01T00:00:00.500Z"),
+    ("TIME DEFAULT '-100:00:01'", "-100:00:01"),
+    ("YEAR DEFAULT 2020", "2020"),
+    ("ENUM('a,b','c') DEFAULT 'a,b'", "a,b"),
+    ("SET('a','b') DEFAULT 'b,a'", "a,b"),
+]
+
+
+def test_a_default_that_is_a_constant_has_its_canonical_text(binlog_database: MySqlDatabase) -> None:
+    columns = ", ".join(f"c{number} {declared}" for number, (declared, _) in enumerate(DEFAULTS))
+    binlog_database.run(f"CREATE TABLE t (id INT PRIMARY KEY, {columns})")
+    found = {column.name: column.default for column in only(binlog_database).schema.columns}
+    assert found == {"id": None, **{f"c{number}": text for number, (_, text) in enumerate(DEFAULTS)}}
+
+
+def test_bytes_are_a_default_where_the_catalog_shows_them_whole(
+    mariadb_database: MySqlDatabase, mysql_database: MySqlDatabase
+) -> None:
+    for database, wanted in ((mariadb_database, "YWJj"), (mysql_database, None)):
+        database.run("CREATE TABLE t (a BINARY(3) DEFAULT 'abc', b VARBINARY(3) DEFAULT x'00ff')")
+        assert [column.default for column in only(database).schema.columns] == [wanted, None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from typing import Any
 
 from headrace.changes import Column, TableSchema
@@ -63,7 +64,10 @@ def describing_connector(schema: TableSchema) -> str:
 def wire_type(column: Column, modes: ValueModes) -> WireType:
     """The wire form of a column's values; every column has one."""
     own = postgresql.wire_type(column, modes) or mysql.wire_type(column, modes)
-    return own or logical_wire_type(column, modes)
+    found = own or logical_wire_type(column, modes)
+    if modes.connector in mysql.NAMES and column.comment and found.doc is None:
+        return replace(found, doc=column.comment)
+    return found
 
 
 def default_of(column: Column, modes: ValueModes) -> Any:

@@ -54,6 +54,7 @@ _GEOMETRIES = frozenset(
     )
 )  # fmt: skip
 _DAY_MILLISECONDS = 86_400_000
+_YEAR_DIGITS = 4
 _NOW = re.compile(r"\(?(current_timestamp|now|localtime|localtimestamp)\b.*", re.IGNORECASE | re.DOTALL)
 _ZERO_DATE = re.compile(r"\d{4}-(00-\d\d|\d\d-00)([ T].*)?", re.ASCII | re.DOTALL)
 _EARLY = re.compile(r"00(\d\d)(-(?!00).*)", re.ASCII | re.DOTALL)
@@ -181,7 +182,15 @@ def _is_time(text: str) -> bool:
 
 
 def _instant(column: Column, modes: ValueModes) -> WireType:
-    return WireType("string", _same, QUOTED, semantic="io.debezium.time.ZonedTimestamp", checked=False)
+    return WireType(
+        "string",
+        lambda text: None if _is_zero_date(text) else text,
+        QUOTED,
+        _YEAR_DIGITS,
+        semantic="io.debezium.time.ZonedTimestamp",
+        checked=False,
+        limited=_is_zero_date,
+    )
 
 
 def _labelled(name: str) -> Callable[[Column, ValueModes], WireType]:

@@ -16,6 +16,7 @@ from headrace.errors import CaptureError
 from headrace.options import bare
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
+from headrace.sources.mysql.defaults import constant_default
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_statements import identifier, text
 from headrace.sources.mysql.types import NativeType
@@ -174,7 +175,10 @@ class Catalog:
         found = {}
         for table in chosen:
             own, json = columns[table.id.path], _json_columns(checks.get(table.id.path, ()))
-            described = [_column(place, row, is_json=row[0] in json) for place, row in enumerate(own, 1)]
+            described = [
+                _column(place, row, is_json=row[0] in json, is_mariadb=self._connection.server.is_mariadb)
+                for place, row in enumerate(own, 1)
+            ]
             if not described and strict:
                 raise no_column_left(table.id)
             if not described:
@@ -223,10 +227,12 @@ def _names_database(pattern: str, database: str) -> bool:
     return re.fullmatch(expression, database) is not None
 
 
-def _column(place: int, row: Sequence[Any], *, is_json: bool) -> tuple[Column, NativeType]:
-    name, declared, charset, nullable, default, extra, comment = row
+def _column(place: int, row: Sequence[Any], *, is_json: bool, is_mariadb: bool) -> tuple[Column, NativeType]:
+    name, declared, charset, nullable, shown, extra, comment = row
     native = NativeType.of_catalog(str(declared), charset, json=is_json)
-    expression = None if default is None or str(default).upper() == "NULL" else str(default)
+    # MariaDB shows expressions, of which NULL is one.
+    expression = None if shown is None or (is_mariadb and str(shown).upper() == "NULL") else str(shown)
+    default = None if expression is None else constant_default(expression, extra, native, is_mariadb=is_mariadb)
     column = Column(
         name=str(name),
         position=place,
@@ -235,6 +241,7 @@ def _column(place: int, row: Sequence[Any], *, is_json: bool) -> tuple[Column, N
         length=native.length,
         scale=native.scale,
         nullable=bool(nullable),
+        default=default,
         default_expression=expression,
         identity="auto_increment" in extra,
         generated="generated" in extra.replace("default_generated", ""),
