@@ -231,7 +231,7 @@ ERRORS = [
     (
         SOURCE + SINKS + "pipeline: {name: a, checkpoint: c,\n  trigger: often}\n",
         4,
-        "A trigger can't be 'often'. Write 500ms, 1s, 10s or 5m.",
+        "A trigger can't be 'often'. Write 500ms, 1s, 10s or 5m. A run with --once ends when everything is read.",
     ),
     (
         "source: folder\n" + SINKS + RUN,

@@ -122,7 +122,7 @@ def _met_by_kafka(failure: PySparkException) -> None:
 MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {
     StopReason.ROW_MISSING: (
         _met_by_a_lake,
-        "An update of table dbo.a does not carry all columns, and the Delta table /lake/a has no row of its key. "
+        "A change of table dbo.a does not carry all columns, and the Delta table /lake/a has no row of its key. "
         "Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
     ),
     StopReason.SEQUENCE_MISSING: (

@@ -157,7 +157,7 @@ def test_a_partial_update_without_its_row_stops_and_nothing_is_written(database:
     target.write([put(1, "x", "1")], 0)
     a = frozenset({"a"})
     lost = [put(1, "w", "2"), Folded("p", "3", {"id": 77, "a": "q"}, a)]
-    with pytest.raises(SchemaError, match=r"update of table db\.dbo\.t does not carry all columns.* no row of its key"):
+    with pytest.raises(SchemaError, match=r"change of table db\.dbo\.t does not carry all columns.* no row of its key"):
         target.write(lost, 1, partial=True)
     assert target.content() == [(1, "x", "y")]
     # After a delete in the same batch there is nothing to keep.

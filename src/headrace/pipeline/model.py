@@ -438,7 +438,11 @@ def _mappings(document: Document, listed: Any, place: Place, example: str) -> li
 def _trigger(document: Document, text: str) -> str:
     match = _TRIGGER.fullmatch(text.strip())
     if match is None:
-        raise document.error(("pipeline", "trigger"), f"A trigger can't be '{text}'.", "Write 500ms, 1s, 10s or 5m.")
+        raise document.error(
+            ("pipeline", "trigger"),
+            f"A trigger can't be '{text}'.",
+            "Write 500ms, 1s, 10s or 5m. A run with --once ends when everything is read.",
+        )
     number, unit = match.groups()
     return f"{number} {_UNITS['ms' if unit.startswith(('ms', 'milli')) else unit[0]]}"
 

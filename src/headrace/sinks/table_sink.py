@@ -41,7 +41,7 @@ class TableSettings(Settings):
         default=False,
     )
     missing_row: str = option(
-        "What to do with an update that does not carry all columns if the target has no row of its key: `fail` "
+        "What to do with a change that does not carry all columns if the target has no row of its key: `fail` "
         "stops before anything of the batch is in that table; `insert` writes null for the unknown values.",
         default="fail",
         choices=("fail", "insert"),

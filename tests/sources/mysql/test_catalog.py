@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.catalog import Catalog, means
+from headrace.sources.mysql.catalog import Catalog, estimated_rows, means
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.options import MysqlSettings
 from headrace_emulators.mysql.server import MARIADB, MySqlDatabase
@@ -157,3 +158,19 @@ def test_bytes_are_a_default_where_the_catalog_shows_them_whole(
     for database, wanted in ((mariadb_database, "YWJj"), (mysql_database, None)):
         database.run("CREATE TABLE t (a BINARY(3) DEFAULT 'abc', b VARBINARY(3) DEFAULT x'00ff')")
         assert [column.default for column in only(database).schema.columns] == [wanted, None]
+
+
+def test_the_server_says_about_how_many_rows_a_table_has(binlog_database: MySqlDatabase) -> None:
+    binlog_database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3); CREATE TABLE e (a INT)"
+    )
+    binlog_database.run("ANALYZE TABLE t, e")
+    tables = [TableId(binlog_database.name, "", name) for name in ("t", "e", "gone")]
+    with Connection(settings_of(binlog_database)) as connection:
+        assert estimated_rows(connection, tables) == {f"{binlog_database.name}.t": 3}
+        assert estimated_rows(connection, []) == {}
+
+
+def test_a_login_that_sees_no_table_is_told_so(binlog_database: MySqlDatabase) -> None:
+    with pytest.raises(CaptureError, match=r"shows this login no table, so none is 'nothing\.\*'"):
+        captured(binlog_database, databases="nothing", tables="nothing.*")

@@ -320,7 +320,7 @@ class TargetTables:
         Raises:
             SinkError: the target belongs to somebody else by now, another writer took the staging table away, or a key
                 holds NULL.
-            SchemaError: an update does not carry all columns, and the target has no row of its key.
+            SchemaError: a change does not carry all columns, and the target has no row of its key.
         """
         database, dialect = self.database, self.database.dialect
         progress, target = dialect.table(self.progress), dialect.table(mirror.name)
@@ -416,7 +416,7 @@ class TargetTables:
         if missing:
             connection.rollback()
             raise SchemaError(
-                f"An update of table {mirror.source.id} does not carry all columns, "
+                f"A change of table {mirror.source.id} does not carry all columns, "
                 f"and {mirror.name} of {self.database.address} has no row of its key.",
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             )

@@ -368,8 +368,7 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
         text = str(failure)
         if StopReason.ROW_MISSING in text:
             raise SchemaError(
-                f"An update of table {source} does not carry all columns, "
-                f"and the {target.label} has no row of its key.",
+                f"A change of table {source} does not carry all columns, and the {target.label} has no row of its key.",
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             ) from failure
         if StopReason.NO_ORDER in text:

@@ -219,6 +219,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         """Let the moment go at which tables are read."""
 
     @abstractmethod
+    def _estimates(self, tables: Sequence[Table]) -> Mapping[str, int]:
+        """About how many rows tables have, by path, for displays; those are left out of which the server can't say."""
+
+    @abstractmethod
     def _more_chunks(self, path: str, table: Table, progress: TableProgress, budget: int) -> TableProgress:
         """A table's snapshot with up to `budget` further chunks."""
 
@@ -305,8 +309,14 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         return self._with_first_chunks(end, limit)
 
     def _with_first_chunks(self, end: Offset, limit: Limit) -> Offset:
-        begun = {path: TableProgress(commit=end.commit) for path in end.known}
+        begun = self._begun(end, end.known, 0)
         return replace(end, tables=self._chunks(begun, self._tables_of(end.schemas), limit))
+
+    def _begun(self, end: Offset, paths: Collection[str], read: int) -> dict[str, TableProgress]:
+        """Snapshots of tables that begin at the commit of an offset."""
+        tables = self._tables_of(end.schemas)
+        rows = self._estimates([tables[path] for path in paths if path in tables]) if paths else {}
+        return {path: TableProgress(commit=end.commit, rows=rows.get(path, -1), read=read) for path in paths}
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
@@ -392,7 +402,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             except PointWaits as waits:
                 say_once(f"The snapshot of table '{blocking[0]}' waits: {waits}")
             else:
-                begun = {path: TableProgress(commit=commit, read=start.reads + 1) for path in blocking}
+                begun = self._begun(replace(end, commit=commit), blocking, start.reads + 1)
                 self._again = self._again and not again
                 reads = replace(reads, blocking=())
                 state = self._state(end)
@@ -422,7 +432,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             return self._state(start).settled().in_offset(end)
         self._forget_log()
         end = self._beginning()
-        begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known} if again else {}
+        begun = self._begun(end, end.known, start.reads + 1) if again else {}
         if not again:
             self._release_point()
         return replace(
@@ -456,7 +466,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             return self._settled(start)
         end = self._looked_up(self._in_same_log(start), None, only_looks=True)
         if self._again and not start.initial:
-            begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
+            begun = self._begun(end, end.known, start.reads + 1)
             return replace(end, tables=begun, initial=True)
         return end
 

@@ -31,6 +31,9 @@ _TABLES = """
 SELECT table_schema, table_name, table_type, LOWER(COALESCE(engine, '')), table_rows, table_comment
 FROM information_schema.tables WHERE table_schema NOT IN ({}) ORDER BY table_schema, table_name
 """
+_ROWS = """
+SELECT table_schema, table_name, table_rows FROM information_schema.tables WHERE (table_schema, table_name) IN ({})
+"""
 _COLUMNS = """
 SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable = 'YES', column_default,
   LOWER(extra), column_comment
@@ -200,6 +203,15 @@ class Catalog:
                 tuple(str(row[0]) for row in own),
             )
         return found
+
+
+def estimated_rows(connection: Connection, tables: Sequence[TableId]) -> dict[str, int]:
+    """About how many rows tables have, by path, without those that are empty or not counted for the server."""
+    if not tables:
+        return {}
+    names = ", ".join(f"({text(table.database)}, {text(table.name)})" for table in tables)
+    found = {TableId(str(a), "", str(b)).path: int(rows or 0) for a, b, rows in connection.rows(_ROWS.format(names))}
+    return {path: rows for path, rows in found.items() if rows}
 
 
 def named_tables(settings: MysqlSettings) -> tuple[str, ...]:

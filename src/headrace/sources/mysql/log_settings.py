@@ -61,7 +61,11 @@ def wrong_settings(
         yield wrong("binlog_storage_engine", "", ", a form of the log that is not read", restart=True)
     if differs("binlog_row_image", "FULL"):
         yield wrong(
-            "binlog_row_image", "FULL", ": changes lack columns, and deletes have the key alone", required=False
+            "binlog_row_image",
+            "FULL",
+            ": changes lack columns, deletes have the key alone, and with MINIMAL inserts have the columns alone that "
+            "their statement names, so that a mirror stops",
+            required=False,
         )
     if differs("binlog_row_metadata", "FULL"):
         yield wrong(

@@ -6,7 +6,7 @@ Runs in the driver. Commits are places of the log, as `headrace.sources.mysql.pl
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -18,6 +18,7 @@ from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.window import Window
 from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.captured_table import MysqlTable, tables_of
+from headrace.sources.mysql.catalog import estimated_rows
 from headrace.sources.mysql.connection import Connection, connect
 from headrace.sources.mysql.failover import is_another, taken_over
 from headrace.sources.mysql.groups import Prepared
@@ -224,6 +225,9 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             return log, end
         seen = looked(self._settings, log, begin, end, (), commits=0, cut_bytes=_NO_CUT, prepared=())
         return replace(log, gtids=gtid_set(log.kind, log.gtids).add(seen.gtids).text), seen.until
+
+    def _estimates(self, tables: Sequence[MysqlTable]) -> Mapping[str, int]:
+        return estimated_rows(self._sql, [table.id for table in tables])
 
     def _more_chunks(self, path: str, table: MysqlTable, progress: TableProgress, budget: int) -> TableProgress:
         # A row that can't be seen yet may be behind the last key that is found.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.errors import CaptureError
@@ -16,7 +16,7 @@ from headrace.sources.connection import LostConnection
 from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.window import Window
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.postgresql import lsn, slots
+from headrace.sources.postgresql import lsn, slots, statements
 from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.guards import require_same_log
@@ -166,6 +166,12 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
             schemas={path: table.to_json() for path, table in tables.items()},
             log=self._tables.state(self._sql, tables, streams=streams).to_json(),
         )
+
+    def _estimates(self, tables: Sequence[PostgresTable]) -> Mapping[str, int]:
+        leaves = sorted({oid for table in tables for oid in table.leaves})
+        counted = {oid: int(rows) for oid, rows in self._sql.rows(statements.ESTIMATES, (leaves,))}
+        found = {table.id.path: [counted.get(oid, -1) for oid in table.leaves] for table in tables}
+        return {path: sum(rows) for path, rows in found.items() if rows and min(rows) >= 0 and sum(rows)}
 
     def _more_chunks(self, path: str, table: PostgresTable, progress: TableProgress, budget: int) -> TableProgress:
         moment = self._moment

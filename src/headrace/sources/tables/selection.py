@@ -93,6 +93,11 @@ class TableSelection:
             if not matched and required and len(self.databases) < 2:
                 paths = [table.path for table in tables]
                 where = f"Database '{self.database}'" if self.database else "The server"
+                if not paths:
+                    raise CaptureError(
+                        f"{where} shows this login no table, so none is '{pattern}'.",
+                        remedy="Let the login read the tables (GRANT SELECT), or use another database.",
+                    )
                 raise CaptureError(f"{where} has no table '{pattern}'.", remedy=did_you_mean(pattern, paths))
             # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
             captured = [table for table in matched if table.captured]
