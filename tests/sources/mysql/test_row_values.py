@@ -64,6 +64,12 @@ OWN = {
     "mariadb": {
         "uuid": {"'123e4567-e89b-12d3-a456-426655440000'": "123e4567-e89b-12d3-a456-426655440000"},
         "inet4": {"'10.0.0.0'": "10.0.0.0", "'0.0.0.0'": "0.0.0.0"},
+        "varchar(300) compressed": {"''": "", "'short'": "short", "repeat('é😀',100)": "é😀" * 100, r"'\0x'": "\0x"},
+        "varchar(100) compressed charset latin1": {"'Ünï €'": "Ünï €", "repeat('ü',100)": "ü" * 100},
+        "varbinary(200) compressed": {"repeat(0x00ff,100)": None, "0x00": "AA==", "''": ""},
+        "longtext compressed": {"repeat('ö',70000)": "ö" * 70000},
+        "tinytext compressed": {"repeat('t',200)": "t" * 200},
+        "blob compressed": {"repeat(0xdeadbeef,1000)": None, "''": ""},
         "inet6": dict.fromkeys(["'::'", "'::1'", "'2001:db8::ff00:42:8329'", "'::ffff:1.2.3.4'", "'1::'"]),
     },
     "mysql": {

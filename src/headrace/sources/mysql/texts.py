@@ -9,6 +9,7 @@ import base64
 import json
 import socket
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,11 +22,12 @@ from headrace.wire.arrays import own_view
 from headrace.wire.spans import Array
 
 __all__ = [
-    "addresses", "base64_texts", "bits", "decoded", "digits", "floats", "geometries", "instants", "json_texts",
-    "printed_floats", "sets", "vectors", "years",
+    "addresses", "base64_texts", "bits", "decoded", "digits", "floats", "geometries", "inflated", "instants",
+    "json_texts", "printed_floats", "sets", "vectors", "years",
 ]  # fmt: skip
 _POINT = 1
 _HEAD, _WHOLE_POINT = 9, 25
+_DEFLATE, _NO_FRAME = 8, 8
 
 
 def floats(values: pa.BinaryArray, logical: LogicalType) -> pa.StringArray:
@@ -89,6 +91,33 @@ def decoded(values: pa.BinaryArray, decode: Callable[[bytes], str]) -> pa.String
         ValueError: bytes are no text of it.
     """
     return _each(values, decode)
+
+
+def inflated(values: pa.BinaryArray) -> pa.BinaryArray:
+    """The values of a COMPRESSED column; null stays null.
+
+    The first byte says how a value is stored: 0 plain; else in its high half the method, of which there is one (8,
+    deflate), and below the size of the length that follows, and whether deflate's frame is left out.
+
+    Raises:
+        ValueError: a value is compressed in another way, or damaged.
+    """
+    return pa.array([None if value is None else _inflated(value) for value in values.to_pylist()], pa.binary())
+
+
+def _inflated(value: bytes) -> bytes:
+    if not value or value[0] == 0:
+        return value[1:]
+    how, size = value[0], value[0] & 7
+    if how >> 4 != _DEFLATE:
+        raise ValueError(f"it is compressed by a method {how >> 4} that is not known")
+    try:
+        plain = zlib.decompress(value[1 + size :], -zlib.MAX_WBITS if how & _NO_FRAME else zlib.MAX_WBITS)
+    except zlib.error as error:
+        raise ValueError(f"it can't be decompressed ({error})") from error
+    if len(plain) != int.from_bytes(value[1 : 1 + size], "big"):
+        raise ValueError("it has another length than it says")
+    return plain
 
 
 def json_texts(values: pa.BinaryArray) -> pa.StringArray:

@@ -50,6 +50,8 @@ DATE, TIME, DATETIME, YEAR = range(10, 14)
 NEWDATE, VARCHAR, BIT, TIMESTAMP2, DATETIME2, TIME2 = 14, *range(15, 20)
 BLOB_COMPRESSED, VARCHAR_COMPRESSED, VECTOR, JSON, DECIMAL, ENUM, SET = 140, 141, 242, 245, 246, 247, 248
 TINY_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = 249, 252, 253, 254, 255
+COMPRESSED = frozenset((BLOB_COMPRESSED, VARCHAR_COMPRESSED))
+"""MariaDB's columns that are declared so."""
 _PLAIN = {
     TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint", FLOAT: "float",
     DOUBLE: "double", DATE: "date", NEWDATE: "date", YEAR: "year", JSON: "json", TIMESTAMP: "timestamp", TIME: "time",
@@ -70,6 +72,7 @@ class NativeType:
         scale: digits after the point of a decimal, fraction digits of a time.
         charset: of texts, enums and sets; null for all other types, and where the log does not say it.
         labels: of an enum or a set, in its order; empty where the log does not say them.
+        compressed: whether the log has the values compressed (MariaDB's COMPRESSED); a session sees them plain.
     """
 
     kind: str
@@ -78,6 +81,7 @@ class NativeType:
     scale: int | None = None
     charset: str | None = None
     labels: tuple[str, ...] = ()
+    compressed: bool = False
 
     @classmethod
     def of_wire(
@@ -121,13 +125,19 @@ class NativeType:
         charset = None if collation is None else charset_of(collation)
         if code in (ENUM, SET):
             return cls("enum" if code == ENUM else "set", charset=charset, labels=tuple(labels))
+        compressed = code in COMPRESSED
         if code in (BLOB, BLOB_COMPRESSED):
-            return cls(_BLOBS[size - 1]) if charset == BINARY else cls(_TEXTS[size - 1], charset=charset)
+            kind = (_BLOBS if charset == BINARY else _TEXTS)[size - 1]
+            return cls(kind, charset=None if charset == BINARY else charset, compressed=compressed)
+        if code == VARCHAR_COMPRESSED:
+            # A byte in front says how.
+            size -= 1
         if code in (VARCHAR, VARCHAR_COMPRESSED, STRING):
             variable = "" if code == STRING else "var"
             if charset == BINARY:
-                return cls(f"{variable}binary", length=size)
-            return cls(f"{variable}char", length=size // width_of(charset or ""), charset=charset)
+                return cls(f"{variable}binary", length=size, compressed=compressed)
+            length = size // width_of(charset or "")
+            return cls(f"{variable}char", length=length, charset=charset, compressed=compressed)
         raise SchemaError(
             f"The log has a column of the type {code}, which is unknown.",
             remedy="Leave its table out by 'table_exclude_list'.",
@@ -145,7 +155,8 @@ class NativeType:
         Raises:
             SchemaError: the type is unknown.
         """
-        match = _COLUMN_TYPE.fullmatch(column_type.strip().partition(" /*")[0])
+        declared, _, remark = column_type.strip().partition(" /*")
+        match, compressed = _COLUMN_TYPE.fullmatch(declared), "COMPRESSED" in remark
         kind, inside, rest = match.groups() if match else ("", None, "")
         kind = _WORDS.get(kind, kind)
         unsigned = "unsigned" in rest or "zerofill" in rest
@@ -161,13 +172,14 @@ class NativeType:
         if kind in _MOMENTS:
             return cls(kind, scale=sizes[0] if sizes else 0)
         if json and kind == "longtext":
-            return cls("json", charset=collation)
+            return cls("json", charset=collation, compressed=compressed)
         if kind in _STRINGS:
-            return cls(kind, length=(sizes or [1])[0] if kind in ("char", "varchar") else None, charset=collation)
+            length = (sizes or [1])[0] if kind in ("char", "varchar") else None
+            return cls(kind, length=length, charset=collation, compressed=compressed)
         if kind in ("binary", "varbinary", "bit", "vector"):
-            return cls(kind, length=(sizes or [1])[0])
+            return cls(kind, length=(sizes or [1])[0], compressed=compressed)
         if kind in _KINDS:
-            return cls(kind)
+            return cls(kind, compressed=compressed)
         raise SchemaError(
             f"The type '{column_type}' is unknown.", remedy="Leave its column out by 'column_exclude_list'."
         )
@@ -206,7 +218,7 @@ class NativeType:
         if self.kind in _STORED:
             return NativeType("binary", length=_STORED[self.kind])
         if self.kind == "json" and self.charset is not None:
-            return NativeType("longtext", charset=self.charset)
+            return NativeType("longtext", charset=self.charset, compressed=self.compressed)
         return self
 
     def refined(self, catalog: NativeType) -> NativeType | None:
@@ -237,6 +249,8 @@ class NativeType:
     def is_spelled(self) -> bool:
         """Whether kernels leave the values of the log as they are, so that `log_texts` makes the texts."""
         kind = self.kind
+        if self.compressed:
+            return True
         if kind in _STRINGS or (kind == "json" and self.charset is not None):
             return self.charset not in UTF8
         return kind in ("float", "double", "set", "json", "inet4", "inet6", "vector") or kind in _GEOMETRIES
@@ -249,6 +263,10 @@ class NativeType:
         """
         found = values.cast(pa.binary())
         try:
+            if self.compressed:
+                found = texts.inflated(found)
+                if self.kind in _BYTES:
+                    return texts.base64_texts(found)
             if self.kind in ("float", "double"):
                 return texts.floats(found, self.logical)
             if self.kind == "set":
@@ -301,7 +319,8 @@ class NativeType:
 
     def to_json(self) -> list[Any]:
         """The arguments that make it again, without those at the end that are usual."""
-        found = [self.kind, self.unsigned, self.length, self.scale, self.charset, list(self.labels)]
+        labels = list(self.labels)
+        found = [self.kind, self.unsigned, self.length, self.scale, self.charset, labels, self.compressed]
         while len(found) > 1 and found[-1] == _USUAL[len(found) - 1]:
             found.pop()
         return found
@@ -309,11 +328,11 @@ class NativeType:
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> NativeType:
         """Read `to_json`'s form back."""
-        kind, unsigned, length, scale, charset, labels = [*data, *_USUAL[len(data) :]]
-        return cls(kind, unsigned, length, scale, charset, tuple(labels))
+        kind, unsigned, length, scale, charset, labels, compressed = [*data, *_USUAL[len(data) :]]
+        return cls(kind, unsigned, length, scale, charset, tuple(labels), compressed)
 
 
-_USUAL: tuple[Any, ...] = ("", False, None, None, None, [])
+_USUAL: tuple[Any, ...] = ("", False, None, None, None, [], False)
 """The values that `NativeType.to_json` leaves out at the end."""
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.errors import SchemaError
 from headrace.sources.mysql import types as native_types
 from headrace.sources.mysql.packed import decimal_size, fraction_size
 from headrace.sources.mysql.types import NativeType, unpacked
@@ -27,7 +26,9 @@ _FIXED = {
     native_types.NEWDATE: 3, native_types.TIMESTAMP: 4, native_types.TIME: 3, native_types.DATETIME: 8,
 }  # fmt: skip
 _WITH_FRACTION = {native_types.TIMESTAMP2: 4, native_types.TIME2: 3, native_types.DATETIME2: 5}
-_PREFIXED = frozenset((native_types.BLOB, native_types.JSON, native_types.GEOMETRY, native_types.VECTOR))
+_PREFIXED = frozenset(
+    (native_types.BLOB, native_types.BLOB_COMPRESSED, native_types.JSON, native_types.GEOMETRY, native_types.VECTOR)
+)
 _FORMS = {
     native_types.YEAR: kernels.YEAR, native_types.DATE: kernels.DATE, native_types.NEWDATE: kernels.DATE,
     native_types.TIMESTAMP: kernels.OLD_TIMESTAMP, native_types.TIME: kernels.OLD_TIME,
@@ -52,13 +53,6 @@ class WireColumn:
     code: int
     meta: int
     native: NativeType
-
-    def __post_init__(self) -> None:
-        if self.code in (native_types.BLOB_COMPRESSED, native_types.VARCHAR_COMPRESSED):
-            raise SchemaError(
-                "A column is COMPRESSED, whose values in the log can't be read.",
-                remedy="Change it by ALTER TABLE ... MODIFY without COMPRESSED, or leave its table out.",
-            )
 
     @property
     def size(self) -> int:
