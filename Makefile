@@ -1,10 +1,14 @@
 # Everything happens in .venv, which `make setup` builds from requirements.lock. Only Python 3.11 to 3.13 is needed.
+# SPARK=4.1 uses that release in .venv-4.1, with the same packages otherwise.
 PYTHON ?= python3
-BIN := .venv/bin
-INSTALLED := .venv/.installed
-FETCHED := .venv/.fetched
-COMPILED := .venv/.compiled
-ARCHIVED := .venv/.archived
+SPARK ?=
+VENV := .venv$(SPARK:%=-%)
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+FETCHED := $(VENV)/.fetched
+COMPILED := $(VENV)/.compiled
+ARCHIVED := $(VENV)/.archived
+RELEASE := $(SPARK:%=requirements-spark-%.lock)
 
 # Hundreds of processes import the same modules, and each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,12 +19,13 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-setup: $(INSTALLED) $(FETCHED) $(COMPILED) $(ARCHIVED) ## build .venv, download the jars (PYTHON=python3.12 chooses the Python)
+setup: $(INSTALLED) $(FETCHED) $(COMPILED) $(ARCHIVED) ## build .venv, download the jars (PYTHON=python3.12 and SPARK=4.1 choose others)
 
-$(INSTALLED): requirements.lock pyproject.toml src/headrace_emulators/pyproject.toml
+$(INSTALLED): requirements.lock $(RELEASE) pyproject.toml src/headrace_emulators/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer, this is %d.%d. Try make setup PYTHON=python3.11." % sys.version_info[:2])'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	awk -F '==' 'NR != FNR && !($$1 in own) {print} NR == FNR {own[$$1]; print}' $(or $(RELEASE),/dev/null) requirements.lock > $(VENV)/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r $(VENV)/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . -e src/headrace_emulators
 	@touch $@
 
@@ -67,5 +72,5 @@ format: setup ## put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## remove .venv and what tools left behind; keeps downloaded jars
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+clean: ## remove .venv, others for SPARK=... and what tools left behind; keeps downloaded jars
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

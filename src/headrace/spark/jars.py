@@ -21,17 +21,21 @@ from pathlib import Path
 
 from headrace.errors import ConnectError, HeadraceError
 from headrace.spark.java import cache_folder, spark_environment
+from headrace.spark.releases import RELEASES, running_version
 
-KAFKA = os.environ.get("HEADRACE_KAFKA_PACKAGE", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0")
+_RELEASE = RELEASES.get(running_version()) or next(iter(RELEASES.values()))
+"""What goes with the running Spark; a session refuses one that is unknown."""
+
+KAFKA = os.environ.get("HEADRACE_KAFKA_PACKAGE", _RELEASE.kafka)
 """Spark's Kafka source and sink; the environment variable HEADRACE_KAFKA_PACKAGE replaces the coordinate."""
 
-DELTA = os.environ.get("HEADRACE_DELTA_PACKAGE", "io.delta:delta-spark_2.13:4.0.0")
+DELTA = os.environ.get("HEADRACE_DELTA_PACKAGE", _RELEASE.delta)
 """Delta Lake; the environment variable HEADRACE_DELTA_PACKAGE replaces the coordinate."""
 
-ICEBERG = os.environ.get("HEADRACE_ICEBERG_PACKAGE", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1")
-"""Apache Iceberg; the environment variable HEADRACE_ICEBERG_PACKAGE replaces the coordinate."""
+ICEBERG = os.environ.get("HEADRACE_ICEBERG_PACKAGE", _RELEASE.iceberg)
+"""Apache Iceberg, empty where it has no release for this Spark; HEADRACE_ICEBERG_PACKAGE replaces the coordinate."""
 
-AVRO = os.environ.get("HEADRACE_AVRO_PACKAGE", "org.apache.spark:spark-avro_2.13:4.0.0")
+AVRO = os.environ.get("HEADRACE_AVRO_PACKAGE", _RELEASE.avro)
 """Spark's `from_avro` and `to_avro`; the environment variable HEADRACE_AVRO_PACKAGE replaces the coordinate."""
 
 SQLITE = os.environ.get("HEADRACE_SQLITE_PACKAGE", "org.xerial:sqlite-jdbc:3.46.0.0")
@@ -47,12 +51,12 @@ def maven_jars(coordinates: Sequence[str]) -> tuple[Path, ...]:
     Runs on the driver's machine. Several processes may call it at once; one downloads, the others wait.
 
     Args:
-        coordinates: `group:artifact:version`, in any order.
+        coordinates: `group:artifact:version`, in any order; empty ones are left out.
 
     Raises:
         ConnectError: a coordinate does not exist, or no repository can be reached.
     """
-    wanted = ",".join(sorted(set(coordinates)))
+    wanted = ",".join(sorted(set(coordinates) - {""}))
     if not wanted:
         return ()
     folder = cache_folder() / "jars"

@@ -15,6 +15,7 @@ from headrace.errors import OptionError
 from headrace.spark import class_archive
 from headrace.spark.jars import DELTA, KAFKA, maven_jars
 from headrace.spark.java import spark_environment
+from headrace.spark.releases import release_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,11 +60,13 @@ def spark_session(
 
     Raises:
         ConnectError: there is no Java that suits Spark, or a jar can't be downloaded.
-        OptionError: the running session was started without one of the jars.
+        OptionError: the running session was started without one of the jars, or Headrace does not run on this Spark.
     """
+    import pyspark
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    release_of(pyspark.__version__)
     given = dict(conf or {})
     if SparkContext._active_spark_context is not None:
         return _reused(SparkSession.builder.getOrCreate(), jars, given)
@@ -141,7 +144,7 @@ def _asks_for_delta(jars: Sequence[str]) -> bool:
 
 
 def _asks_for(jars: Sequence[str], artifact: str) -> bool:
-    return any(_artifact(coordinate).startswith(artifact) for coordinate in jars)
+    return any(_artifact(coordinate).startswith(artifact) for coordinate in jars if coordinate)
 
 
 def _artifact(coordinate: str) -> str:

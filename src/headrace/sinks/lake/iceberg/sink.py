@@ -22,6 +22,7 @@ from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_icebe
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, can_clone
 from headrace.spark.jars import ICEBERG
+from headrace.spark.releases import running_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,11 @@ class IcebergSink(LakeSink):
 
     def __init__(self, settings: IcebergSettings) -> None:
         super().__init__(settings)
+        if not ICEBERG:
+            raise OptionError(
+                f"Iceberg has no release for Spark {running_version()}.",
+                remedy="Use Spark 4.0 or 4.1, or name a jar that suits in HEADRACE_ICEBERG_PACKAGE.",
+            )
         if settings.catalog_type == "jdbc" and not settings.uri:
             raise OptionError(
                 "Sink 'iceberg' with catalog_type 'jdbc' needs the option 'uri'.",
