@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str |
         parsed = StructType.fromDDL(schema)
         assert isinstance(parsed, StructType)
         schema = parsed
-    kinds = to_arrow_schema(schema)
+    # From 4.2 on it has to be told the zone, which was UTC before.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    kinds = to_arrow_schema(schema, **zone)
     lines = list(rows)
     columns = [
         pa.array([_arrow_value(line[at], field.type) for line in lines], field.type) for at, field in enumerate(kinds)
