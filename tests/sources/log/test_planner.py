@@ -67,6 +67,7 @@ def test_tables_are_read_in_chunks_and_the_stream_follows_from_where_the_log_was
     first = run.batch()
     assert first is not None
     assert (first.commit, first.initial, reading(first)) == (place(2), True, {"s.a": (2, False)})
+    assert {path: progress.rows for path, progress in first.tables.items()} == log.tables
     log.write("s.a")
     second = run.batch()
     assert second is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -192,6 +192,9 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
 
     def _release_point(self) -> None:
         self.kept = {}
+
+    def _estimates(self, tables: Sequence[Table]) -> dict[str, int]:
+        return {table.id.path: self.log.tables[table.id.path] for table in tables}
 
     def _more_chunks(self, path: str, table: Table, progress: TableProgress, budget: int) -> TableProgress:
         last = self.log.tables[path]
