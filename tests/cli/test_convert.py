@@ -331,7 +331,7 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("database.instance", "", "not needed: it is empty"),
         ("topic.regex", "x", "unknown: "),
         ("internal.task.management.timeout.ms", "9", "not supported: it is an internal setting"),
-        ("guardrail.collections.max", "5", "not supported: there is no bound"),
+        ("openlineage.integration.config.file.path", "x", "not supported: there is no lineage"),
     ],
 )
 def test_a_property_without_a_counterpart_is_told_with_the_reason(

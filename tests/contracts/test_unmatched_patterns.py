@@ -44,6 +44,7 @@ MISSPELT = [
     ({"column_include_list": "{s}.t.email,{s}.t.nope"}, "'{s}.t.nope' of option 'column_include_list'."),
     ({"message_key_columns": "{s}.t:nope"}, "of option 'message_key_columns'."),
     ({"message_key_columns": "{s}.t:note,nope"}, "of option 'message_key_columns'."),
+    ({"snapshot_include_collection_list": "{s}.t,{s}.tt"}, "No table matches '{s}.tt' of option 'snapshot_include"),
     ({"tables_excluded": "{s}.secret"}, "No table matches '{s}.secret' of option 'tables_excluded'."),
     ({"snapshot.select.statement.overrides.{s}.tt": "SELECT 1 AS id"}, "No table matches '{s}.tt' of option 'snapsh"),
     ({"snapshot_select_statement_overrides": '{{"{s}.tt": "SELECT 1"}}'}, "No table matches '{s}.tt' of option 'snap"),

@@ -24,7 +24,6 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "converters": ("",),
     "notification.enabled.channels": ("",),
     "snapshot.tables.order.by.row.count": ("disabled",),
-    "guardrail.collections.max": ("0",),
     "openlineage.integration.enabled": ("false",),
 }
 """Values that ask for what is done anyway."""
@@ -156,7 +155,6 @@ _NOT_NEEDED: Mapping[str, str] = {
 _NOT_SUPPORTED: Mapping[str, str] = {
     "schema.*.list": "a list of schemas has no effect beside a list of tables",
     "poll.interval.ms": "it is no number of milliseconds",
-    "snapshot.include.collection.list": "all tables are in the snapshot",
     "snapshot.mode.configuration.based.*": "snapshot.mode has no configuration_based",
     "snapshot.mode.custom.*": "snapshot.mode has no custom",
     "snapshot.query.mode*": "rows are read by generated SELECTs, or those of snapshot.select.statement.overrides",
@@ -172,7 +170,6 @@ _NOT_SUPPORTED: Mapping[str, str] = {
     "signal.enabled.channels": "only the channel source can be carried over, by signal.data.collection",
     "notification.*": "there are no notifications; `headrace status` shows snapshots",
     "custom.metric.tags": "metrics have the pipeline's name only",
-    "guardrail.*": "there is no bound on the number of tables",
     "openlineage.*": "there is no lineage",
     "errors.tolerance": "an error always stops the run",
     "errors.deadletterqueue.*": "only pipelines that read from Kafka have dead letters",

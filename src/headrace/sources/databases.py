@@ -21,6 +21,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.table_versions import next_versions, versions_of
+from headrace.sources.tables.guardrail import require_few
 from headrace.sources.tables.unmatched import Unmatched, gone_table, require_matched
 
 Heads = Mapping[str, str]
@@ -117,6 +118,7 @@ class Databases:
         self._settings = source.settings
         self._sources = dict(source.databases())
         self._matched = False
+        self._captured = 0
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -127,11 +129,13 @@ class Databases:
         """What is captured now, database after database; `offsets` says what is known from before.
 
         Raises:
-            HeadraceError: as `Source.tables`; a name or pattern of the options stands for nothing.
+            HeadraceError: as `Source.tables`; a name or pattern of the options stands for nothing; there are more than
+                the options allow.
         """
         known = offsets or Offsets()
         found = [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
         require_matched(self._settings, self.unmatched(known))
+        require_few(self._settings, len(found))
         return found
 
     def schemas(self, offsets: Offsets) -> Sequence[TableSchema]:
@@ -181,6 +185,10 @@ class Databases:
         if not self._matched:
             require_matched(self._settings, self.unmatched(start))
             self._matched = True
+        captured = sum(len(end.known) for end in ends.values())
+        if captured != self._captured:
+            require_few(self._settings, captured)
+            self._captured = captured
         if all(ends[name] == start.of(name) for name in ends):
             return start
         if goal is not None and not any(ends[name].brings_more_than(start.of(name)) for name in ends):

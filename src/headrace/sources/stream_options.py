@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.options import OTHER_NAMES, Names, folder, items
 from headrace.settings import Settings, option
+from headrace.sources.snapshots.first_reads import collections
 from headrace.sources.snapshots.select_overrides import selects
 from headrace.sources.tables.columns import patterns
 from headrace.sources.tables.keys import message_keys
@@ -56,7 +57,12 @@ def port(given: object) -> str:
     return text
 
 
-WHOLE_TABLES: Mapping[str, Any] = {"snapshot_mode": "initial_only", "snapshot_chunk_rows": 0, "signal_path": None}
+WHOLE_TABLES: Mapping[str, Any] = {
+    "snapshot_mode": "initial_only",
+    "snapshot_include_collection_list": None,
+    "snapshot_chunk_rows": 0,
+    "signal_path": None,
+}
 """How a source is read to be compared with its mirrors: each table in one piece, so that the key ranges by which it was
 captured have no say in what it should hold."""
 
@@ -204,8 +210,17 @@ class ColumnSettings(Settings):
 
 
 class SelectSettings(Settings):
-    """What is read in place of a table in its snapshot."""
+    """Which tables snapshots read, and what is read in place of one."""
 
+    snapshot_include_collection_list: tuple[str, ...] = option(
+        "The only captured tables that are read before their changes follow: names, wildcards or regular expressions, "
+        "as in 'tables', with commas between. Of the others only the changes are streamed. Without it all are read. "
+        "Ad-hoc snapshots read any captured table.",
+        default=(),
+        kind=collections,
+        aliases=("snapshot.include.collection.list",),
+        names=Names("tables", "chooses"),
+    )
     snapshot_select_statement_overrides: Mapping[str, str | None] | None = option(
         "Tables whose snapshot is read by a SELECT of yours, in one chunk: a mapping from schema.table to the "
         "statement (as JSON where options are text), or the tables, with the statements in options of their own.",

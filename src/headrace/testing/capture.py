@@ -289,6 +289,45 @@ class CaptureContract(Contract):
         rows = run.all()
         assert [(op, row["id"]) for op, _, row in data(rows)] == [("r", "0"), ("r", "1"), ("r", "2")]
 
+    def test_tables_off_the_list_of_the_snapshot_are_streamed_and_not_read(self, database: CapturedDatabase) -> None:
+        database.create("t", T, [(1, "one")])
+        database.create("u", T, [(1, "history")])
+        run = database.run(snapshot_include_collection_list=rf"{database.schema}\.(t|x)")
+        rows = run.all()
+        assert data(rows) == [("r", "t", {"id": "1", "v": "one"})]
+        assert [row["snapshot"] for row in rows if row["op"] == "r"] in (["first"], ["last"])
+        database.create("late", T, [(1, "history")])
+        run.all()
+        for table in ("t", "u", "late"):
+            database.insert(table, 2, "new")
+        database.capture()
+        assert {(op, table, row["id"]) for op, table, row in data(run.restarted().all())} >= {
+            ("c", "t", "2"), ("c", "u", "2"), ("c", "late", "2"),
+        }  # fmt: skip
+
+    def test_always_reads_only_the_tables_of_the_list_again(self, database: CapturedDatabase) -> None:
+        database.create("t", T, [(1, "one")])
+        database.create("u", T, [(1, "history")])
+        run = database.run(snapshot_mode="always", snapshot_include_collection_list=database.named("u"))
+        for _ in range(2):
+            assert data(run.restarted().all()) == [("r", "u", {"id": "1", "v": "history"})]
+
+    def test_when_needed_stops_for_a_table_that_the_list_leaves_out(self, database: CapturedDatabase) -> None:
+        database.create("t", T)
+        database.create("u", T)
+        run = database.run(snapshot_mode="when_needed", snapshot_include_collection_list=database.named("t"))
+        run.all()
+        database.insert("t", 1, "lost")
+        database.insert("u", 1, "lost")
+        database.capture()
+        database.clean()
+        with pytest.raises(DataLossError, match=self.lost):
+            run.all()
+        rows = run.restarted(fail_on_data_loss="false").all()
+        assert {row["table"]["name"].lower() for row in rows if row["op"] == "gap"} >= {"u"}
+        assert ("r", "t", "1") in [(op, table, row["id"]) for op, table, row in data(rows)]
+        assert not [row for row in rows if row["op"] == "r" and row["table"]["name"].lower() == "u"]
+
     def test_the_clean_up_of_what_was_delivered_stops_nothing(self, database: CapturedDatabase) -> None:
         database.create("t", T)
         database.create("quiet", T)

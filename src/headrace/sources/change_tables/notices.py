@@ -15,7 +15,8 @@ from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.notices import Notice, notice_batch
-from headrace.sources.tables.lost import WITHOUT_ROWS, say_changes_gone
+from headrace.sources.snapshots.first_reads import is_read_first, reads_all
+from headrace.sources.tables.lost import say_changes_gone
 
 SWITCHED_OFF = "its change data capture was switched off"
 """Why changes are lost: off for good, or on again with a change table that is another one."""
@@ -33,7 +34,7 @@ def lost(
     try:
         require_still_retained(connection, window.table, window.after)
     except DataLossError:
-        if settings.fail_on_data_loss or settings.snapshot_mode == "when_needed":
+        if settings.fail_on_data_loss or reads_all(settings, [window.table.id]):
             raise
         yield _gap(connection.dialect.connector, window, capture_time, "they were cleaned on the server")
 
@@ -61,7 +62,7 @@ def say_switched_off(window: Window, settings: ChangeTableSettings) -> None:
         f"from LSN {lsn.after(window.after)} to {window.upto}",
         SWITCHED_OFF,
         settings,
-        read_again=window.newest and settings.snapshot_mode not in WITHOUT_ROWS,
+        read_again=window.newest and is_read_first(settings, window.table.id),
     )
 
 

@@ -12,6 +12,7 @@ from headrace.sources.stream_options import (
     SignalSettings,
     snapshot_mode,
 )
+from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
 
 
@@ -31,7 +32,13 @@ class LoginSettings(Settings):
 
 
 class ChangeTableSettings(
-    RetrySettings, HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings
+    RetrySettings,
+    HeartbeatSettings,
+    SignalSettings,
+    ColumnSettings,
+    SelectSettings,
+    LostTableSettings,
+    GuardrailSettings,
 ):
     """What is read, how a snapshot is taken, and how batches are cut.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,8 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
-from headrace.sources.tables.lost import WITHOUT_ROWS, Means, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.snapshots.first_reads import read_first, reads_all
+from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.unlogged import say_altered
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
@@ -101,7 +102,7 @@ class Planner:
             try:
                 end = self._next(start, limit)
             except OtherHistory as error:
-                if self._mode != "when_needed":
+                if not reads_all(self._settings, (table.id for table in self._catalog.values())):
                     raise
                 end, restored = self._begun_again(start, limit, error), True
         end = self._with_heartbeat(start, end, now)
@@ -118,9 +119,7 @@ class Planner:
         commit = self.snapshot_commit()
         schemas = {path: SchemaHistory.begin(table.newest).to_json() for path, table in self._catalog.items()}
         end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), schemas=schemas)
-        if self._mode in WITHOUT_ROWS:
-            return end
-        begun = {path: self._begin(path, commit, read) for path in self._catalog}
+        begun = {path: self._begin(path, commit, read) for path in self._read_first(self._catalog)}
         return replace(end, tables=self._more_chunks(begun, self._histories(end), limit))
 
     def _begun_again(self, start: Offset, limit: Limit, error: OtherHistory) -> Offset:
@@ -155,6 +154,7 @@ class Planner:
 
     def _next(self, start: Offset, limit: Limit) -> Offset:
         again = self._mode == "always" and self._restarted and not start.initial
+        again = again and bool(self._read_first(path for path in start.known if path in self._catalog))
         initial = start.initial or again
         commit = start.commit if initial or self._mode == "initial_only" else self._next_commit(start, limit)
         uncaptured = self._uncaptured(start)
@@ -166,7 +166,10 @@ class Planner:
         if again:
             # The stream of a table that lags goes on from where it is.
             reached = {path: progress.commit for path, progress in start.tables.items()}
-            lagging = {path: self._begin(path, reached.get(path, start.commit), start.reads + 1) for path in known}
+            lagging |= {
+                path: self._begin(path, reached.get(path, start.commit), start.reads + 1)
+                for path in self._read_first(known)
+            }
         settled = requests = AdHoc.from_json(start.ad_hoc).behind()
         if not initial:
             requested = self._ad_hoc.requested(start, commit, histories)
@@ -211,9 +214,13 @@ class Planner:
         """A table that is captured since the last batch."""
         begun = self._catalog[path].newest.instance.start_lsn or self._zero
         at = max(start.commit, begun) if start.initial else self.snapshot_commit()
-        if self._mode in WITHOUT_ROWS:
+        if not self._read_first([path]):
             return TableProgress(commit=at, done=True)
         return self._begin(path, at, start.next_read(path))
+
+    def _read_first(self, paths: Iterable[str]) -> list[str]:
+        """Those of some captured tables whose rows are read before their changes."""
+        return read_first(self._settings, (self._catalog[path].id for path in paths))
 
     def _next_commit(self, start: Offset, limit: Limit) -> str:
         """The end of the next window of commits; the start itself when nothing new is worth a batch."""
@@ -380,7 +387,8 @@ class Planner:
         """
         gaps: dict[str, tuple[str, str]] = {}
         for path in known:
-            if path in self._lost and self._mode == "when_needed":
+            mended = reads_all(self._settings, [self._catalog[path].id])
+            if path in self._lost and mended:
                 lagging[path] = self._begin(path, self.snapshot_commit(), start.reads + 1)
                 continue
             progress = start.tables.get(path)
@@ -396,7 +404,7 @@ class Planner:
             try:
                 require_retained(self._connection, self._catalog[path].id, after, oldest)
             except DataLossError as error:
-                if self._mode == "when_needed":
+                if mended:
                     lagging[path] = self._begin(path, self.snapshot_commit(), start.reads + 1)
                 elif self._settings.fail_on_data_loss:
                     raise

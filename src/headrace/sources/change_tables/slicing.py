@@ -36,6 +36,7 @@ from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks
+from headrace.sources.snapshots.first_reads import reads_all
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10
@@ -182,7 +183,7 @@ class Slicing:
             if oldest is None or self._retention.holds(window.after, oldest):
                 found.append(window)
                 continue
-            if self._settings.fail_on_data_loss and self._settings.snapshot_mode != "when_needed":
+            if self._settings.fail_on_data_loss and not reads_all(self._settings, [window.table.id]):
                 require_retained(self._connection, window.table.id, window.after, oldest)
             upto = min(window.upto, lsn.before(oldest))
             self._note_gap(window.table.id, window.after, upto, "they were cleaned on the server")
@@ -196,7 +197,7 @@ class Slicing:
         if not window.newest and self._retention.holds(window.after, lsn.after(window.upto)):
             # The newest change table is there, and the server lists no transaction in the window.
             return
-        if window.newest or self._settings.snapshot_mode != "when_needed":
+        if window.newest or not reads_all(self._settings, [window.table.id]):
             say_switched_off(window, self._settings)
         self._note_gap(window.table.id, window.after, window.upto, SWITCHED_OFF)
         self.lost.add(window.table.id.path)

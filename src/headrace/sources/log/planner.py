@@ -22,6 +22,7 @@ from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.snapshots.first_reads import read_first, reads_all
 from headrace.sources.tables.lost import WITHOUT_ROWS
 from headrace.sources.tables.source_table import SourceTable
 
@@ -41,6 +42,10 @@ class PlannedSettings(Protocol):
     @property
     def snapshot_mode(self) -> str:
         """When tables are read."""
+
+    @property
+    def snapshot_include_collection_list(self) -> tuple[str, ...]:
+        """The only tables that are read before their changes; empty for all."""
 
     @property
     def snapshot_chunks_per_batch(self) -> int:
@@ -303,13 +308,15 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     # Snapshots.
 
     def _first(self, limit: Limit) -> Offset:
-        end = self._beginning()
-        if self._settings.snapshot_mode in WITHOUT_ROWS:
-            return end
-        return self._with_first_chunks(end, limit)
+        return self._with_first_chunks(self._beginning(), limit)
+
+    def _read_first(self, end: Offset) -> list[str]:
+        """The tables of an offset whose rows are read before their changes."""
+        tables = self._tables_of(end.schemas)
+        return read_first(self._settings, (tables[path].id for path in end.known if path in tables))
 
     def _with_first_chunks(self, end: Offset, limit: Limit) -> Offset:
-        begun = self._begun(end, end.known, 0)
+        begun = self._begun(end, self._read_first(end), 0)
         return replace(end, tables=self._chunks(begun, self._tables_of(end.schemas), limit))
 
     def _begun(self, end: Offset, paths: Collection[str], read: int) -> dict[str, TableProgress]:
@@ -391,9 +398,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         takes_rows = self._settings.snapshot_mode not in WITHOUT_ROWS
         reads = self._ad_hoc.requested(reads, end, signals)
         at_goal = not limit.upto or end.commit >= limit.upto
-        again = self._again and at_goal and not end.tables
+        first = self._read_first(end) if self._again and at_goal and not end.tables else []
+        again = bool(first)
         if again:
-            reads = replace(reads, blocking=tuple(end.known))
+            reads = replace(reads, blocking=tuple(dict.fromkeys((*first, *reads.blocking))))
         blocking = [path for path in reads.blocking if path in end.schemas]
         if blocking and takes_rows and not end.tables:
             tables = self._tables_of(end.schemas)
@@ -421,9 +429,12 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             DataLossError: the options do not say to go on.
         """
         again = self._settings.snapshot_mode == "when_needed"
-        if not again and self._settings.fail_on_data_loss:
+        tables = self._tables_of(start.schemas)
+        mended = reads_all(self._settings, (table.id for table in tables.values()))
+        if not mended and self._settings.fail_on_data_loss:
             raise error
-        _LOG.warning("%s%s", error, " All tables are read again." if again else "")
+        what = "All tables" if mended else "Those of 'snapshot_include_collection_list'"
+        _LOG.warning("%s%s", error, f" {what} are read again." if again else "")
         later = None if again else self._later(start)
         if later is not None:
             gaps = dict.fromkeys(start.known, (start.commit, later))
@@ -432,7 +443,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             return self._state(start).settled().in_offset(end)
         self._forget_log()
         end = self._beginning()
-        begun = self._begun(end, end.known, start.reads + 1) if again else {}
+        begun = self._begun(end, self._read_first(end), start.reads + 1) if again else {}
         if not again:
             self._release_point()
         return replace(
@@ -443,7 +454,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             heartbeat=start.heartbeat,
             reads=start.reads,
             versions=start.versions,
-            ad_hoc=_with_unread(start, () if again else end.known).to_json(),
+            ad_hoc=_with_unread(start, [path for path in end.known if path not in begun]).to_json(),
         )
 
     def _settled(self, start: Offset) -> Offset:
@@ -458,16 +469,13 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     def _preview(self, start: Offset, *, restarted: bool) -> Offset:
         if start.is_nothing:
-            end = self._looked_at_beginning()
-            if self._settings.snapshot_mode in WITHOUT_ROWS:
-                return end
-            return self._with_first_chunks(end, Limit(chunks=1))
+            return self._with_first_chunks(self._looked_at_beginning(), Limit(chunks=1))
         if not restarted:
             return self._settled(start)
         end = self._looked_up(self._in_same_log(start), None, only_looks=True)
         if self._again and not start.initial:
-            begun = self._begun(end, end.known, start.reads + 1)
-            return replace(end, tables=begun, initial=True)
+            begun = self._begun(end, self._read_first(end), start.reads + 1)
+            return replace(end, tables=begun, initial=True) if begun else end
         return end
 
 

@@ -13,6 +13,7 @@ from headrace.sources.stream_options import (
     port,
     snapshot_mode,
 )
+from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
 
 _LARGEST_ID = 2**32 - 1
@@ -36,7 +37,13 @@ def server_ids(given: object) -> str:
 
 
 class MysqlSettings(
-    RetrySettings, HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings
+    RetrySettings,
+    HeartbeatSettings,
+    SignalSettings,
+    ColumnSettings,
+    SelectSettings,
+    LostTableSettings,
+    GuardrailSettings,
 ):
     """What users set on the source for MySQL and MariaDB."""
 

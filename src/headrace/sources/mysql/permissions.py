@@ -15,7 +15,7 @@ from headrace.sources.mysql.connection import Connection, connect, connect_binlo
 from headrace.sources.mysql.log_settings import NAMES, wrong_settings
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.refusals import MysqlError, identifier
-from headrace.sources.tables.lost import WITHOUT_ROWS
+from headrace.sources.snapshots.first_reads import is_read_first
 
 _FIRST = 4
 _WHO = re.compile(r"(.*)@(.*)", re.DOTALL)
@@ -95,7 +95,7 @@ class _Questions:
     def _of_table(self, table: TableId) -> Iterator[MissingPermission]:
         path = table.full_path
         name = f"{identifier(table.database)}.{identifier(table.name)}"
-        if self.settings.snapshot_mode not in WITHOUT_ROWS:
+        if is_read_first(self.settings, table):
             try:
                 self.connection.rows(f"SELECT 1 FROM {name} LIMIT 0")
             except MysqlError as error:

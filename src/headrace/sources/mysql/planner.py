@@ -276,7 +276,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         if not seen.rows and not seen.altered:
             self._quiet = quiet
         # A table that is made is not looked for, and may have rows at once that no snapshot reads.
-        comes = (seen.altered or self._look_again) and self._settings.snapshot_mode in WITHOUT_ROWS
+        only_streams = self._settings.snapshot_mode in WITHOUT_ROWS or self._settings.snapshot_include_collection_list
+        comes = (seen.altered or self._look_again) and bool(only_streams)
         return BinlogWindow(
             end=commit_before(seen.until),
             rows=seen.rows or comes,

@@ -13,7 +13,8 @@ from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.tables.lost import WITHOUT_ROWS, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _REMEDY = "Create it"
@@ -47,7 +48,7 @@ class TableSet:
         known, state = tables_of(start.schemas), StreamState.of(start)
         found = self.captured(connection, strict=False)
         self._require_matched(known, found, [path for path in found if path not in known])
-        takes_rows = self._settings.snapshot_mode not in WITHOUT_ROWS
+        read = read_first(self._settings, (table.id for table in found.values()))
         fresh = [path for path in found if path not in known]
         kept = [path for path in start.known if path in found]
         uncaptured = uncaptured_tables(start, found, lambda path: means(self._settings, path))
@@ -55,15 +56,15 @@ class TableSet:
         for path in fresh:
             if path in start.tables_seen:
                 after = start.uncaptured.get(path, start.commit)
-                say_returned(path, f"commit {after}", self._settings, read_again=takes_rows)
+                say_returned(path, f"commit {after}", self._settings, read_again=path in read)
         ad_hoc, waiting = AdHoc.from_json(start.ad_hoc), tuple(path for path in state.waiting if path in found)
-        if takes_rows and fresh:
-            waiting = tuple(dict.fromkeys((*waiting, *fresh)))
+        waiting = tuple(dict.fromkeys((*waiting, *(path for path in fresh if path in read))))
         again = [path for path in kept if path in emptied or f"{found[path].id.database}." in emptied]
         for path in again:
-            _say_emptied(path, takes_rows=takes_rows)
-        if takes_rows and (fresh or again):
-            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *fresh, *again))))
+            _say_emptied(path, takes_rows=path in read)
+        wanted = [path for path in (*fresh, *again) if path in read]
+        if wanted:
+            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
         end = replace(
             start,
             known=(*kept, *fresh),

@@ -13,10 +13,13 @@ from headrace.sources.stream_options import (
     port,
     snapshot_mode,
 )
+from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
 
 
-class OracleSettings(HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings):
+class OracleSettings(
+    HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings, GuardrailSettings
+):
     """What users set on the Oracle source."""
 
     hostname: str = option(

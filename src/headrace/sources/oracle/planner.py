@@ -43,10 +43,9 @@ from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.snapshots.first_reads import read_first, reads_all
 from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
 
-_NO_ROWS = ("no_data", "recovery")
-"""The modes in which only changes are taken."""
 _REMEDY = "Make it again, or let it log all its columns (ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS)"
 _LOG = logging.getLogger("headrace.sources")
 _PARTIAL = "It does not log all its columns, so what an update leaves out is missing from its changes"
@@ -158,17 +157,20 @@ class OraclePlanner:
             return start
         end = self._with_fresh(start)
         if self._again and not start.initial:
-            begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
-            return replace(end, tables=begun, initial=True)
+            begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in self._read_first(end)}
+            return replace(end, tables=begun, initial=True) if begun else end
         return end
 
     # Snapshots.
 
+    def _read_first(self, end: Offset) -> list[str]:
+        """The tables of an offset whose rows are read before their changes."""
+        tables = tables_of(end.schemas)
+        return read_first(self._settings, (tables[path].id for path in end.known if path in tables))
+
     def _first(self, limit: Limit) -> Offset:
         end, tables = self._beginning()
-        if self._settings.snapshot_mode in _NO_ROWS:
-            return end
-        begun = {path: TableProgress(commit=end.commit) for path in tables}
+        begun = {path: TableProgress(commit=end.commit) for path in self._read_first(end)}
         try:
             return replace(end, tables=self._chunks(begun, tables, limit))
         except MomentGone as gone:
@@ -269,8 +271,10 @@ class OraclePlanner:
             schemas |= {path: found[path].to_json() for path in schemas if path in found}
         elif not fresh and not gone and uncaptured == start.uncaptured:
             return start
-        begun = {path: TableProgress(commit=start.commit, read=start.next_read(path)) for path in fresh}
-        wanted = self._settings.snapshot_mode not in _NO_ROWS
+        begun = {
+            path: TableProgress(commit=start.commit, read=start.next_read(path))
+            for path in read_first(self._settings, (table.id for table in fresh.values()))
+        }
         if fresh:
             # An open transaction may have changed a table that was not captured.
             state = state.mined_again(self._settings.mining_range_scns)
@@ -282,7 +286,7 @@ class OraclePlanner:
             schemas={**schemas, **{path: table.to_json() for path, table in fresh.items()}},
             tables={
                 **{path: p for path, p in start.tables.items() if path not in gone},
-                **(begun if wanted else {}),
+                **begun,
             },
         )
 
@@ -299,10 +303,11 @@ class OraclePlanner:
         Raises:
             DataLossError: the options do not say to go on, or going on would not help.
         """
+        mended = reads_all(self._settings, (table.id for table in tables_of(start.schemas).values()))
+        if not mended and self._settings.fail_on_data_loss:
+            raise error
         if self._settings.snapshot_mode == "when_needed":
             return self._begun_again(start, error)
-        if self._settings.fail_on_data_loss:
-            raise error
         with self._connect("") as root:
             whole = whole_since(root, self._upper(), self._settings)
             if self._in_redo:
@@ -340,10 +345,12 @@ class OraclePlanner:
                     logs_of(root, ScnRange(begin, high), self._settings)
             except DataLossError as gone:
                 raise gone from error
-        _LOG.warning("%s All tables are read again.", error)
+        all_read = reads_all(self._settings, (table.id for table in tables_of(end.schemas).values()))
+        what = "All tables" if all_read else "Those of 'snapshot_include_collection_list'"
+        _LOG.warning("%s %s are read again.", error, what)
         return replace(
             end,
-            tables={path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known},
+            tables={path: TableProgress(commit=end.commit, read=start.reads + 1) for path in self._read_first(end)},
             gaps=dict.fromkeys(start.known, (start.commit, end.commit)),
             heartbeat=start.heartbeat,
             ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
@@ -415,19 +422,18 @@ class OraclePlanner:
     ) -> tuple[Offset, AdHoc]:
         """The end of a batch with the snapshots that begin there, and the state of ad-hoc snapshots."""
         end = delivery.end
-        takes_rows = self._settings.snapshot_mode not in _NO_ROWS
+        first = self._read_first(end)
         reads = self._ad_hoc.requested(settled, end, signals)
-        if takes_rows:
-            # Nothing is known of the rows that they had before, or those are of another table.
-            unknown = (*delivery.fresh, *delivery.recreated)
-            reads = replace(reads, blocking=tuple(dict.fromkeys((*reads.blocking, *unknown))))
+        # Nothing is known of the rows that they had before, or those are of another table.
+        unknown = [path for path in (*delivery.fresh, *delivery.recreated) if path in first]
+        reads = replace(reads, blocking=tuple(dict.fromkeys((*reads.blocking, *unknown))))
         reads, blocking = self._ad_hoc.blocking(reads, end)
         self._say_uncaptured(end.uncaptured, end.known, start.uncaptured)
         for path in delivery.recreated:
-            say_made_again(path, read_again=takes_rows)
+            say_made_again(path, read_again=path in first)
         bound = min(log.upper, scn.number(limit.upto)) if limit.upto else log.upper
-        again = self._again and scn.number(end.commit) >= bound and self._all_readable(end)
-        blocking = list(end.known) if again else blocking
+        again = self._again and bool(first) and scn.number(end.commit) >= bound and self._all_readable(end)
+        blocking = list(dict.fromkeys((*first, *blocking))) if again else blocking
         begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
         end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, delivery))
         return end, self._ad_hoc.more(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch)
@@ -477,7 +483,7 @@ class OraclePlanner:
             if path not in start.uncaptured:
                 continue
             after = start.uncaptured[path]
-            read_again = self._settings.snapshot_mode not in _NO_ROWS
+            read_again = path in self._read_first(delivery.end)
             say_returned(path, f"SCN {scn.number(after)}", self._settings, read_again=read_again)
             gaps[path] = (after, delivery.end.commit)
         return gaps

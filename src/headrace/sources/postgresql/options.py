@@ -13,11 +13,18 @@ from headrace.sources.stream_options import (
     port,
     snapshot_mode,
 )
+from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
 
 
 class PostgresSettings(
-    RetrySettings, HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings
+    RetrySettings,
+    HeartbeatSettings,
+    SignalSettings,
+    ColumnSettings,
+    SelectSettings,
+    LostTableSettings,
+    GuardrailSettings,
 ):
     """What users set on the PostgreSQL source."""
 

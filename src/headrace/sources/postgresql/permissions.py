@@ -22,7 +22,7 @@ from headrace.sources.postgresql.publication import (
 )
 from headrace.sources.postgresql.refusals import MORE_SENDERS, MORE_SLOTS, ON_PRIMARY, identifier
 from headrace.sources.postgresql.slots import SlotState, require_ours
-from headrace.sources.tables.lost import WITHOUT_ROWS
+from headrace.sources.snapshots.first_reads import is_read_first
 
 _SERVICE = """
 SELECT CASE WHEN EXISTS (SELECT FROM pg_proc WHERE proname = 'aurora_version') THEN 'aurora'
@@ -110,8 +110,7 @@ class _Questions:
         if self.settings.snapshot_mode != "initial_only":
             yield from _refusals(self._see_slot)
             yield from self._of_publication(role, creates=creates)
-        if self.settings.snapshot_mode not in WITHOUT_ROWS:
-            yield from self._of_rows(role)
+        yield from self._of_rows(role)
         yield from self._watching(role, sees_others=sees_others)
 
     def _of_server(self, service: Service) -> Iterator[MissingPermission]:
@@ -175,7 +174,8 @@ class _Questions:
 
     def _of_rows(self, role: str) -> Iterator[MissingPermission]:
         closed: set[str] = set()
-        for table, (enters, reads, filtered, _) in self._rights(self.tables):
+        read = [table for table in self.tables if is_read_first(self.settings, table.id)]
+        for table, (enters, reads, filtered, _) in self._rights(read):
             schema = table.id.schema
             if not enters and schema not in closed:
                 closed.add(schema)

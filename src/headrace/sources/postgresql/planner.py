@@ -29,7 +29,7 @@ from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.table_set import TableSet
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.tables.lost import WITHOUT_ROWS
+from headrace.sources.snapshots.first_reads import is_read_first
 
 _LOG = logging.getLogger("headrace.sources")
 _FLUSH_SECONDS = 1.0
@@ -145,12 +145,12 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         temporary = settings.snapshot_mode == "initial_only"
         if not temporary:
             self._tables.publish(self._sql, tables)
-        keeps = settings.snapshot_mode not in WITHOUT_ROWS
-        self._moment = SnapshotPoint.made(settings, tables if keeps else {}, permanent=not temporary)
+        read = {path: table for path, table in tables.items() if is_read_first(settings, table.id)}
+        self._moment = SnapshotPoint.made(settings, read, permanent=not temporary)
         commit = lsn.commit_before(self._moment.boundary)
         # Again, now that nobody can alter them.
         end = self._offset_at(commit, self._tables.captured(self._sql, strict=True), streams=not temporary)
-        if not keeps:
+        if not read:
             self._release_point()
         return end
 

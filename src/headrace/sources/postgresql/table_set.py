@@ -18,7 +18,8 @@ from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes, unsent_deletes
 from headrace.sources.signals import say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.tables.lost import WITHOUT_ROWS, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _REMEDY = "Create it, or add it to the publication (ALTER PUBLICATION ... ADD TABLE)"
@@ -100,19 +101,20 @@ class TableSet:
         kept = [path for path in start.known if path in found]
         uncaptured = uncaptured_tables(start, found, lambda path: means(self._settings, path))
         say_uncaptured(list(uncaptured), () if restarted else start.uncaptured, self._settings, _REMEDY)
-        takes_rows = self._settings.snapshot_mode not in WITHOUT_ROWS
+        read = read_first(self._settings, (table.id for table in found.values()))
         for path in fresh:
             if path in start.tables_seen:
                 after = start.uncaptured.get(path, start.commit)
-                say_returned(path, f"commit {after}", self._settings, read_again=takes_rows)
+                say_returned(path, f"commit {after}", self._settings, read_again=path in read)
         ad_hoc, waiting = AdHoc.from_json(start.ad_hoc), tuple(path for path in state.waiting if path in found)
-        if takes_rows and fresh:
-            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *fresh))))
-            waiting = tuple(dict.fromkeys((*waiting, *fresh)))
+        wanted = [path for path in fresh if path in read]
+        if wanted:
+            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
+            waiting = tuple(dict.fromkeys((*waiting, *wanted)))
         unsent = unsent_changes(connection, known, found, state.files, new.files)
         for path, what in unsent.items():
             if path not in fresh:
-                ad_hoc = self._read_again(ad_hoc, found[path], what, takes_rows=takes_rows)
+                ad_hoc = self._read_again(ad_hoc, found[path], what, takes_rows=path in read)
         for path, what in unsent_deletes(connection, known, found, state.files, new.files).items():
             say(
                 f"Rows of table '{path}' went without a change in the log: {what}. Copies keep them until the table is "
