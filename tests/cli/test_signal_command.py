@@ -95,7 +95,7 @@ MISTAKES = [
     (
         ("pause-snapshot", "--filter", "n > 1"),
         {},
-        "A pause-snapshot has no filter and no type. Only execute-snapshot has them.",
+        "A pause-snapshot has no filter, no surrogate key and no type. Only execute-snapshot has them.",
     ),
     (("log",), {}, "A log signal needs a message. Give it: --message 'text'."),
     (
@@ -138,8 +138,12 @@ def test_a_mistake_is_one_sentence_and_2(pipeline, arguments, source, sentence):
         ),
         (
             ("execute-snapshot", "--tables", "dbo.keyless"),
-            "Table 'dbo.keyless' has no key by which it could be read beside the stream. Ask for a blocking snapshot "
-            "of it: --type blocking.",
+            "Table 'dbo.keyless' can't be read beside the stream: it has no key, so a row that is read again can't be "
+            "told from another one.",
+        ),
+        (
+            ("execute-snapshot", "--tables", "dbo.a", "--surrogate-key", "nn"),
+            "Table 'dbo.a' can't be read beside the stream: it has no captured column 'nn' to cut it by.",
         ),
         (("execute-snapshot", "--tables", "dbo.a", "--filter", "n >"), "The server refuses the filter of table"),
         (

@@ -34,7 +34,7 @@ def test_what_can_be_followed_is_no_error(database, filter):
 
 def test_a_blocking_snapshot_needs_no_key(database):
     check(database, database.named("keyless"), kind="blocking")
-    with pytest.raises(OptionError, match=r"(?i)Table '\w+\.keyless' has no key"):
+    with pytest.raises(OptionError, match=r"(?i)Table '\w+\.keyless' can't be read beside the stream: it has no key"):
         check(database, database.named("keyless"))
 
 

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from headrace.changes import Position, TableId
+from headrace.changes import Column, Position, TableId, TableSchema
 from headrace.changes.position import SNAPSHOT_ORDER
+from headrace.changes.types import LogicalType
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, Request
+from headrace.sources.snapshots.ad_hoc import AdHoc, Request, RequestEnds, cut_for_request
+from headrace.sources.tables.source_table import SourceTable
 
-TABLES = [
-    Candidate(TableId("shop", "dbo", "a"), ("id",)),
-    Candidate(TableId("shop", "dbo", "b"), ("x", "y")),
-    Candidate(TableId("shop", "dbo", "log"), ()),
-]
+
+def table(name, columns, key=(), named=None, protected=()):
+    """A table with columns `x` (not null), `x?` (nullable) and `x!` (large), a key of its own, or one that is named."""
+    found = [
+        Column(
+            text.rstrip("?!"),
+            place,
+            LogicalType("string"),
+            "varchar",
+            nullable=text.endswith("?"),
+            large=text[-1] == "!",
+        )
+        for place, text in enumerate(columns.split(), 1)
+    ]
+    schema = TableSchema(TableId("shop", "dbo", name), tuple(found), named or key, primary_key=key if named else None)
+    return SourceTable(schema, (), key, protected)
+
+
+TABLES = [table("a", "id n", ("id",)), table("b", "x y", ("x", "y")), table("log", "n")]
 
 
 def take(state, *signals):
@@ -154,10 +171,48 @@ def test_what_needs_no_answer_changes_nothing():
     assert "not needed" in said[1]
 
 
-def test_a_surrogate_key_is_said_and_the_tables_own_key_is_used():
-    state, said = take(AdHoc(), execute("dbo.a", **{"surrogate-key": "n"}))
-    assert [request.table for request in state.requests] == ["dbo.a"]
-    assert "surrogate key" in said[0]
+def test_a_surrogate_key_is_kept_with_the_request_and_is_another_request_than_one_without_it():
+    state, said = take(AdHoc(), execute("dbo.a", **{"surrogate-key": "n"}), execute("dbo.a"))
+    assert [(request.table, request.surrogate) for request in state.requests] == [("dbo.a", "n"), ("dbo.a", None)]
+    assert AdHoc.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("given", "surrogate", "cut"),
+    [
+        (table("t", "id n", ("id",)), None, ("id",)),
+        (table("t", "id n", ("id",)), "n", ("n",)),
+        (table("t", "id n", ("id",)), "N", ("n",)),
+        # A unique index may hold NULL: the server gives it a place among keys.
+        (table("t", "id? n", ("id",)), None, ("id",)),
+        (table("t", "n m", named=("m", "n")), None, ("m", "n")),
+        (table("t", "n m", named=("m",)), "n", ("n",)),
+        (table("t", "id n", ("id",), named=("n",)), None, ("id",)),
+    ],
+)
+def test_a_table_is_cut_by_its_own_key_the_one_that_it_was_given_or_the_column_of_the_signal(given, surrogate, cut):
+    found = cut_for_request(given, surrogate)
+    assert found.chunk_key == cut
+    # Rows are known by the same columns whatever cuts the table.
+    assert given.row_key == given.cut_by(()).row_key
+
+
+@pytest.mark.parametrize(
+    ("given", "surrogate", "why"),
+    [
+        (table("t", "n"), None, "it has no key"),
+        (table("t", "n"), "n", "it has no key"),
+        (table("t", "n?", named=("n",)), None, "column 'n', by which it would be cut, may be NULL"),
+        (table("t", "id n?", ("id",)), "n", "column 'n', by which it would be cut, may be NULL"),
+        (table("t", "id n", ("id",)), "m", "it has no captured column 'm' to cut it by"),
+        (table("t", "id n!", ("id",)), "n", "column 'n' (varchar) can't cut it, because of its type"),
+        (table("t", "id n", ("id",), protected=("n",)), "n", "column 'n' can't cut it, because bounds would show"),
+    ],
+)
+def test_what_can_not_cut_a_table_is_said(given, surrogate, why):
+    with pytest.raises(RequestEnds, match=re.escape(why)):
+        cut_for_request(given, surrogate)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class ExecuteSnapshot:
         collections: names or regular expressions, each `schema.table` or `database.schema.table`.
         kind: beside the stream, chunk by chunk; or as the first snapshot was read, while the table's stream waits.
         filters: pairs of a name or regular expression and the SQL predicate that rows of such tables must meet.
-        surrogate_key: a column to cut chunks by that the sender named; null when none.
+        surrogate_key: the column by which chunks are cut; null for the table's key.
     """
 
     collections: tuple[str, ...]
@@ -183,6 +183,7 @@ def signal_data(
     kind: str = "incremental",
     filter: str | None = None,
     message: str | None = None,
+    surrogate_key: str | None = None,
 ) -> str:
     """The JSON of a signal, as `parse_signal` reads it.
 
@@ -192,6 +193,7 @@ def signal_data(
         kind: one of `KINDS`, for execute-snapshot.
         filter: a SQL predicate for the rows of all these tables.
         message: what to log.
+        surrogate_key: the column by which all these tables are cut into chunks, in place of their key.
 
     Raises:
         OptionError: the type is unknown, or what it needs is missing.
@@ -201,10 +203,14 @@ def signal_data(
         raise OptionError(f"There is no signal '{type}'.", remedy=did_you_mean(type, SENT))
     if kind not in KINDS:
         raise OptionError(f"There is no snapshot of type '{kind}'.", remedy=did_you_mean(kind, KINDS))
-    if type != EXECUTE and (filter or kind != KINDS[0]):
-        raise OptionError(f"A {type} has no filter and no type.", remedy="Only execute-snapshot has them.")
-    if kind != KINDS[0] and filter:
-        raise OptionError("A blocking snapshot reads whole tables.", remedy="Use type incremental with a filter.")
+    if type != EXECUTE and (filter or surrogate_key or kind != KINDS[0]):
+        raise OptionError(
+            f"A {type} has no filter, no surrogate key and no type.", remedy="Only execute-snapshot has them."
+        )
+    if kind != KINDS[0] and (filter or surrogate_key):
+        raise OptionError(
+            "A blocking snapshot reads whole tables.", remedy="Use type incremental with a filter or a surrogate key."
+        )
     data: dict[str, Any] = {}
     if type == EXECUTE:
         if not tables:
@@ -212,6 +218,8 @@ def signal_data(
         data = {"data-collections": tables, "type": kind}
         if filter:
             data["additional-conditions"] = [{"data-collection": table, "filter": filter} for table in tables]
+        if surrogate_key:
+            data["surrogate-key"] = surrogate_key
     elif type == STOP:
         data = {"type": "incremental", **({"data-collections": tables} if tables else {})}
     elif type in (PAUSE, RESUME):

@@ -152,7 +152,7 @@ class ColumnSettings(Settings):
     message_key_columns: tuple[str, ...] = option(
         "The key of tables that should have another one than their primary key: schema.table:column,column with "
         "semicolons between, tables and columns as regular expressions. Chunks of snapshots follow the primary key or "
-        "a unique index all the same.",
+        "a unique index all the same; an ad-hoc snapshot of a table without one follows this key.",
         default=(),
         kind=message_keys,
         aliases=("message.key.columns",),

@@ -38,11 +38,11 @@ from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import (
     AdHoc,
-    Candidate,
     IncrementalChunk,
     Request,
     RequestEnds,
     RequestWaits,
+    cut_for_request,
     further_requests,
 )
 
@@ -78,8 +78,7 @@ class AdHocPlanner:
         files, from_files = take_files(self._settings.signal_path, state.files, say)
         signals += from_files
         state = replace(state, files=files)
-        tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
-        return state.take(signals, tables, say, at=commit)
+        return state.take(signals, [history.newest for history in histories.values()], say, at=commit)
 
     def _rows(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> list[Signal]:
         name = self._settings.signal_data_collection
@@ -137,7 +136,8 @@ class AdHocPlanner:
         history = histories.get(request.table)
         if history is None:
             raise RequestEnds("it is not captured any more")
-        table, condition, statements = history.newest, request.filter, self._connection.statements
+        table = cut_for_request(history.newest, request.surrogate)
+        condition, statements = request.filter, self._connection.statements
         key, rows = table.chunk_key, self._settings.incremental_snapshot_chunk_size
 
         def bounds(last: Key) -> list[Key]:
@@ -204,9 +204,9 @@ def read_incremental(
         CaptureError: the capture job did not pass the read in time.
         DataLossError: changes since the commit were cleaned while the chunk was read.
     """
-    key = table.chunk_key
+    key, own = table.cut_by(chunk.key).chunk_key, table.row_key
     present = columns_there(connection, table)
-    if not present.issuperset(key):
+    if not present.issuperset((*key, *own)):
         say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
         return
     sql, parameters = connection.statements.rows_in_range(
@@ -217,7 +217,7 @@ def read_incremental(
         found = []
         for batch in connection.batches(sql, parameters, rows=table.batch_rows):
             texts = column_texts(table.schema, table.natives, batch)
-            found.append(_keys(table, key, texts))
+            found.append(_keys(table, own, texts))
             kept_rows.add(texts)
         faultpoints.reach("source.incremental.read")
         # Where nothing was read there is nothing to wait for.
@@ -261,9 +261,9 @@ def _unchanged(
         # A change that gives no row of its own must not take the row that was read with it.
         hidden = "u" in skipped or settings.skip_messages_without_change
         updates = not hidden and not any(native.large for native in table.natives)
-        sql = connection.statements.changed_keys(table, table.chunk_key, updates=updates)
+        sql = connection.statements.changed_keys(table, table.row_key, updates=updates)
         for batch in connection.batches(sql, (lsn.to_bytes(commit), lsn.to_bytes(upto))):
-            changed = key_texts(named_texts(table, table.chunk_key, batch))
+            changed = key_texts(named_texts(table, table.row_key, batch))
             for texts, keep in zip(chunk, kept, strict=True):
                 keep &= ~pc.is_in(texts, value_set=changed).to_numpy(zero_copy_only=False)
         try:

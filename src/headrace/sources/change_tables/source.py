@@ -39,7 +39,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
-from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, refused_filter, requested_tables
+from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
@@ -266,12 +266,11 @@ class ChangeTableSource(Source):
             with source._asking() as connection:
                 catalog = source._read_catalog(connection, strict=False)
             found |= {table.newest.id: (source, table.newest) for table in catalog.values()}
-        candidates = [Candidate(id, table.chunk_key) for id, (_, table) in found.items()]
-        for id, filter in requested_tables(signal, candidates):
+        for id, filter in requested_tables(signal, [table for _, table in found.values()]):
             source, table = found[id]
             with source._asking() as connection:
                 where = NO_ROW.format(filter=filter)
-                query = connection.statements.greatest_key(table, table.chunk_key, condition=where)
+                query = connection.statements.greatest_key(table, table.row_key, condition=where)
                 try:
                     connection.rows(*query)
                 except CaptureError as error:

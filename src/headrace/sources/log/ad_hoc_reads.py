@@ -13,9 +13,9 @@ from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import (
     AdHoc,
-    Candidate,
     Request,
     RequestEnds,
+    cut_for_request,
     further_requests,
 )
 from headrace.sources.stream_options import SignalSettings
@@ -95,8 +95,7 @@ class AdHocReads(Generic[Table]):
         found = [*signals, *from_files]
         if not found:
             return state
-        tables = [Candidate(table.id, table.chunk_key) for table in self._tables_of(end.schemas).values()]
-        return state.take(found, tables, say, at=end.commit)
+        return state.take(found, list(self._tables_of(end.schemas).values()), say, at=end.commit)
 
     def captured_blocking(self, state: AdHoc, end: Offset) -> list[Table]:
         """The tables that are to be read as in the first snapshot; says which are not captured any more."""
@@ -136,6 +135,7 @@ class AdHocReads(Generic[Table]):
 
     def _further(self, request: Request, table: Table, budget: int, asked: KeyRanges[Table]) -> Request:
         rows, condition = self._settings.incremental_snapshot_chunk_size, request.filter
+        table = cut_for_request(table, request.surrogate)
         try:
             return request.further(
                 table.chunk_key,

@@ -101,12 +101,12 @@ def read_incremental(
     Raises:
         CaptureError: the table may not be read, or what the log has can't be seen in time.
     """
-    end = boundary(commit)
-    conditions = [*_all_of(chunk.filter), *statements.in_range(table, chunk.lower, chunk.upper)]
+    end, cut = boundary(commit), table.cut_by(chunk.key)
+    conditions = [*_all_of(chunk.filter), *statements.in_range(cut, chunk.lower, chunk.upper)]
     kept = Spool()
     try:
         reached = end
-        for seen, batch in reader.live(table, end, statements.rows(table, conditions)):
+        for seen, batch in reader.live(table, end, statements.rows(cut, conditions)):
             reached = max(reached, seen.high)
             kept.add(batch.columns)
     except TableAltered:
@@ -139,13 +139,13 @@ def _written(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> pa.Array:
         for op, image in zip(batch.column("op").to_pylist(), batch.column("after").to_pylist(), strict=True):
             if op in _WRITTEN and image is not None and len(image) == len(names):
                 values = dict(image)
-                found.add(key_text([values[name] for name in table.chunk_key]))
+                found.add(key_text([values[name] for name in table.row_key]))
     return pa.array(sorted(found), pa.string())
 
 
 def _places(table: MysqlTable) -> Sequence[int]:
     names = [column.name for column in table.schema.columns]
-    return [names.index(name) for name in table.chunk_key]
+    return [names.index(name) for name in table.row_key]
 
 
 def _all_of(condition: str | None) -> list[str]:

@@ -50,7 +50,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, requested_tables
+from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
@@ -195,7 +195,7 @@ class MysqlSource(Source):
         with connect(self.settings) as connection:
             tables = Catalog(connection, self.settings).captured(strict=False)
             found = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
+            for id, filter in requested_tables(signal, found.values()):
                 check_filter(connection, found[id], filter)
 
     def signal(self, signal: Signal) -> Sequence[str]:

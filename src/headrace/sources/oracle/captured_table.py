@@ -40,6 +40,10 @@ class OracleTable(SourceTable[NativeType]):
         """What the driver fetched of its columns, as canonical texts."""
         return [native.texts(batch.column(number)) for number, native in enumerate(self.natives)]
 
+    def can_cut(self, column: str) -> bool:
+        """Whether it is no large value, and of a type whose bounds are exact."""
+        return super().can_cut(column) and self.native(column).chunks
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; not to be changed, because the slices of a batch share them."""
         return self._json

@@ -176,6 +176,7 @@ def read_incremental(
     Where what the table held then can't be read any more (a batch that is done again much later), its rows are read
     as they are now: they may be ahead of the changes that follow, which bring every row where it has to be.
     """
+    table = table.cut_by(chunk.key)
     try:
         batches = _rows(connection, table, chunk, scn.number(commit))
     except OracleError as error:

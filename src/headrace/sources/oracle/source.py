@@ -56,7 +56,7 @@ from headrace.sources.oracle.staging import Staging
 from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, refused_filter, requested_tables
+from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
@@ -281,9 +281,12 @@ class OracleSource(Source):
         with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             found = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
+            for id, filter in requested_tables(signal, found.values()):
                 try:
-                    connection.rows(statements.greatest_key(found[id], NO_ROW.format(filter=filter)), scn=at)
+                    connection.rows(
+                        statements.greatest_key(found[id].cut_by(found[id].row_key), NO_ROW.format(filter=filter)),
+                        scn=at,
+                    )
                 except OracleError as error:
                     raise refused_filter(id, error.message) from error
 

@@ -30,6 +30,10 @@ class PostgresTable(SourceTable[NativeType]):
     leaves: tuple[int, ...] = ()
     columns: tuple[str, ...] = field(default=(), compare=False)
 
+    def can_cut(self, column: str) -> bool:
+        """Yes: what changes may leave out is whole in the table, and the server refuses types without an order."""
+        return True
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; not to be changed, because the slices of a batch share them."""
         return self._json

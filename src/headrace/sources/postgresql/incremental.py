@@ -154,7 +154,7 @@ def read_incremental(
     Raises:
         CaptureError: the table may not be read, or can't be locked in time.
     """
-    kept = Spool()
+    kept, table = Spool(), table.cut_by(chunk.key)
     try:
         with connect(settings) as connection:
             begin_as_it_is(connection, table, settings)

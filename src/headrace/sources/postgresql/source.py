@@ -49,7 +49,7 @@ from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, requested_tables
+from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
@@ -203,7 +203,7 @@ class PostgresSource(Source):
         with connect(self.settings) as connection:
             tables = captured_tables(connection, self.settings.database, self.settings, strict=False)
             found = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
+            for id, filter in requested_tables(signal, found.values()):
                 check_filter(connection, found[id], filter)
 
     def signal(self, signal: Signal) -> Sequence[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.changes import TableId
 from headrace.changes.position import Position, order_of_read
@@ -30,6 +30,7 @@ from headrace.sources.signals import (
     say,
 )
 from headrace.sources.snapshots.chunks import next_bounds
+from headrace.sources.tables.source_table import SourceTable
 
 NO_ROW = "1 = 0 AND ({filter}\n)"
 """A predicate with which a server reads a filter of the user's and no row."""
@@ -37,22 +38,55 @@ INCREMENTAL = "incremental"
 """The snapshot mark of rows that were read beside the stream."""
 _ORDER = "i"
 """Such rows sort after every streamed change of the commit and after the rows of the snapshot before (hex digits)."""
+Table = TypeVar("Table", bound=SourceTable[Any])
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A captured table that a signal may name.
+class RequestWaits(Exception):
+    """A request can't go on now, but may with a later batch."""
+
+
+class RequestEnds(Exception):
+    """A request can't go on; the message says why."""
+
+
+def cut_for_request(table: Table, surrogate: str | None) -> Table:
+    """A table as chunks are cut of it that are read beside the stream.
+
+    By the columns of its own key, or of the one that the user named for it (`message_key_columns`); or by the column
+    that the signal names. Rows may share a value of that column: a chunk has all rows of it. They can't lack one.
 
     Args:
-        id: where it lives.
-        key: the columns by which it is cut into chunks; empty for a table that can't be.
+        table: as it is captured.
+        surrogate: the column that the signal names; null for none.
+
+    Raises:
+        RequestEnds: it can't be cut so.
     """
+    if not table.row_key:
+        raise RequestEnds(
+            "it has no key, so a row that is read again can't be told from another one. Name its key in "
+            "'message_key_columns', or ask for a blocking snapshot"
+        )
+    if surrogate is None and table.chunk_key:
+        return table
+    named = table.row_key if surrogate is None else (surrogate,)
+    there = {column.name.casefold(): column for column in table.schema.columns}
+    cut = []
+    for name in named:
+        column = table.schema.column(name) if name in table.names else there.get(name.casefold())
+        if column is None:
+            raise RequestEnds(f"it has no captured column '{name}' to cut it by")
+        if column.nullable:
+            raise RequestEnds(f"column '{column.name}', by which it would be cut, may be NULL")
+        if column.name in table.protected:
+            raise RequestEnds(f"column '{column.name}' can't cut it, because bounds would show what options keep back")
+        if not table.can_cut(column.name):
+            raise RequestEnds(f"column '{column.name}' ({column.native_type}) can't cut it, because of its type")
+        cut.append(column.name)
+    return table.cut_by(cut)
 
-    id: TableId
-    key: tuple[str, ...]
 
-
-def requested_tables(signal: Signal, tables: Sequence[Candidate]) -> list[tuple[TableId, str]]:
+def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list[tuple[TableId, str]]:
     """The tables of which a signal wants only some rows, each with its filter.
 
     Args:
@@ -66,23 +100,25 @@ def requested_tables(signal: Signal, tables: Sequence[Candidate]) -> list[tuple[
     meaning = parse_signal(signal)
     if not isinstance(meaning, ExecuteSnapshot | StopSnapshot):
         return []
-    keys = {table.id: table.key for table in tables}
+    known = {table.id: table for table in tables}
     meant: dict[TableId, None] = {}
     for pattern in meaning.collections or ():
-        found = chosen(pattern, keys)
+        found = chosen(pattern, known)
         if not found:
             raise OptionError(
-                f"No captured table matches '{pattern}'.", remedy=did_you_mean(pattern, [id.path for id in keys])
+                f"No captured table matches '{pattern}'.", remedy=did_you_mean(pattern, [id.path for id in known])
             )
         meant |= dict.fromkeys(found)
     if isinstance(meaning, StopSnapshot):
         return []
-    keyless = next((id for id in meant if not keys[id]), None)
-    if keyless is not None and meaning.kind == "incremental":
-        raise OptionError(
-            f"Table '{keyless.path}' has no key by which it could be read beside the stream.",
-            remedy="Ask for a blocking snapshot of it: --type blocking.",
-        )
+    for id in meant if meaning.kind == "incremental" else ():
+        try:
+            cut_for_request(known[id], meaning.surrogate_key)
+        except RequestEnds as reason:
+            raise OptionError(
+                f"Table '{id.path}' can't be read beside the stream: {reason}.",
+                remedy="Name another column, or ask for a blocking snapshot of it: --type blocking.",
+            ) from None
     filters = [(id, meaning.filter_of(id)) for id in meant]
     return [(id, filter) for id, filter in filters if filter is not None]
 
@@ -113,6 +149,7 @@ class IncrementalChunk:
         filter: the SQL predicate that rows must meet; null for all.
         opening: whether it is the first chunk of its table in the batch.
         read: the last snapshot before it, see `TableProgress.read`.
+        key: the columns of the bounds.
     """
 
     table: str
@@ -123,6 +160,7 @@ class IncrementalChunk:
     filter: str | None
     opening: bool
     read: int = 0
+    key: tuple[str, ...] = ()
 
     def position(self, commit: str) -> Position:
         """Where its rows stand: after every streamed change of a commit.
@@ -142,19 +180,13 @@ class IncrementalChunk:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> IncrementalChunk:
         """Read `to_json`'s form back."""
-        return cls(**{**data, "lower": key_of(data["lower"]), "upper": key_of(data["upper"])})
+        return cls(
+            **{**data, "lower": key_of(data["lower"]), "upper": key_of(data["upper"]), "key": tuple(data["key"])}
+        )
 
     @property
     def _order(self) -> str:
         return f"{order_of_read(self.read)}{_ORDER}{self.request:08x}:{self.number:08x}"
-
-
-class RequestWaits(Exception):
-    """A request can't go on now, but may with a later batch."""
-
-
-class RequestEnds(Exception):
-    """A request can't go on; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +203,7 @@ class Request:
         last: the greatest key when the table was begun; null before.
         bounds: the upper keys of the chunks of the batch that ends here, in order.
         done: nothing of the table is left after this batch.
+        surrogate: the column by which the signal wants it cut; null for its key.
     """
 
     table: str
@@ -182,6 +215,7 @@ class Request:
     last: Key | None = None
     bounds: tuple[Key, ...] = ()
     done: bool = False
+    surrogate: str | None = None
 
     @property
     def reach(self) -> Key | None:
@@ -226,7 +260,7 @@ class Request:
         lower = self.lower
         for n, upper in enumerate(self.bounds):
             number = self.chunk + n
-            yield IncrementalChunk(self.table, self.number, number, lower, upper, self.filter, n == 0, read)
+            yield IncrementalChunk(self.table, self.number, number, lower, upper, self.filter, n == 0, read, self.key)
             lower = upper
 
     def to_json(self) -> dict[str, Any]:
@@ -241,6 +275,7 @@ class Request:
             "last": _list(self.last),
             "bounds": [list(bound) for bound in self.bounds],
             "done": self.done,
+            **({} if self.surrogate is None else {"surrogate": self.surrogate}),
         }
 
     @classmethod
@@ -256,6 +291,7 @@ class Request:
             last=key_of(data["last"]),
             bounds=tuple(tuple(bound) for bound in data["bounds"]),
             done=data["done"],
+            surrogate=data.get("surrogate"),
         )
 
 
@@ -331,7 +367,7 @@ class AdHoc:
         return [chunk for request in self.requests for chunk in request.chunks(read)]
 
     def take(
-        self, signals: Iterable[Signal], tables: Sequence[Candidate], say: Callable[[str], None], *, at: str = ""
+        self, signals: Iterable[Signal], tables: Sequence[SourceTable[Any]], say: Callable[[str], None], *, at: str = ""
     ) -> AdHoc:
         """The state after signals, in their order. One that can't be followed is logged and changes nothing.
 
@@ -367,11 +403,9 @@ class AdHoc:
         return state
 
     def _execute(
-        self, who: str, wanted: ExecuteSnapshot, tables: Sequence[Candidate], say: Callable[[str], None]
+        self, who: str, wanted: ExecuteSnapshot, tables: Sequence[SourceTable[Any]], say: Callable[[str], None]
     ) -> AdHoc:
         state = self
-        if wanted.surrogate_key is not None:
-            say(f"{who} names a surrogate key, which is not used: tables are cut by their own key.")
         by_id = {table.id: table for table in tables}
         taken: set[TableId] = set()
         for pattern in wanted.collections:
@@ -389,13 +423,13 @@ class AdHoc:
                 elif wanted.kind == "blocking":
                     others = tuple(path for path in state.blocking if path != id.path)
                     state = replace(state, blocking=(*others, id.path))
-                elif not by_id[id].key:
-                    say(
-                        f"{who} names table '{id.path}', which has no key to cut it by; it is skipped. "
-                        "A blocking snapshot can read it."
-                    )
                 else:
-                    state = state._with(id.path, filter)
+                    try:
+                        cut_for_request(by_id[id], wanted.surrogate_key)
+                    except RequestEnds as reason:
+                        say(f"{who} names table '{id.path}', which is skipped: {reason}.")
+                    else:
+                        state = state._with(id.path, filter, wanted.surrogate_key)
         return state
 
     def reading(self, table: str, *, keyed: bool) -> AdHoc:
@@ -404,14 +438,17 @@ class AdHoc:
             return self._with(table, None)
         return replace(self, blocking=tuple(dict.fromkeys((*self.blocking, table))))
 
-    def _with(self, table: str, filter: str | None) -> AdHoc:
+    def _with(self, table: str, filter: str | None, surrogate: str | None = None) -> AdHoc:
         """A table more at the end; one that waits there already with the same filter is not read twice."""
-        if any(r.table == table and r.filter == filter and not r.key for r in self.requests):
+        asked = (table, filter, surrogate)
+        if any((r.table, r.filter, r.surrogate) == asked and not r.key for r in self.requests):
             return self
-        request = Request(table, self.numbers, filter=filter)
+        request = Request(table, self.numbers, filter=filter, surrogate=surrogate)
         return replace(self, requests=(*self.requests, request), numbers=self.numbers + 1)
 
-    def _stop(self, who: str, wanted: StopSnapshot, tables: Sequence[Candidate], say: Callable[[str], None]) -> AdHoc:
+    def _stop(
+        self, who: str, wanted: StopSnapshot, tables: Sequence[SourceTable[Any]], say: Callable[[str], None]
+    ) -> AdHoc:
         """Without the tables that are to be stopped; what was read of them stays."""
         if wanted.collections is None:
             if not self.requests and not self.blocking:

@@ -2,7 +2,8 @@
 
 The two differ. The key is what the user names, else the primary key, else a unique index; rows may share it. A chunk is
 a range of keys and can't end inside of one, and a chunk that is read beside the stream is compared with it row by row;
-so chunks only ever follow a primary key or a unique index.
+so chunks follow a primary key or a unique index. Only where a table has neither, and the user named its key, an ad-hoc
+snapshot follows that (`SourceTable.row_key`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
 
 from headrace.changes import TableId, TableSchema
 from headrace.sources.tables.masks import Declared
@@ -36,6 +37,23 @@ class SourceTable(Generic[Native]):
     def names(self) -> tuple[str, ...]:
         """Its columns that are captured, those too whose values the options keep back."""
         return tuple(dict.fromkeys([*(column.name for column in self.schema.columns), *self.protected]))
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns by which rows are known again: a key of the table's own, else the one that the user named for it.
+
+        Empty where neither is there.
+        """
+        named = self.schema.key if self.schema.primary_key is not None else ()
+        return self.chunk_key or named
+
+    def cut_by(self, columns: Sequence[str]) -> Self:
+        """The same table, cut into ranges of other columns; none means its own."""
+        return replace(self, chunk_key=tuple(columns)) if columns else self
+
+    def can_cut(self, column: str) -> bool:
+        """Whether the server compares and orders the values of a column as they are kept in a bound."""
+        return not self.schema.column(column).large
 
     def native(self, name: str) -> Native:
         """A column's declared type."""
