@@ -304,7 +304,7 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("snapshot.fetch.size", "100", "not needed: rows are fetched as Arrow"),
         ("schema.history.internal.kafka.topic", "h", "not needed: structures are read"),
         ("database.history.store.only.captured.tables.ddl", "true", "not needed: structures"),
-        ("heartbeat.action.query", "UPDATE x", "not supported: nothing is written to the source"),
+        ("signal.file", "x", "not supported: file signals are sent by"),
         ("snapshot.mode", "configuration_based", "not supported: Option 'snapshot_mode' can't be"),
         ("snapshot.isolation.mode", "chaos", "not supported: Option 'snapshot_isolation_mode'"),
         ("heartbeat.interval.ms", "-5", "not supported: .*The minimum is 0"),

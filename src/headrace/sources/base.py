@@ -292,6 +292,17 @@ class Source(Component, ABC):
         """
         raise OptionError(f"Source '{self.name}' takes no signals.", remedy="Read again with a new checkpoint.")
 
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's in the database and commit it, in a session of its own. Runs in the driver.
+
+        Raises:
+            OptionError: the source runs none.
+            HeadraceError: the server can't be reached, or refuses it.
+        """
+        raise OptionError(
+            f"Source '{self.name}' runs no statements of yours.", remedy="Leave out 'heartbeat_action_query'."
+        )
+
     def has_signals(self, offset: Offset) -> bool:
         """Whether there are signals that the batch that ended at `offset` did not see and that make no commit.
 

@@ -18,6 +18,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import PositionMismatch
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
+from headrace.sources.heartbeat_action import HeartbeatAction
 from headrace.sources.offset import VERSION, Offset
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.table_versions import next_versions, versions_of
@@ -117,6 +118,7 @@ class Databases:
     def __init__(self, source: Source) -> None:
         self._settings = source.settings
         self._sources = dict(source.databases())
+        self._action = HeartbeatAction(source.settings)
         self._matched = False
         self._captured = 0
 
@@ -193,6 +195,9 @@ class Databases:
             return start
         if goal is not None and not any(ends[name].brings_more_than(start.of(name)) for name in ends):
             return start
+        for name, source in self._sources.items():
+            if ends[name].heartbeat != start.of(name).heartbeat:
+                self._action.run(name, source)
         # A database that is no longer named keeps its place, in case it comes back.
         return Offsets({**start.databases, **ends}, next_batch(start.batch, now))
 

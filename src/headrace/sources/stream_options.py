@@ -76,6 +76,12 @@ class HeartbeatSettings(Settings):
         minimum=0,
         aliases=("heartbeat.interval.ms",),
     )
+    heartbeat_action_query: str = option(
+        "A statement that is run in each database with each heartbeat, such as an update of a row of a captured table; "
+        "in a session and a transaction of its own. Where it fails, that is logged and the stream goes on.",
+        default="",
+        aliases=("heartbeat.action.query",),
+    )
 
 
 class RetrySettings(Settings):

@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,12 +14,13 @@ import pytest
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
+from headrace.sources.databases import Databases, Offsets
 from headrace.sources.health import CaptureState
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
 from headrace.testing.captured_database import CapturedDatabase, data, image, replay
 from headrace.testing.contract import Contract
-from headrace.testing.sources import NOW
+from headrace.testing.sources import NOW, Row
 
 T = "id int not null primary key, v varchar(20)"
 KEYS = [
@@ -461,6 +463,45 @@ class CaptureContract(Contract):
         assert sorted(image(row)["id"] for row in found if row["snapshot"] == "incremental") == wanted
         held = replay(rows + found + run.all())
         assert {key: row["v"] for (table, key), row in held.items() if table == "t"} == {'["1"]': "new", '["2"]': "old"}
+
+    def test_a_statement_is_run_with_each_heartbeat_and_what_it_changes_is_captured(
+        self, database: CapturedDatabase, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        database.create("beats", "id int not null primary key, n int", [(1, 0)])
+        name = f"{database.schema}.beats"
+        options = {
+            "heartbeat_interval_ms": 60_000,
+            "heartbeat_action_query": f"UPDATE {name} SET n = n + 1",
+        }
+        planned = Databases(database.run(**options).source)
+        [(only, source)] = planned.sources.items()
+        end = Offsets()
+        rows: list[Row] = []
+
+        def batch(minutes: int) -> None:
+            nonlocal end
+            before, end = end, planned.advance(end, Limit(), NOW + timedelta(minutes=minutes))
+            for _, piece in planned.plan(before, end):
+                rows.extend(row for found in source.read(piece) for row in found.to_pylist())
+            database.capture()
+
+        with database.capturing():
+            for minutes in (0, 0, 1):
+                batch(minutes)
+        assert [row["op"] for row in rows if row["op"] in ("heartbeat", "u")] == ["heartbeat", "u", "heartbeat"]
+        # Planning and reading again is no heartbeat.
+        planned.plan(Offsets(), end)
+        source.preview(end.of(only), NOW + timedelta(minutes=9))
+        batch(1)
+        batch(1)
+        assert [row["op"] for row in rows].count("u") == 2
+        # One that fails is said, and stops nothing.
+        refused = Databases(database.run(**options | {"heartbeat_action_query": f"UPDATE {name}_x SET n = 1"}).source)
+        for minutes in (10, 20):
+            end = refused.advance(end, Limit(), NOW + timedelta(minutes=minutes))
+        assert end.of(only).heartbeat == NOW + timedelta(minutes=20)
+        said = [record.message for record in caplog.records if "'heartbeat_action_query' failed" in record.message]
+        assert len(said) == 1
 
     def test_an_offset_of_another_database_is_refused(self, database: CapturedDatabase) -> None:
         database.create("t", T)

@@ -283,6 +283,11 @@ class ChangeTableSource(Source):
             return [place for source in sources for place in source._insert(signal)]
         return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's and commit it."""
+        with self._connect() as connection:
+            connection.run(statement)
+
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
         return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)

@@ -208,6 +208,11 @@ class MysqlSource(Source):
             insert_signal(connection, table, signal)
         return [f"table {table.path}"]
 
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's and commit it."""
+        with connect(self.settings) as connection:
+            connection.run(statement)
+
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
         return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)

@@ -296,6 +296,12 @@ class OracleSource(Source):
             return [self._insert(signal)]
         return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's and commit it."""
+        with self._connect(self.settings.pdb) as connection:
+            connection.run(statement)
+            connection.commit()
+
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
         return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)

@@ -212,6 +212,11 @@ class PostgresSource(Source):
             return [self._insert(signal)]
         return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's and commit it."""
+        with connect(self.settings) as connection:
+            connection.run(statement)
+
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
         return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
