@@ -308,12 +308,13 @@ class BatchWriter:
         Raises:
             FormatError: there is one that can't be read, and `on_error` is `fail`.
         """
-        if self._decode is None:
-            return MessageCounts()
         no_event = sum(count.rows for count in counts if not count.op)
         unreadable = sum(count.rows for count in counts if count.op == Operation.ERROR)
         if not unreadable:
             return MessageCounts(no_event=no_event)
+        if self._fused:
+            # Workers count rows by operation, and keep no reason.
+            return MessageCounts({OTHER_REASONS: unreadable}, left_out=unreadable)
         errors = changes.where("op = 'error'")
         if self._on_error == "fail":
             raise _first_error(errors)

@@ -77,7 +77,12 @@ def test_a_change_that_logminer_cannot_print_stops_or_is_left_out_as_the_options
         with pytest.raises(CaptureError, match=r"SHOP.CUSTOMERS can't be read.*'unreadable_changes'"):
             run.until_level()
         return
-    assert data(run.until_level()) == [("c", "CUSTOMERS", row(2))]
+    rows = run.until_level()
+    assert data(rows) == [("error", "CUSTOMERS", None), ("c", "CUSTOMERS", row(2))]
+    [error] = [found for found in rows if found["op"] == "error"]
+    assert error["error"] == "A change of table SHOP.CUSTOMERS can't be read: LogMiner can't print it."
+    assert error["table"]["name"] == "CUSTOMERS"
+    assert error["position"] < max(found["position"] for found in rows if found["op"] == "c")
     assert ("can't be read" in caplog.text) == (mode == "warn")
 
 

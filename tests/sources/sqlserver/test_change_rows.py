@@ -37,7 +37,7 @@ def lsn_text(number):
     return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
 
 
-def read(rows, columns, *, size=1000, key=("id",), ordinals=None):
+def read(rows, columns, *, size=1000, key=("id",), ordinals=None, **options):
     """Rows are (commit, change, operation, mask, command, *values)."""
     arrow = {"int": pa.int32(), "varchar": pa.string(), "nvarchar": pa.string(), "text": pa.string()}
     schema = pa.schema(
@@ -63,7 +63,13 @@ def read(rows, columns, *, size=1000, key=("id",), ordinals=None):
         pa.array([lsn_text(c) for c in commits]), pa.array([TIME] * len(commits), pa.timestamp("us", tz="UTC"))
     )
     reader = ChangeReader(
-        table(columns, key), [t for _, t in columns], ordinals or range(1, len(columns) + 1), "dbo_t", times, TIME
+        table(columns, key),
+        [t for _, t in columns],
+        ordinals or range(1, len(columns) + 1),
+        "dbo_t",
+        times,
+        TIME,
+        **options,
     )
     return [row for batch in reader.read(iter(batches)) for row in batch.to_pylist()]
 

@@ -14,6 +14,11 @@ from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.change_tables.native import NativeType, NativeTypes
 from headrace.sources.tables.source_table import SourceTable
 
+
+class UnreadableValue(CaptureError):
+    """A value came in a form that can't be what its column is declared as. The error doesn't show it."""
+
+
 ARROW_ROWS = 32_768
 """The most rows per Arrow batch: large enough that Python's share is small."""
 
@@ -120,7 +125,7 @@ def column_texts(
         first: how many others.
 
     Raises:
-        CaptureError: a column came in a form that can't be what it is declared as. The error doesn't show its values.
+        UnreadableValue: a column came in a form that can't be what it is declared as.
     """
     found = []
     for number, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
@@ -138,8 +143,9 @@ def _texts(table: TableId, column: str, native: NativeType, values: pa.Array) ->
         return native.texts(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         # What Arrow says holds the value.
-        raise CaptureError(
+        raise UnreadableValue(
             f"Column '{column}' of table '{table.path}' is declared {native.declaration}, but the driver gave "
             f"{values.type}, with a value that can't be converted.",
-            remedy="Leave the column out with 'column_exclude_list', and report it.",
+            remedy="Leave the column out with 'column_exclude_list', and report it; or let 'unreadable_changes' leave "
+            "such changes out.",
         ) from None

@@ -47,6 +47,14 @@ def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], places: np.
     )
 
 
+def no_events(commits: pa.Array) -> pa.Array:
+    """The column `transaction` of rows that count for no event."""
+    return pa.StructArray.from_arrays(
+        [commits, pa.array(np.zeros(len(commits), dtype=np.int64)), pa.nulls(len(commits), pa.int64())],
+        names=["id", "total_order", "data_collection_order"],
+    )
+
+
 def counted(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that count for an event, of those with `weights`."""
     counts = rows.column("transaction").field("total_order").to_numpy(zero_copy_only=False)

@@ -14,6 +14,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
+from headrace.sources.unreadable import UnreadableSettings
 
 
 class LoginSettings(Settings):
@@ -39,6 +40,7 @@ class ChangeTableSettings(
     SelectSettings,
     LostTableSettings,
     GuardrailSettings,
+    UnreadableSettings,
 ):
     """What is read, how a snapshot is taken, and how batches are cut.
 

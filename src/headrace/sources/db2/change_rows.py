@@ -21,12 +21,14 @@ from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import column_texts
 from headrace.sources.change_tables.commit_times import CommitTimes
-from headrace.sources.change_tables.events import counted, differ, same, sources, weights
+from headrace.sources.change_tables.events import counted, differ, no_events, same, sources, weights
 from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.unreadable import around_unreadable, error_rows
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import NO_MASKS, TableMasks
+from headrace.sources.unreadable import FAIL
 
 CONNECTOR = "db2"
 _HEADER = 3
@@ -51,6 +53,7 @@ class ChangeReader:
         masks: what is done to values before they are given out.
         skipped: letters of operations that give no rows.
         skip_unchanged: whether an update gives no row when nothing that is given out changed.
+        unreadable: what is done with a change that can't be converted.
     """
 
     def __init__(
@@ -67,7 +70,9 @@ class ChangeReader:
         masks: TableMasks = NO_MASKS,
         skipped: Collection[str] = (),
         skip_unchanged: bool = False,
+        unreadable: str = FAIL,
     ) -> None:
+        self._unreadable = unreadable
         self._schema = schema
         self._natives = tuple(natives)
         self._instance = instance
@@ -108,10 +113,35 @@ class ChangeReader:
             yield from self._given_out(rest)
 
     def _given_out(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if rows.num_rows:
-            converted = self._convert(rows)
-            if converted.num_rows:
-                yield converted
+        if not rows.num_rows:
+            return
+        for made in around_unreadable(
+            rows, self._unreadable, convert=self._convert, cuts=self._cuts, refused=self._refused
+        ):
+            if made.num_rows:
+                yield made
+
+    def _cuts(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Before which rows a batch may be cut: a D row may be the first half of an update that the next one ends."""
+        operations = pc.utf8_trim_whitespace(batch.column(2)).to_numpy(zero_copy_only=False).astype("U1")
+        alike = (operations[:-1] == "D") & (operations[1:] == "I")
+        for place in (0, *(_HEADER + i for i in self._pairing)):
+            values = batch.column(place)
+            alike &= same(values.slice(0, len(values) - 1), values.slice(1))
+        return np.flatnonzero(~alike) + 1
+
+    def _refused(self, batch: pa.RecordBatch, reason: str) -> pa.RecordBatch:
+        """The `error` rows of rows that can't be converted."""
+        commits, changes = lsn.to_texts(batch.column(0)), lsn.to_texts(batch.column(1))
+        columns = {
+            "position": pc.binary_join_element_wise(commits, changes, "0", "/"),
+            "event_time": self._times.of(commits),
+            "capture_time": instants(self._capture_time, batch.num_rows),
+            "source": sources(CONNECTOR, change_lsn=changes, commit_lsn=commits),
+        }
+        if self._weighted:
+            columns["transaction"] = no_events(commits)
+        return error_rows(self._schema.id, reason, columns)
 
     def _convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         operations = pc.utf8_trim_whitespace(batch.column(2)).to_numpy(zero_copy_only=False).astype("U1")

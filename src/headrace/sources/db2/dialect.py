@@ -24,6 +24,7 @@ from headrace.sources.db2.statements import Statements, change_table, quote
 from headrace.sources.db2.types import NativeType
 from headrace.sources.tables.masks import NO_MASKS, Masks
 from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.unreadable import FAIL
 
 
 class Db2:
@@ -144,6 +145,7 @@ class Db2:
             masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
             skipped=() if settings is None else settings.skipped_operations,
             skip_unchanged=settings is not None and settings.skip_messages_without_change,
+            unreadable=FAIL if settings is None else settings.unreadable_changes,
         )
 
 

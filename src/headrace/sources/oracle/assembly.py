@@ -33,6 +33,7 @@ from headrace.sources.oracle.redo_codes import (
     VALUE_ENDS,
     VALUE_WRITES,
 )
+from headrace.sources.unreadable import FAIL, WARN
 
 _REMEDY = (
     "Take a new snapshot, or set 'unreadable_changes' to warn. Where tables are altered, 'log_mining_strategy' "
@@ -89,12 +90,13 @@ class Event:
     """One change of one row, or a truncate.
 
     Args:
-        op: create, update, delete or truncate.
+        op: create, update, delete or truncate; error for a change that can't be read.
         path: `schema.table`.
-        row: the parsed statement; null for a truncate.
+        row: the parsed statement; null for a truncate and an error.
         scn, rs_id, ssn, thread, row_id, user, sql: of its record.
         values: large values that came in pieces, by column, as text or bytes; null for NULL.
         lost: columns whose value can't be known.
+        error: why it can't be read.
     """
 
     op: Operation
@@ -109,6 +111,7 @@ class Event:
     sql: str
     values: dict[str, str | bytes | None] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    error: str | None = None
 
 
 @dataclass
@@ -176,6 +179,7 @@ class Assembly:
         self._held: Event | None = None
         self._ghost: Event | None = None
         self._value: _Value | None = None
+        self._errors: list[Event] = []
 
     def events(self) -> Iterator[Event]:
         """In mined order.
@@ -189,6 +193,8 @@ class Assembly:
             columns = [batch.column(name).to_pylist() for name in MinedRow._fields]
             for mined in map(MinedRow._make, zip(*columns, strict=True)):
                 yield from self._take(mined, undone is not None and bool(undone[ordinal]))
+                if self._held is None:
+                    yield from self._refused()
                 ordinal += 1
         yield from self._released()
 
@@ -215,6 +221,8 @@ class Assembly:
                 piece = self._piece(mined)
                 if piece is not None:
                     self._value.write(piece)
+                else:
+                    self._lose()
         elif code in VALUE_ENDS:
             self._end_value()
         elif code == DDL:
@@ -227,8 +235,7 @@ class Assembly:
                 self._refuse(mined, "LogMiner can't print it")
         elif self._value is not None:
             # A LOB that is cut or erased in part: what is left is not in the log.
-            self._value.event.lost.add(self._value.column)
-            self._value = None
+            self._lose()
 
     def _begin(self, mined: MinedRow) -> Iterator[Event]:
         self._end_value()
@@ -261,12 +268,24 @@ class Assembly:
             self._value.finish()
             self._value = None
 
+    def _lose(self) -> None:
+        """The value that is being put together can't be known."""
+        if self._value is not None:
+            self._value.event.lost.add(self._value.column)
+            self._value = None
+
+    def _refused(self) -> Iterator[Event]:
+        """What can't be read, behind the event that it came after."""
+        errors, self._errors = self._errors, []
+        yield from errors
+
     def _released(self) -> Iterator[Event]:
         self._end_value()
         held, self._held = self._held, None
         if held is not None and not (held.row is not None and held.row.shape is _PIECES_ONLY and not held.values):
             # A locator without a write changes nothing.
             yield held
+        yield from self._refused()
 
     def _parsed(self, mined: MinedRow) -> Event | None:
         path = mined.path
@@ -305,15 +324,18 @@ class Assembly:
 
     def _refuse(self, mined: MinedRow, why: str) -> None:
         mode = self._settings.unreadable_changes
-        if mode == "skip":
-            return
         message = (
             f"A change of table {mined.path} can't be read: {why} (SCN {mined.scn}, transaction "
             f"{self._transaction.xid}, RS_ID {mined.rs_id}, SSN {mined.ssn})."
         )
-        if mode == "fail":
+        if mode == FAIL:
             raise CaptureError(message, remedy=_REMEDY)
-        _LOG.warning("%s It is left out.", message)
+        if mode == WARN:
+            _LOG.warning("%s It is left out.", message)
+        event = self._event(Operation.ERROR, mined.path, None, mined)
+        # One reason for all that is refused for it: the place is the row's position.
+        event.error = f"A change of table {mined.path} can't be read: {why}."
+        self._errors.append(event)
 
     # What was rolled back to a savepoint.
 

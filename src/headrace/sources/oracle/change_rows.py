@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,11 +21,13 @@ from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.key_shifts import in_free_order
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.options import OracleSettings
-from headrace.sources.oracle.row_images import ImageReader, RowImage, RowImages
+from headrace.sources.oracle.row_images import ImageReader, RowImage, RowImages, UnreadableValue
 from headrace.sources.rows import change_batch, instants
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
+from headrace.sources.unreadable import FAIL, WARN
 
+_LOG = logging.getLogger("headrace.sources")
 CONNECTOR = "oracle"
 BATCH = 5_000
 _MAP = pa.map_(pa.string(), pa.string())
@@ -43,6 +46,7 @@ class _ChangeRow:
         table: the captured table; null for a begin or end.
         images: of the changed row.
         transaction: the place in the transaction; null without `provide_transaction_metadata`.
+        error: why the change can't be read.
     """
 
     op: Operation
@@ -52,6 +56,12 @@ class _ChangeRow:
     table: ImageReader | None = None
     images: RowImages = field(default_factory=RowImages)
     transaction: _Place | None = None
+    error: str | None = None
+
+    @property
+    def schema_id(self) -> str | None:
+        """Which schema its images follow; null without any."""
+        return None if self.table is None or self.error is not None else self.table.fingerprint
 
 
 class _Place(NamedTuple):
@@ -130,19 +140,34 @@ class ChangeRows:
         written, total, counts = 0, 0, dict[str, int]()
         wanted = (event for event in events if event.op not in self._skipped)
         for event, place, number in in_free_order(wanted, self._keys):
+            sub = f"{place.scn:016x}{scn.rs_order(place.rs_id)}{place.ssn:08x}" + (f":{number:06x}" if number else "")
+            position = Position(commit, f"{order}:1", sub).text
+            if event.op is Operation.ERROR:
+                source = self._facts(common, transaction, event, written + 1)
+                known = self._tables.get(event.path)
+                yield _ChangeRow(event.op, position, time, source, known, error=event.error)
+                continue
             table = self._tables[event.path]
             # Rows that go round in a circle have become deletes and inserts.
             unwanted = event.op in self._skipped
             if unwanted or (self._skips_unchanged and event.op is Operation.UPDATE and not table.changes(event)):
                 continue
-            images = RowImages() if event.op is Operation.TRUNCATE else table.images(event)
+            try:
+                images = RowImages() if event.op is Operation.TRUNCATE else table.images(event)
+            except UnreadableValue as error:
+                mode = self._settings.unreadable_changes
+                if mode == FAIL:
+                    raise
+                if mode == WARN:
+                    _LOG.warning("A change is left out, at position %s. %s", position, error.message)
+                source = self._facts(common, transaction, event, written + 1)
+                yield _ChangeRow(Operation.ERROR, position, time, source, table, error=error.message)
+                continue
             count = self._events_of(event, table, images)
             if self._numbered and count == 0 and event.op is Operation.UPDATE:
                 continue
             if count and not total:
                 yield self._edge(Operation.BEGIN, transaction, f"{order}:0", time, facts, None)
-            sub = f"{place.scn:016x}{scn.rs_order(place.rs_id)}{place.ssn:08x}" + (f":{number:06x}" if number else "")
-            position = Position(commit, f"{order}:1", sub).text
             source = self._facts(common, transaction, event, written + 1)
             row = _ChangeRow(event.op, position, time, source, table, images)
             written += max(count, 1)
@@ -210,7 +235,8 @@ class ChangeRows:
             "event_time": pa.array([row.event_time for row in rows], _INSTANT),
             "capture_time": instants(self._capture_time, count),
             "source": pa.array([row.source for row in rows], _MAP),
-            "schema_id": pa.array([None if row.table is None else row.table.fingerprint for row in rows], pa.string()),
+            "schema_id": pa.array([row.schema_id for row in rows], pa.string()),
+            "error": pa.array([row.error for row in rows], pa.string()),
             "before": pa.array([row.images.before for row in rows], _MAP),
             "after": pa.array([row.images.after for row in rows], _MAP),
             "key": pa.array([row.images.key for row in rows], _MAP),

@@ -15,10 +15,17 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
+from headrace.sources.unreadable import UnreadableSettings
 
 
 class OracleSettings(
-    HeartbeatSettings, SignalSettings, ColumnSettings, SelectSettings, LostTableSettings, GuardrailSettings
+    HeartbeatSettings,
+    SignalSettings,
+    ColumnSettings,
+    SelectSettings,
+    LostTableSettings,
+    GuardrailSettings,
+    UnreadableSettings,
 ):
     """What users set on the Oracle source."""
 
@@ -191,13 +198,6 @@ class OracleSettings(
         "the snapshot.",
         default=False,
         aliases=("lob.enabled",),
-    )
-    unreadable_changes: str = option(
-        "What is done with a change that LogMiner can't print or that can't be read: fail stops, warn leaves it out "
-        "and says so in the log, skip leaves it out.",
-        default="fail",
-        choices=("fail", "warn", "skip"),
-        aliases=("event.processing.failure.handling.mode",),
     )
     users_excluded: tuple[str, ...] = option(
         "Users whose transactions are left out, in capitals; SYS and SYSTEM always are.",

@@ -49,6 +49,10 @@ class RowImages:
         return sum(len(text) for image in (self.before, self.after) if image for _, text in image if text)
 
 
+class UnreadableValue(CaptureError):
+    """A value is not of its column's form. The error doesn't show it."""
+
+
 class ImageReader:
     """Reads the images of one table.
 
@@ -75,7 +79,8 @@ class ImageReader:
         """Before, after, key and what changed.
 
         Raises:
-            CaptureError: a value is not of its column's form, or the row's key is not in the statement.
+            UnreadableValue: a value is not of its column's form.
+        CaptureError: the row's key is not in the statement.
         """
         row = event.row
         assert row is not None
@@ -149,9 +154,10 @@ class ImageReader:
             try:
                 found.append((name, native.from_redo(text, True) if name in calls else plain(text)))
             except ValueError as error:
-                raise CaptureError(
+                raise UnreadableValue(
                     f"The value of column '{name}' of table {self._path} can't be read: {error} (SCN {event.scn}).",
-                    remedy="Leave the table out, or report it with the column's type.",
+                    remedy="Leave the table out, or set 'unreadable_changes' to warn, and report it with the column's "
+                    "type.",
                 ) from None
         if not self._masks:
             return found

@@ -20,12 +20,14 @@ from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import column_texts
 from headrace.sources.change_tables.commit_times import CommitTimes
-from headrace.sources.change_tables.events import counted, differ, sources, weights
+from headrace.sources.change_tables.events import counted, differ, no_events, sources, weights
 from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.unreadable import around_unreadable, error_rows
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.sqlserver.types import TEXT_NAMES
 from headrace.sources.tables.masks import NO_MASKS, TableMasks
+from headrace.sources.unreadable import FAIL
 
 CONNECTOR = "sqlserver"
 _HEADER = 5
@@ -52,6 +54,7 @@ class ChangeReader:
         masks: what is done to values before they are given out.
         skip_unchanged: whether an update gives no row when nothing that is given out changed.
         key_change_events: for how many events an update counts that changes the key.
+        unreadable: what is done with a change that can't be converted.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class ChangeReader:
         masks: TableMasks = NO_MASKS,
         skip_unchanged: bool = False,
         key_change_events: int = 2,
+        unreadable: str = FAIL,
     ) -> None:
+        self._unreadable = unreadable
         self._key_change_events = key_change_events
         self._by_command = by_command
         self._weighted = weighted
@@ -102,9 +107,34 @@ class ChangeReader:
             yield from self._given_out(rest)
 
     def _given_out(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        converted = self._convert(rows)
-        if converted.num_rows:
-            yield converted
+        for made in around_unreadable(
+            rows, self._unreadable, convert=self._convert, cuts=self._cuts, refused=self._refused
+        ):
+            if made.num_rows:
+                yield made
+
+    def _cuts(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Before which rows a batch may be cut."""
+        operations = batch.column(2).to_numpy(zero_copy_only=False)
+        alone = np.isin(operations, (_DELETE, _INSERT))
+        return np.flatnonzero(~self._same_command(batch) | (alone[:-1] & alone[1:])) + 1
+
+    def _refused(self, batch: pa.RecordBatch, reason: str) -> pa.RecordBatch:
+        """The `error` rows of events that can't be converted."""
+        operations = batch.column(2).to_numpy(zero_copy_only=False).astype(np.int64)
+        events = np.flatnonzero(operations != _OLD)
+        serials = self._serials(batch)[events]
+        commits = lsn.to_texts(batch.column(0).take(pa.array(events)))
+        changes = lsn.to_texts(batch.column(1).take(pa.array(events)))
+        columns = {
+            "position": self._positions(batch, events, commits, changes, operations[events], serials),
+            "event_time": self._times.of(commits),
+            "capture_time": instants(self._capture_time, len(events)),
+            "source": sources(CONNECTOR, change_lsn=changes, commit_lsn=commits),
+        }
+        if self._weighted:
+            columns["transaction"] = no_events(commits)
+        return error_rows(self._schema.id, reason, columns)
 
     def _joined(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """The rows at hand, but for a last command that may go on in the next batch."""
@@ -138,9 +168,9 @@ class ChangeReader:
         self._check(batch, operations, old, new)
         events = np.flatnonzero(operations != _OLD)
         count = len(events)
-        serials = self._serials(batch)[events]
-
         texts = self._masks.apply(column_texts(self._schema, self._natives, batch, _HEADER))
+        # Behind what may fail, because it counts on from the rows before.
+        serials = self._serials(batch)[events]
         images = Images(self._names, texts)
         absent = self._absent(batch, operations)
         event_operations = operations[events]

@@ -25,6 +25,7 @@ from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import NO_MASKS, Masks
 from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.unreadable import FAIL
 
 CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "t": ()}
 """The values of `__$operation` that stand for an operation; tables under capture are never truncated."""
@@ -138,6 +139,7 @@ class SqlServer:
             masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
             skip_unchanged=settings is not None and settings.skip_messages_without_change,
             key_change_events=events_of_key_change(() if settings is None else settings.skipped_operations),
+            unreadable=FAIL if settings is None else settings.unreadable_changes,
         )
 
 
