@@ -308,7 +308,7 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("snapshot.mode", "configuration_based", "not supported: Option 'snapshot_mode' can't be"),
         ("snapshot.isolation.mode", "chaos", "not supported: Option 'snapshot_isolation_mode'"),
         ("heartbeat.interval.ms", "-5", "not supported: .*The minimum is 0"),
-        ("event.processing.failure.handling.mode", "skip", "not supported: a change that can't be read"),
+        ("event.processing.failure.handling.mode", "ignore", "not supported: Option 'unreadable_changes' can't be"),
         ("event.processing.failure.handling.mode", "fail", "not needed: it says what is done anyway"),
         ("signal.enabled.channels", "source", "not needed: it says"),
         ("signal.enabled.channels", "source,kafka", "not supported: only the channel source"),
@@ -447,7 +447,7 @@ def test_the_command_prints_the_pipeline_and_tells_the_rest_on_stderr() -> None:
     result = run(str(GOLDEN / "connect_avro.json"), "--force")
     assert result.exit_code == 0
     assert result.stdout == (GOLDEN / "connect_avro.json.yaml").read_text()
-    assert "24 of 38 properties were converted." in result.stderr
+    assert "25 of 38 properties were converted." in result.stderr
     assert "  colour: unknown; no option has this name." in result.stderr
     assert "tasks.max" not in result.stderr
     assert "Before a run, set: SCHEMA_REGISTRY_USER_INFO, KAFKA_BOOTSTRAP_SERVERS" in result.stderr

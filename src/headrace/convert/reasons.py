@@ -162,7 +162,7 @@ _NOT_SUPPORTED: Mapping[str, str] = {
     "streaming.delay.ms": "streaming begins at once",
     "snapshot.tables.order.by.row.count": "tables are read in the order of their names",
     "snapshot.database.errors.max.retries": "errors_max_retries bounds all retries",
-    "event.processing.failure.handling.mode": "a change that can't be read always stops the run",
+    "event.processing.failure.handling.mode": "an event that can't be read means that the log is damaged",
     "signal.file": "file signals are sent by `headrace signal` into the folder signal_path",
     "signal.kafka.*": "signals come from the signal table and the folder signal_path, not from Kafka",
     "signal.poll.interval.ms": "signals are looked for at every trigger",
