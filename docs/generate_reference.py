@@ -148,7 +148,10 @@ def _row(option: Option) -> str:
         or getattr(option.kind, "__name__", "text")
     )
     default = "**required**" if option.required else _shown(option.default)
-    text = option.doc.replace("|", "\\|")
+    said = [option.doc, *(f"Called `{former.name}` before {former.until}." for former in option.former)]
+    if option.goes is not None:
+        said.append(f"**Goes with {option.goes.until}.** {option.goes.instead}")
+    text = " ".join(said).replace("|", "\\|")
     return f"| `{option.name}` | {also} | {kind} | {default} | {text} |\n"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 
 import pytest
 
+from headrace.errors import HeadraceDeprecationWarning
 from headrace.testing.waiting import PATIENCE
+from headrace.versions import is_gone
 
 
 @pytest.mark.parametrize(
@@ -25,8 +28,10 @@ def test_a_module_that_moved_can_be_imported_by_its_former_name_and_warns(before
     packages = ("headrace", "headrace.testing")
     for module in [m for m in sys.modules if m == before or (before.startswith(f"{m}.") and m not in packages)]:
         del sys.modules[module]
-    with pytest.warns(FutureWarning, match=now):
+    with pytest.warns(HeadraceDeprecationWarning, match=now) as said:
         found = importlib.import_module(before)
+    [until] = re.findall(r"before (\d+\.\d+)\.$", str(said[0].message))
+    assert not is_gone(until), f"{before} goes with this release: remove it, and say so in CHANGELOG.md"
     assert getattr(found, name).__module__.startswith(now)
 
 

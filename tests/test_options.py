@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.errors import OptionError
-from headrace.options import REDACTED, is_secret
+from headrace.errors import HeadraceDeprecationWarning, OptionError
+from headrace.options import REDACTED, Former, Goes, is_secret
 from headrace.settings import Settings, option
 
 
@@ -105,3 +105,52 @@ def test_secrets_are_never_shown():
 )
 def test_a_name_tells_a_secret(name, secret):
     assert is_secret(name) == secret
+
+
+class Renamed(Settings):
+    """Options of which some had other names, or go."""
+
+    folder: str = option("The folder.", default="", former=(Former("directory", "99.4"), Former("dir", "0.1")))
+    depth: int = option("How deep.", default=1, goes=Goes("99.4", "Leave it out: every level is read."))
+    width: int = option("How wide.", default=1, goes=Goes("0.1", "Leave it out: the screen says it."))
+
+
+def renamed(given):
+    return Renamed.parse(given, owner="source 'x'")
+
+
+@pytest.mark.parametrize("name", ["directory", "Directory", "DIRECTORY"])
+def test_a_former_name_works_and_warns_of_its_successor_and_of_the_release_that_has_it_no_more(name):
+    with pytest.warns(HeadraceDeprecationWarning) as said:
+        assert renamed({name: "a"}).folder == "a"
+    assert [str(one.message) for one in said] == [
+        "Option 'directory' of source 'x' is now 'folder'. Rename it: from Headrace 99.4 on the old name is an error."
+    ]
+
+
+def test_an_option_that_goes_works_and_says_what_to_do_and_nobody_is_warned_who_does_not_give_it(recwarn):
+    assert renamed({"folder": "a"}).depth == 1
+    assert not recwarn.list
+    with pytest.warns(HeadraceDeprecationWarning) as said:
+        assert renamed({"depth": "3"}).depth == 3
+    assert [str(one.message) for one in said] == [
+        "Option 'depth' of source 'x' is an error from Headrace 99.4 on. Leave it out: every level is read."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"dir": "a"}, "Option 'dir' of source 'x' is 'folder' since Headrace 0.1. Rename it."),
+        (
+            {"width": "3"},
+            "Headrace 0.1 and later have no option 'width' of source 'x'. Leave it out: the screen says it.",
+        ),
+        ({"directory": "a", "folder": "b"}, "Option 'folder' of source 'x' is given twice. Keep one spelling."),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::headrace.errors.HeadraceDeprecationWarning")
+def test_what_an_earlier_release_had_is_refused_with_what_to_do(given, sentence):
+    with pytest.raises(OptionError) as refused:
+        renamed(given)
+    assert str(refused.value) == sentence

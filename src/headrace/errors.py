@@ -85,3 +85,11 @@ class SchemaError(HeadraceError):
 
 class SinkError(HeadraceError):
     """A sink can't be written, or belongs to another pipeline."""
+
+
+class NewerRelease(HeadraceError):
+    """A later release of Headrace wrote what this one is to go on from; nothing was read or written."""
+
+
+class HeadraceDeprecationWarning(FutureWarning):
+    """A name that works on for now: the sentence says what to use, and which release no longer has it."""

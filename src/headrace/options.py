@@ -4,6 +4,10 @@ An option has one name in snake case; it is accepted in Spark's camelCase too (`
 dotted Debezium names that mean the same (`snapshot.mode`). Case and the separators `.`, `_`, `-` do not matter when
 matching, because Spark hands options over in a case-insensitive map. An unknown option is an error that names the
 nearest known one.
+
+An option that gets another name keeps the old one for a while (`former`), and one that goes says so before it does
+(`goes`). Each works and warns until the release that it names; from that release on it is an error that says what to do
+(docs/upgrades.md).
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from headrace import __version__
 from headrace.errors import OptionError
 from headrace.registry import built_in_names, did_you_mean, find
+from headrace.versions import is_gone, warn_of_change
 
 _SECRET = re.compile(
     r"password|secret|token|credential|private.?key|keystore.?key$|user.?info|jaas|salt$", re.IGNORECASE
@@ -44,6 +50,30 @@ class Names:
 
 
 OTHER_NAMES = Names("nothing")
+
+
+class Former(NamedTuple):
+    """A name that an option had.
+
+    Args:
+        name: the name.
+        until: the release that no longer takes it (`0.4`).
+    """
+
+    name: str
+    until: str
+
+
+class Goes(NamedTuple):
+    """What is said of an option that a later release does not have.
+
+    Args:
+        until: that release (`0.4`).
+        instead: what to do, as a sentence.
+    """
+
+    until: str
+    instead: str
 
 
 def is_optional(name: str) -> bool:
@@ -84,6 +114,8 @@ class Option:
         beside_checkpoint: of a folder: in a pipeline whose checkpoint is a local folder, the default is that folder's
             path with this text behind it.
         in_other_names: whether the value may be a part of other options' names (Debezium's salts of hashes).
+        former: the names that it had in earlier releases.
+        goes: of an option that a later release does not have; it has a default.
     """
 
     name: str
@@ -97,6 +129,8 @@ class Option:
     names: Names | None = None
     beside_checkpoint: str = ""
     in_other_names: bool = False
+    former: tuple[Former, ...] = ()
+    goes: Goes | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -105,7 +139,12 @@ class Option:
 
     def is_spelled(self, name: str) -> bool:
         """Whether a name is one of its spellings."""
-        return _fold(name) in {_fold(spelling) for spelling in (self.name, *self.aliases)}
+        return _fold(name) in {_fold(spelling) for spelling in self.spellings}
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The names under which a user may give it, former ones too."""
+        return (self.name, *self.aliases, *(former.name for former in self.former))
 
     @property
     def required(self) -> bool:
@@ -182,12 +221,12 @@ def parsed_values(
         The values by the options' names.
 
     Raises:
-        OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or a
-        bad value.
+        OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, a
+        bad value, or a name that an earlier release had.
     """
     by_spelling: dict[str, Option] = {}
     for option in declared:
-        for spelling in (option.name, *option.aliases):
+        for spelling in option.spellings:
             by_spelling[_fold(spelling)] = option
     values: dict[str, Any] = {}
     for name, raw in given.items():
@@ -204,6 +243,7 @@ def parsed_values(
             raise OptionError(
                 f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.", option=found.name
             )
+        _say_what_goes(found, name, owner)
         values[found.name] = found.parse(raw)
     for option in declared:
         if option.name not in values:
@@ -213,6 +253,38 @@ def parsed_values(
                 )
             values[option.name] = option.default
     return values
+
+
+def _say_what_goes(option: Option, name: str, owner: str) -> None:
+    """Warn of a name that a later release does not take, or stop where this one is that release.
+
+    Raises:
+        OptionError: this one is.
+    """
+    for former in option.former:
+        if _fold(former.name) != _fold(name):
+            continue
+        if is_gone(former.until):
+            raise OptionError(
+                f"Option '{former.name}' of {owner} is '{option.name}' since Headrace {former.until}.",
+                remedy="Rename it.",
+                option=name,
+            )
+        warn_of_change(
+            f"Option '{former.name}' of {owner} is now '{option.name}'. Rename it: from Headrace {former.until} on the "
+            "old name is an error."
+        )
+    if option.goes is None:
+        return
+    if is_gone(option.goes.until):
+        raise OptionError(
+            f"Headrace {option.goes.until} and later have no option '{option.name}' of {owner}.",
+            remedy=option.goes.instead,
+            option=name,
+        )
+    warn_of_change(
+        f"Option '{option.name}' of {owner} is an error from Headrace {option.goes.until} on. {option.goes.instead}"
+    )
 
 
 def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.split(",")) -> list[str]:
@@ -268,20 +340,19 @@ def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError
         )
     remedy = did_you_mean(name, [spelling for option in declared for spelling in (option.name, *option.aliases)])
     if len(remedy) > _LONGEST_LIST:
-        remedy = "See the options reference for the names."
+        remedy = f"See the options reference of Headrace {__version__} for the names."
     return OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=remedy, option=name)
 
 
 def _has(kind: str, name: str) -> bool:
     """Whether a built-in source, format or sink has an option of that name."""
-    folded = _fold(name)
     for owner in built_in_names(kind):
         try:
             declared: tuple[Option, ...] = find(kind, owner).options
         except ModuleNotFoundError:
             # What is not installed is not looked at.
             continue
-        if any(folded == _fold(s) for option in declared for s in (option.name, *option.aliases)):
+        if any(option.is_spelled(name) for option in declared):
             return True
         if any(option.prefix and name.lower().startswith(option.prefix) for option in declared):
             return True

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, dataclass_transform, overload
 
-from headrace.options import Names, Option, parsed_values, redact
+from headrace.options import Former, Goes, Names, Option, parsed_values, redact
 
 Value = TypeVar("Value")
 Other = TypeVar("Other", bound="Settings")
@@ -41,6 +41,8 @@ class OptionFacts(TypedDict, total=False):
     names: Names | None
     beside_checkpoint: str
     in_other_names: bool
+    former: tuple[Former, ...]
+    goes: Goes | None
 
 
 @overload

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import CaptureError, ConnectError
+from headrace.observe.checkpoint import LAST_RUN
+from headrace.options import Former
 from headrace.permissions import MissingPermission, Permissions
 from headrace.pipeline import load_pipeline
-from headrace.sinks.files import FilesSink
+from headrace.sinks.files import FilesSettings, FilesSink
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sources.change_tables import lsn
 from headrace.testing.waiting import PATIENCE
@@ -127,6 +130,19 @@ def test_a_mistake_of_the_file(shop: Checked, changes: dict[str, Any], told: str
     assert (code, told in text) == (2, True), text
 
 
+def test_what_a_later_release_does_not_take_is_noted_and_the_file_passes(
+    shop: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = [replace(option, former=(Former("folder", "99.4"),)) for option in FilesSettings.declared]
+    monkeypatch.setattr(FilesSettings, "declared", tuple(declared))
+    code, text = shop.ask("check", "--level", "static", sinks=[{"type": "files", "folder": "m"}])
+    assert code == 0
+    assert [line for line in text.splitlines() if "is now 'path'" in line] == [
+        "note  static     file: Option 'folder' of sink 'files' is now 'path'. Rename it: from Headrace 99.4 on the old "
+        "name is an error."
+    ]
+
+
 def test_nobody_is_asked_about_the_file_alone(shop: Checked) -> None:
     assert shop.ask("check", "--level", "static", source={"hostname": "/nowhere"})[0] == 0
     code, text = shop.ask("check", "--level", "connect", source={"hostname": "/nowhere"})
@@ -153,7 +169,7 @@ def test_a_checkpoint_whose_last_run_wrote_something_else_is_told(shop: Checked)
     from headrace.pipeline.model import read_model
 
     (shop.folder / "state").mkdir()
-    kept = shop.folder / "state" / last_run.LAST_RUN
+    kept = shop.folder / "state" / LAST_RUN
     kept.write_text(last_run.to_text(read_model(shop.write())))
     assert "The last run" not in shop.ask("check")[1]
     for format, form in (

@@ -1,10 +1,13 @@
-"""Rule: a stream goes on from every offset that an earlier release left, and loses and repeats nothing by it."""
+"""Rules: a stream goes on from every offset that an earlier release left, and loses and repeats nothing by it; from one
+of a later release it does not go on, and guesses nothing."""
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import lzma
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,12 @@ import pytest
 from tests.compat.databases import KEPT, SOURCES, VERSIONS, Stream, held, offsets_file, server_file, unpack
 from tests.support.captured_shop import closing as closed
 
+from headrace.errors import NewerRelease
+from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.databases import Offsets
 from headrace.sources.oracle.mining_state import MiningState
+from headrace.sources.reader import source_named
+from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.testing.captured_database import CapturedDatabase
 
 PHASES = {
@@ -40,6 +47,89 @@ def test_an_offset_of_an_earlier_release_is_written_as_it_was(version: str, sour
         for offset in offsets.databases.values() if source == "oracle" else ():
             kept = json.dumps(offset.log)
             assert json.dumps(MiningState.of(offset).to_json()) == kept, entry["phase"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_offset_that_says_more_than_this_release_knows_is_refused_wherever_it_says_it(source: str) -> None:
+    tried = set()
+    for entry in kept_offsets(VERSIONS[-1], source):
+        said = opened(json.loads(entry["offset"]))
+        read_whole(source, closed_again(said))
+        for path, record in records(said):
+            if path not in tried:
+                tried.add(path)
+                record["later"] = 1
+                with pytest.raises(NewerRelease, match="'later', which Headrace"):
+                    read_whole(source, closed_again(said))
+                del record["later"]
+    assert tried >= {
+        "",
+        "databases.*",
+        "databases.*.tables.*",
+        "databases.*.ad_hoc",
+        "databases.*.ad_hoc.requests[]",
+        f"databases.*.structures.*{'[]' if source in ('sqlserver', 'db2') else ''}.schema.columns[]",
+    }
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_offset_of_a_later_version_is_refused_before_anything_of_it_is_read(source: str) -> None:
+    said = json.loads(kept_offsets(VERSIONS[-1], source)[-1]["offset"])
+    for place in (said, *said["databases"].values()):
+        place["version"] += 1
+        with pytest.raises(NewerRelease, match=r"version 3, and Headrace .* reads versions up to 2"):
+            Offsets.from_json(said)
+        place["version"] -= 1
+
+
+MAPS = ("databases", "tables", "structures", "gaps", "uncaptured", "versions", "open", "commit_scn", "types")
+"""Parts of an offset whose keys are data: tables, transactions, types."""
+
+
+def opened(said: dict[str, Any]) -> dict[str, Any]:
+    """An offset with its tables as they are before they are packed."""
+    for offset in said["databases"].values():
+        offset["structures"] = json.loads(zlib.decompress(base64.b64decode(offset["structures"])))
+    return said
+
+
+def closed_again(said: dict[str, Any]) -> str:
+    packed = json.loads(json.dumps(said))
+    for offset in packed["databases"].values():
+        offset["structures"] = base64.b64encode(zlib.compress(json.dumps(offset["structures"]).encode())).decode()
+    return json.dumps(packed)
+
+
+def records(part: Any, path: str = "", *, data: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All JSON objects whose keys are names, each with its path in which `*` and `[]` stand for data."""
+    if isinstance(part, dict):
+        # Nothing is kept where nothing was ever asked for.
+        if not data and (part or not path.endswith("ad_hoc")):
+            yield path, part
+        for name, inner in list(part.items()):
+            step = "*" if data else name
+            yield from records(inner, f"{path}.{step}".lstrip("."), data=not data and name in MAPS)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from records(inner, f"{path}[]")
+
+
+def read_whole(source: str, text: str) -> None:
+    """Read an offset with all that its source keeps in it."""
+    for offset in Offsets.from_json(json.loads(text)).databases.values():
+        AdHoc.from_json(offset.ad_hoc)
+        if source == "oracle":
+            MiningState.of(offset)
+        else:
+            HistoryMark.from_json(offset.log)
+        source_named(source, PLACES[source]).schemas(offset)
+
+
+PLACES = {
+    "sqlserver": {"hostname": "h", "user": "u", "password": "p", "database": "shop", "tables": "t"},
+    "db2": {"hostname": "h", "user": "u", "password": "p", "database": "shop", "tables": "t"},
+    "oracle": {"hostname": "h", "user": "u", "password": "p", "database": "ORCL", "tables": "t"},
+}
 
 
 def kept_offsets(version: str, source: str) -> list[dict[str, Any]]:

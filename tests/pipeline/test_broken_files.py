@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import __version__
 from headrace.pipeline.model import find_mistakes
 
 MEMORY = "{type: memory}"
@@ -31,7 +32,8 @@ IN_SOURCE = {
     "shop, tombstones_on_delete: false": "Option 'tombstones_on_delete' belongs to a format, not to source "
     "'sqlserver'. Move it there.",
     "shop, kafka.acks: all": "Option 'kafka.acks' belongs to a sink, not to source 'sqlserver'. Move it there.",
-    "shop, xyzzy: 1": "Unknown option 'xyzzy' for source 'sqlserver'. See the options reference for the names.",
+    "shop, xyzzy: 1": "Unknown option 'xyzzy' for source 'sqlserver'. "
+    f"See the options reference of Headrace {__version__} for the names.",
     # What no server has to be asked for.
     "shop, port: 14x33": "Option 'port' can't be '14x33': a port is a number from 1 to 65535. See: ",
     "shop, port: 70000": "Option 'port' can't be '70000': a port is a number from 1 to 65535. See: ",

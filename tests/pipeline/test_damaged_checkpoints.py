@@ -31,7 +31,7 @@ def whole(name: str, text: str | None) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink() if text is None else (folder / name).write_text(text) and None
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a number": (line("17"), "has an offset of batch 1 that can't be read"),
     "cut": (line(SOUND[:40]), "has an offset of batch 1 that can't be read"),
     "a list": (line("[1]"), "has an offset of batch 1 that can't be read"),
@@ -40,14 +40,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         line('{"version":2,"databases":{"shop":{"version":2}}}'),
         "has an offset of batch 1 that can't be read",
     ),
-    "another release": (line('{"version":99,"databases":{}}'), "version 99"),
+    "a later version": (line('{"version":99,"databases":{}}'), "version 99, and Headrace"),
+    "a part of a later release": (line(SOUND[:-1] + ',"later":1}'), "has 'later', which Headrace"),
+    "a file of a later release": (whole("headrace-later.json", "{}"), "has 'headrace-later.json', which Headrace"),
+    "a later release that was the last to run": (
+        lambda folder: [
+            harm(folder)
+            for harm in (
+                line('{"version":99,"databases":{}}'),
+                whole("headrace-last-run.json", '{"release":"7.1.0"}'),
+            )
+        ],
+        "The last run was of Headrace 7.1.0.",
+    ),
     "topics": (line('{"orders":{"0":5}}'), "reads topics, but the source is 'sqlserver'"),
     "another database": (line(FOREIGN), "'db2:shop', but the source is 'sqlserver'"),
     "two sources": (lambda folder: write_batch(folder, 1, SOUND, SOUND), "of 2 sources"),
     "an empty file": (whole("offsets/1", ""), "has offsets of batch 1 that can't be read"),
     "another version of the log": (
         whole("offsets/1", f"v7\n{{}}\n{SOUND}"),
-        "has offsets of batch 1 that can't be read",
+        "a later release of Spark wrote it",
     ),
     "no settings": (whole("offsets/1", f"v1\n{SOUND[:9]}\n{SOUND}"), "has offsets of batch 1 that can't be read"),
     "a file that is gone": (whole("offsets/1", None), "lacks the offsets of batch 1"),
@@ -98,9 +110,11 @@ def test_a_checkpoint_of_topics_is_held_against_topics(tmp_path: Path) -> None:
         ('{"t":{"0":"5"}}', "has an offset of batch 0"),
         ('{"t":17}', "has an offset of batch 0"),
         ('{"t":{"0":5}}', "has a file 'headrace-topic-ids.json' that can't be read"),
+        ('{"t":{"0":5}}', "file 'headrace-topic-ids.json' has format version 2"),
     ):
         if "ids" in sentence:
-            (tmp_path / "checkpoint" / "headrace-topic-ids.json").write_text('{"t": ')
+            ids = '{"version": 2, "topics": {}}' if "version 2" in sentence else '{"t": '
+            (tmp_path / "checkpoint" / "headrace-topic-ids.json").write_text(ids)
         write_batch(tmp_path / "checkpoint", 0, offset)
         for command in ("status", "plan"):
             done = CliRunner().invoke(app, [command, str(tmp_path / "pipeline.yaml")])

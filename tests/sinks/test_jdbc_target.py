@@ -24,7 +24,7 @@ from tests.sinks.databases import Running
 from tests.sinks.staged_rows import Expected, Folded, Target
 
 from headrace.changes import Column, LogicalType, TableSchema
-from headrace.errors import SchemaError, SinkError
+from headrace.errors import NewerRelease, SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.jdbc.target import StagedBatch
 from headrace.testing.change_history import table
@@ -324,6 +324,17 @@ def test_a_target_of_another_owner_is_refused_unless_taken_over(database: Runnin
     assert target.content() == [(1, "mine", "y")]
     with pytest.raises(SinkError, match="'takeover'"):
         target.write([put(1, "x", "9")], 8)
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+def test_a_target_of_a_later_release_is_refused_and_those_beside_it_go_on(database: Running, takeover: bool) -> None:
+    target, other = Target(database, T), Target(database, PAIR)
+    for one in (target, other):
+        one.write([], 1)
+    database.run("UPDATE _headrace_progress SET format_version = 2 WHERE source_table LIKE '%.t'")
+    with pytest.raises(NewerRelease, match=r"has format version 2, and Headrace .* reads versions up to 1"):
+        target.write([put(1, "x", "1")], 2, takeover=takeover)
+    other.write([], 2)
 
 
 def test_a_target_that_was_taken_over_meanwhile_is_left_alone(database: Running) -> None:

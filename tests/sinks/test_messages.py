@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import OptionError, SinkError
+from headrace.errors import NewerRelease, OptionError, SinkError
 from headrace.formats.base import MESSAGE_DDL
 from headrace.formats.codec import MESSAGES
 from headrace.sinks.base import BatchId
@@ -153,6 +153,10 @@ def test_a_files_folder_has_one_owner(spark: Any, tmp_path: Path) -> None:
     files_sink(tmp_path).write(rows, BatchId("p", "c", 0))
     with pytest.raises(SinkError, match="belongs to the pipeline and checkpoint 'p/c', not to 'p/d'"):
         files_sink(tmp_path).write(rows, BatchId("p", "d", 0))
+    # What a later release says where its layout is not this one's.
+    (tmp_path / "_headrace_owner").write_text("p/c\nformat-version: 2")
+    with pytest.raises(NewerRelease, match=r"has format version 2, and Headrace .* reads versions up to 1"):
+        files_sink(tmp_path).write(rows, BatchId("p", "c", 1))
 
 
 def test_memory_takes_a_batch_once(spark: Any) -> None:

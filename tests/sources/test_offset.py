@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import PositionMismatch
+from headrace.errors import NewerRelease
 from headrace.sources.offset import Offset, TableProgress
 
 keys = st.tuples(st.none() | st.text(max_size=4), st.none() | st.text(max_size=4))
@@ -51,8 +51,8 @@ def test_the_same_offset_has_the_same_text(offset):
     assert Offset(**{**offset.__dict__, "tables": shuffled}).to_text() == offset.to_text()
 
 
-def test_an_offset_of_another_release_is_refused():
-    with pytest.raises(PositionMismatch, match="version 99"):
+def test_an_offset_of_a_later_release_is_refused():
+    with pytest.raises(NewerRelease, match="version 99"):
         Offset.from_json({**Offset().to_json(), "version": 99})
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
 from importlib.metadata import EntryPoints, entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +21,7 @@ from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
 from headrace.cli.verify import verify
+from headrace.errors import HeadraceDeprecationWarning
 
 app = typer.Typer(
     name="headrace",
@@ -69,8 +72,21 @@ def headrace(
     """Change data capture for Apache Spark."""
 
 
+def _show_as_a_sentence(show: Callable[..., None]) -> Callable[..., None]:
+    """Like `warnings.showwarning`, but what Headrace says to its users is one line without a place in the code."""
+
+    def shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, HeadraceDeprecationWarning):
+            sys.stderr.write(f"Warning: {message}\n")
+        else:
+            show(message, category, *where, **more)
+
+    return shown
+
+
 def main() -> None:
     """Run the program and exit."""
+    warnings.showwarning = _show_as_a_sentence(warnings.showwarning)
     # Here and not at import: commands of other packages import this one.
     _add_commands(entry_points(group="headrace.commands"))
     app()

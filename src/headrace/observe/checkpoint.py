@@ -1,4 +1,4 @@
-"""The contents of a Spark checkpoint: the last committed batch and where it ends. Read only.
+"""The contents of a Spark checkpoint: the last committed batch and where it ends; Headrace's own files in it.
 
 Spark owns the folder. On this machine it is read as files, without Spark; elsewhere through the Hadoop file systems of
 a session, so that any URL works that Spark takes.
@@ -18,9 +18,17 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
-
 MESSAGE_COUNTS = "headrace-message-counts.json"
-"""The file beside Spark's own that holds `KeptCounts`."""
+"""The file beside Spark's own that holds `KeptCounts`; nothing depends on it."""
+LAST_RUN = "headrace-last-run.json"
+"""The file that says in what form, and by which release, the last run read and wrote; nothing depends on it."""
+TOPIC_IDS = "headrace-topic-ids.json"
+"""The file that holds the id of each topic which the offsets are of."""
+OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS])
+"""Headrace's files in a checkpoint. A release does not go on from a checkpoint that has another: a later one left it.
+
+So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""
+_OWN_FILE = re.compile(r"headrace-.*\.json")
 
 
 class CheckpointFolder(Protocol):
@@ -30,7 +38,7 @@ class CheckpointFolder(Protocol):
         """Whether it is there."""
 
     def names(self, folder: str) -> list[str]:
-        """The names of the files in one of its folders; none when that is not there."""
+        """The names of the files in one of its folders, or in itself (`""`); none when that is not there."""
 
     def text(self, file: str) -> str | None:
         """A file's text; null when it is not there."""
@@ -111,7 +119,7 @@ class HadoopFolder:
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in one of its folders."""
-        path = self._path(self._location, folder)
+        path = self._path(self._location, folder) if folder else self._path(self._location)
         if not self._files.exists(path):
             return []
         return [status.getPath().getName() for status in self._files.listStatus(path)]
@@ -180,6 +188,11 @@ def planned_batch(folder: CheckpointFolder) -> int | None:
 
 def _newest(folder: CheckpointFolder, log: str) -> int | None:
     return max((int(name) for name in folder.names(log) if name.isdigit()), default=None)
+
+
+def unknown_files(folder: CheckpointFolder) -> list[str]:
+    """Files that a later release of Headrace left in a checkpoint."""
+    return sorted(name for name in folder.names("") if _OWN_FILE.fullmatch(name) and name not in OWN_FILES)
 
 
 def batch_offsets(folder: CheckpointFolder, batch: int) -> list[str | None]:

@@ -6,18 +6,33 @@ Spark would go on from a part of it, or stop with a stack trace. So it is looked
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.errors import OptionError, PositionMismatch
-from headrace.observe.checkpoint import CheckpointFolder, batch_offsets, committed_batch, planned_batch
+from headrace import __version__
+from headrace.errors import NewerRelease, OptionError, PositionMismatch
+from headrace.observe.checkpoint import (
+    LAST_RUN,
+    OWN_FILES,
+    TOPIC_IDS,
+    CheckpointFolder,
+    batch_offsets,
+    committed_batch,
+    planned_batch,
+    unknown_files,
+)
 from headrace.sources.databases import Offsets
+from headrace.versions import require_known, require_readable
 
 _REMEDY = "Restore the checkpoint from a backup, or start with a new one."
 _FOREIGN = "Give each pipeline a checkpoint of its own, or start with a new one."
+_NEWER = "Go on with that release, or start with a new checkpoint."
 _LOG_VERSIONS = ("v1", "v2")
-TOPIC_IDS = "headrace-topic-ids.json"
-"""The file beside Spark's own that holds the id of each topic."""
+_LOG_VERSION = re.compile(r"v\d+")
+_TOPIC_IDS_VERSION = 1
+RELEASE = "release"
+"""Where the file of the last run says which release it was of."""
 
 Topics = Mapping[str, Mapping[str, int]]
 """The next offset of each partition, by topic."""
@@ -33,7 +48,8 @@ def read_offsets(folder: CheckpointFolder, batch: int | None, *, kind: str) -> O
 
     Raises:
         OptionError: the checkpoint is damaged.
-        PositionMismatch: another source wrote it, or another release.
+        PositionMismatch: another source wrote it.
+        NewerRelease: a later release wrote it.
     """
     if batch is None:
         return None
@@ -41,6 +57,7 @@ def read_offsets(folder: CheckpointFolder, batch: int | None, *, kind: str) -> O
     if text is None:
         raise _damaged(f"lacks the offsets of batch {batch}")
     head = text.split("\n", 2)
+    _refuse_newer_log(head[0])
     if head[0] not in _LOG_VERSIONS or len(head) < 3 or not isinstance(_parsed(head[1]), dict):
         raise _damaged(f"has offsets of batch {batch} that can't be read")
     lines = batch_offsets(folder, batch)
@@ -59,7 +76,8 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
 
     Raises:
         OptionError: it is damaged.
-        PositionMismatch: another source wrote it, or another release.
+        PositionMismatch: another source wrote it.
+        NewerRelease: a later release wrote it.
     """
     found = _parsed(line)
     captured = isinstance(found, dict) and "version" in found and "databases" in found
@@ -77,7 +95,7 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
         return dict(found)
     try:
         offsets = Offsets.from_json(found)
-    except PositionMismatch:
+    except NewerRelease:
         raise
     except Exception as error:
         # Whatever a wrong value makes of itself on its way into an offset.
@@ -100,8 +118,17 @@ def check_checkpoint(folder: CheckpointFolder, *, kind: str) -> None:
 
     Raises:
         OptionError: it is damaged.
-        PositionMismatch: another source wrote it, or another release.
+        PositionMismatch: another source wrote it.
+        NewerRelease: a later release wrote it.
     """
+    try:
+        _check(folder, kind)
+    except NewerRelease as newer:
+        raise NewerRelease(f"{newer.message}{_last_release(folder)}", remedy=newer.remedy) from None
+
+
+def _check(folder: CheckpointFolder, kind: str) -> None:
+    require_known(unknown_files(folder), OWN_FILES, what="The checkpoint", remedy=_NEWER)
     committed, planned = committed_batch(folder), planned_batch(folder)
     if committed is None and planned is None:
         return
@@ -110,6 +137,7 @@ def check_checkpoint(folder: CheckpointFolder, *, kind: str) -> None:
     kept_topic_ids(folder)
     if committed is not None:
         text = folder.text(f"commits/{committed}") or ""
+        _refuse_newer_log(text.split("\n")[0])
         if text.split("\n")[0] not in _LOG_VERSIONS:
             raise _damaged(f"has a commit of batch {committed} that can't be read (commits/{committed})")
         read_offsets(folder, committed, kind=kind)
@@ -126,11 +154,17 @@ def kept_topic_ids(folder: CheckpointFolder) -> Mapping[str, str]:
 
     Raises:
         OptionError: they can't be read.
+        NewerRelease: a later release wrote them.
     """
     text = folder.text(TOPIC_IDS)
     if text is None:
         return {}
     found = _parsed(text)
+    if isinstance(found, dict) and isinstance(found.get("topics"), dict):
+        require_known(found, ("version", "topics"), what=f"The checkpoint's file '{TOPIC_IDS}'", remedy=_NEWER)
+        version = found.get("version")
+        require_readable(version, _TOPIC_IDS_VERSION, what=f"The checkpoint's file '{TOPIC_IDS}'", remedy=_NEWER)
+        found = found["topics"]
     if not isinstance(found, dict) or not all(isinstance(id, str) for id in found.values()):
         raise OptionError(
             f"The checkpoint is damaged: it has a file '{TOPIC_IDS}' that can't be read.",
@@ -138,6 +172,28 @@ def kept_topic_ids(folder: CheckpointFolder) -> Mapping[str, str]:
             "made again since.",
         )
     return found
+
+
+def topic_ids_text(ids: Mapping[str, str]) -> str:
+    """The id of each topic as it is kept."""
+    kept = {"version": _TOPIC_IDS_VERSION, "topics": ids}
+    return json.dumps(kept, ensure_ascii=False, sort_keys=True)
+
+
+def _last_release(folder: CheckpointFolder) -> str:
+    """A sentence on whose the last run was, where its file says that it was another release's."""
+    found = _parsed(folder.text(LAST_RUN) or "")
+    release = found.get(RELEASE) if isinstance(found, dict) else None
+    return f" The last run was of Headrace {release}." if isinstance(release, str) and release != __version__ else ""
+
+
+def _refuse_newer_log(version: str) -> None:
+    if _LOG_VERSION.fullmatch(version) and version not in _LOG_VERSIONS:
+        raise NewerRelease(
+            f"Spark wrote the checkpoint's log in version {version}, and Headrace {__version__} reads versions up to "
+            f"{_LOG_VERSIONS[-1]}: a later release of Spark wrote it.",
+            remedy="Go on with that release of Spark, and with a release of Headrace that runs on it.",
+        )
 
 
 def checkpoint_id(folder: CheckpointFolder) -> str | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,14 +24,14 @@ from typing import Any
 
 from headrace import registry
 from headrace.changes import TableId, TableSchema
-from headrace.errors import ConnectError, HeadraceError
-from headrace.observe.checkpoint import committed_batch, local_path, open_folder
+from headrace.errors import ConnectError, HeadraceDeprecationWarning, HeadraceError
+from headrace.observe.checkpoint import LAST_RUN, committed_batch, local_path, open_folder
 from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.permissions import MissingPermission
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
 from headrace.pipeline.components import missing_package
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
-from headrace.pipeline.last_run import LAST_RUN, differences
+from headrace.pipeline.last_run import differences
 from headrace.pipeline.model import Model, find_mistakes, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.pipeline.target import Target
@@ -125,8 +126,11 @@ class Check:
 
 def check_file(path: Path, level: Level = Level.PLAN) -> Check:
     """Check a pipeline file up to a level. Secrets stand in no finding."""
-    mistakes = find_mistakes(path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        mistakes = find_mistakes(path)
     findings = [Finding(Level.STATIC, Verdict.WRONG, "file", error.message, error.remedy) for error in mistakes]
+    findings += _going(said)
     if mistakes:
         return Check(path, level, Level.STATIC, tuple(findings))
     model = read_model(path)
@@ -137,6 +141,17 @@ def check_file(path: Path, level: Level = Level.PLAN) -> Check:
         if any(finding.verdict is Verdict.WRONG for finding in found):
             break
     return Check(path, level, reached, tuple(findings))
+
+
+def _going(said: Iterable[warnings.WarningMessage]) -> list[Finding]:
+    """What the file has that a later release does not take; other warnings are shown as they would have been."""
+    found: dict[str, None] = {}
+    for warning in said:
+        if issubclass(warning.category, HeadraceDeprecationWarning):
+            found[str(warning.message)] = None
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return [Finding(Level.STATIC, Verdict.NOTE, "file", sentence) for sentence in found]
 
 
 def _hidden(model: Model, finding: Finding) -> Finding:

@@ -144,7 +144,8 @@ def check_sound(location: str, kind: str, spark: SparkSession | None = None) -> 
 
     Raises:
         OptionError: it is damaged.
-        PositionMismatch: another source wrote it, or another release.
+        PositionMismatch: another source wrote it.
+        NewerRelease: a later release wrote it.
     """
     if spark is not None or local_path(location) is not None:
         check_checkpoint(open_folder(location, spark), kind=kind)

@@ -1,19 +1,22 @@
-"""In what form the last run of a checkpoint read and wrote, kept beside Spark's own files, so that `headrace check` can
-say that the next one would go on in another. Nothing depends on it."""
+"""In what form the last run of a checkpoint read and wrote, and by which release, kept beside Spark's own files.
+
+So `headrace check` can say that the next one would go on in another, and an earlier release which finds something that
+it does not know can say whose it is. Nothing depends on it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
+from headrace import __version__
 from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.observe.kept_offsets import RELEASE
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.target import Target
 
-LAST_RUN = "headrace-last-run.json"
-"""The file's name."""
 _ANY_TABLE = TableId("database", "schema", "table")
 _SOURCE = "source"
 
@@ -28,7 +31,7 @@ def forms(model: Model) -> dict[str, str]:
 
 def to_text(model: Model) -> str:
     """The file's content."""
-    return json.dumps(forms(model), ensure_ascii=False, sort_keys=True)
+    return json.dumps({RELEASE: __version__, **forms(model)}, ensure_ascii=False, sort_keys=True)
 
 
 def differences(model: Model, text: str | None) -> list[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.formats.convert import read
+from headrace.observe.checkpoint import LAST_RUN, TOPIC_IDS
 from headrace.observe.completeness import completeness
-from headrace.observe.kept_offsets import TOPIC_IDS
 from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
@@ -21,7 +21,6 @@ from headrace.pipeline.checkpoint import Checkpoint, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
-from headrace.pipeline.last_run import LAST_RUN
 from headrace.pipeline.last_run import to_text as last_run_text
 from headrace.pipeline.model import Model
 from headrace.pipeline.recover import recover

@@ -7,11 +7,11 @@ beside the offsets, and compared at the start and with every batch.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.errors import DataLossError
+from headrace.observe.kept_offsets import topic_ids_text
 
 _LOG = logging.getLogger("headrace.pipeline")
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -57,7 +57,7 @@ class TopicIds:
             _LOG.warning("%s", lost.message)
         known = {**self._kept, **{topic: id for topic, id in now.items() if id != _NO_ID}}
         if known != self._kept:
-            self._keep(json.dumps(known, ensure_ascii=False, sort_keys=True))
+            self._keep(topic_ids_text(known))
             self._kept = known
         return now
 

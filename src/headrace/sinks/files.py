@@ -14,12 +14,16 @@ from headrace.permissions import Permissions
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, LastBatch, Sink
 from headrace.sinks.folder import Folder, absolute, folder_identity, folder_permissions, refuse_read_only
+from headrace.versions import require_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OWNER_FILE = "_headrace_owner"
+"""Whose the folder is; behind that, on a line of its own, the version of its layout where that is not 1."""
 OFFSETS_FILE = "_headrace_offsets"
+_FORMAT_VERSION = "format-version: "
+_NEWEST_FORMAT = 1
 
 
 class FilesSettings(Settings):
@@ -72,6 +76,7 @@ class FilesSink(Sink):
 
         Raises:
             SinkError: the folder belongs to another pipeline or checkpoint, or can't be written.
+            NewerRelease: a later release wrote the folder.
         """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -98,10 +103,19 @@ class FilesSink(Sink):
         faultpoints.reach("sink.files.after_commit")
 
     def _own(self, folder: Folder, batch: BatchId) -> None:
-        owner = folder.read(OWNER_FILE)
-        if owner is None:
+        said = folder.read(OWNER_FILE)
+        if said is None:
             folder.create(OWNER_FILE, batch.owner)
-        elif owner != batch.owner:
+            return
+        owner, _, rest = said.partition("\n")
+        if rest.startswith(_FORMAT_VERSION):
+            require_readable(
+                rest.removeprefix(_FORMAT_VERSION),
+                _NEWEST_FORMAT,
+                what=f"The folder {self.settings.path}",
+                remedy="Write to it with that release, or choose another folder.",
+            )
+        if owner != batch.owner:
             raise SinkError(
                 f"The folder {self.settings.path} belongs to the pipeline and checkpoint "
                 f"'{owner}', not to '{batch.owner}'.",

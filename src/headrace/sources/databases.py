@@ -15,16 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
-from headrace.errors import PositionMismatch
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.heartbeat_action import HeartbeatAction
-from headrace.sources.offset import VERSION, Offset
+from headrace.sources.offset import VERSION, Offset, all_known, of_known_version
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.table_versions import next_versions, versions_of
 from headrace.sources.tables.guardrail import require_few
 from headrace.sources.tables.unmatched import Unmatched, gone_table, require_matched
 
+_PARTS = frozenset(["version", "databases", "batch"])
 Heads = Mapping[str, str]
 """The newest complete commit of each database."""
 
@@ -60,14 +60,10 @@ class Offsets:
         """Read offsets from a checkpoint.
 
         Raises:
-            PositionMismatch: they were written by another release, in a form that this one does not read.
+            NewerRelease: a later release wrote them.
         """
-        if data.get("version") != VERSION or "databases" not in data:
-            raise PositionMismatch(
-                f"The checkpoint holds an offset of version {data.get('version')}, this release reads version "
-                f"{VERSION}.",
-                remedy="Use the release that wrote it, or start with a new checkpoint.",
-            )
+        of_known_version(data)
+        all_known(data, _PARTS)
         return cls({name: Offset.from_json(part) for name, part in data["databases"].items()}, data.get("batch", 0))
 
     def reached(self, heads: Heads) -> bool:

@@ -4,6 +4,9 @@ One JSON object. `commit` is the position up to which every table has been deliv
 `tables`, which lag behind (they are in their snapshot, or catching up after it). The schemas of all tables stand in
 it too, packed, because they decide how rows are read: no second log of schemas can be lost or disagree. So its size
 grows with tables, never with rows.
+
+It has a version, and a name for each part. A part that is new is left out where nothing needs it, so that an earlier
+release can go on; a part that a release does not know stops it (`headrace.versions`).
 """
 
 from __future__ import annotations
@@ -13,18 +16,25 @@ import datetime as dt
 import json
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from headrace.errors import PositionMismatch
+from headrace.versions import require_known, require_readable
 
 VERSION = 2
+"""Raised only when a part that earlier releases know changes its meaning; a new part needs no new version."""
+_REMEDY = "Go on with that release, or start with a new checkpoint."
 Made = TypeVar("Made")
 
 Key = tuple[str | None, ...]
 """A key as canonical texts in key order."""
+
+_TABLE_PARTS = frozenset(["commit", "chunk", "lower", "last", "bounds", "rows", "done", "empty", "read"])
+_PARTS = frozenset(
+    ["version", "source", "commit", "commit_time", "capture_time", "clock", "initial", "known", "tables", "structures"]
+) | frozenset(["heartbeat", "gaps", "ad_hoc", "uncaptured", "log", "reads", "versions"])
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,12 @@ class TableProgress:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableProgress:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _TABLE_PARTS)
         bounds = tuple(key_of(bound) for bound in data["bounds"])
         lower, last = key_of(data["lower"]), key_of(data["last"])
         empty = data.get("empty", False)
@@ -215,14 +230,10 @@ class Offset:
         """Read an offset from a checkpoint.
 
         Raises:
-            PositionMismatch: it was written by a newer release.
+            NewerRelease: a later release wrote it.
         """
-        version = data.get("version")
-        if version != VERSION:
-            raise PositionMismatch(
-                f"The checkpoint holds an offset of version {version}, this release reads version {VERSION}.",
-                remedy="Use the release that wrote it, or start with a new checkpoint.",
-            )
+        of_known_version(data)
+        all_known(data, _PARTS)
         return cls(
             source=data["source"],
             commit=data["commit"],
@@ -241,6 +252,28 @@ class Offset:
             reads=data.get("reads", 0),
             versions={path: (number, id) for path, (number, id) in data.get("versions", {}).items()},
         )
+
+
+def of_known_version(data: Mapping[str, Any]) -> None:
+    """Stop at an offset whose version this release does not read.
+
+    Raises:
+        NewerRelease: a later release wrote it.
+    """
+    require_readable(data["version"], VERSION, what="The offset in the checkpoint", remedy=_REMEDY)
+
+
+def all_known(data: Mapping[str, Any], parts: Collection[str]) -> None:
+    """Stop at a part of an offset that this release does not know: leaving it out would lose what it says.
+
+    Args:
+        data: a part of an offset whose keys are names, not tables or other data.
+        parts: the names that this release and earlier ones write there.
+
+    Raises:
+        NewerRelease: a later release wrote it.
+    """
+    require_known(data, parts, what="The offset in the checkpoint", remedy=_REMEDY)
 
 
 def key_of(data: Sequence[str | None] | None) -> Key | None:

@@ -33,6 +33,9 @@ POSITION = Column("", 0, LogicalType("string"))
 _STAGE = "_headrace_stage_"
 BATCH_OFFSETS = "batch_offsets"
 """The progress table's column for a batch's number with the hash of its offsets; earlier releases made none."""
+FORMAT_VERSION = "format_version"
+"""The progress table's column for the version of a target's layout; without it 1. Earlier releases made none, and none
+is added to their tables before a layout needs it."""
 _LABEL = re.compile(r"[0-9a-z]+")
 
 

@@ -21,11 +21,12 @@ from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.jdbc.database import Database, TargetSchema
-from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, POSITION, Mirror, TableName
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, POSITION, Mirror, TableName
 from headrace.sinks.jdbc.widening import holds
+from headrace.versions import require_readable
 
 _KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
-_KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
+_NEWEST_FORMAT = 1
 _AWAY = "Move the target away and take a new snapshot."
 
 
@@ -40,6 +41,7 @@ class TargetProgress:
         key_columns: by which it is kept.
         offsets: number, hash of the offsets and sink of a batch, apart by blanks; it counts where the number is
             `batch`, which an earlier release raises alone.
+        format_version: the version of the target's layout; null for 1.
     """
 
     owner: str
@@ -47,6 +49,7 @@ class TargetProgress:
     source_table: str
     key_columns: str
     offsets: str | None = None
+    format_version: int | None = None
 
     def covers(self, batch: BatchId, place: str) -> bool:
         """Whether the target has a batch; see `LastBatch`."""
@@ -186,18 +189,32 @@ class TargetTables:
         )
 
     def read(self, connection: Any, name: TableName) -> TargetProgress | None:
-        """What the progress table says of a target."""
+        """What the progress table says of a target.
+
+        Raises:
+            NewerRelease: a later release made the target, or changed it.
+        """
         columns = self.database.target_schema(connection, self.progress).types
         if not columns:
             return None
         self._told_offsets = BATCH_OFFSETS in columns
+        later = [name if name in columns else "NULL" for name in (BATCH_OFFSETS, FORMAT_VERSION)]
         lines = self.database.ask(
             connection,
-            f"SELECT owner, batch, source_table, key_columns{f', {BATCH_OFFSETS}' if self._told_offsets else ''} "
+            f"SELECT owner, batch, source_table, key_columns, {', '.join(later)} "
             f"FROM {self.database.dialect.table(self.progress)} WHERE target = %s",
             (self.database.dialect.table(name),),
         )
-        return TargetProgress(*lines[0]) if lines else None
+        if not lines:
+            return None
+        found = TargetProgress(*lines[0])
+        require_readable(
+            found.format_version,
+            _NEWEST_FORMAT,
+            what=f"The table {self._place(name)}",
+            remedy="Write to it with that release, or choose another target.",
+        )
+        return found
 
     def begin(self, connection: Any, plans: Sequence[MirrorPlan], batch: BatchId) -> None:
         """Do first, for all targets of a batch, what writers side by side would get into each other's way with.

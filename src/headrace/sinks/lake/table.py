@@ -17,6 +17,7 @@ from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
+from headrace.versions import require_known, require_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,13 @@ KEY = "headrace.key"
 SOURCE_TABLE = "headrace.table"
 PHASE = "headrace.phase"
 STORED_AS = "headrace.stored-as"
+FORMAT_VERSION = "headrace.format-version"
+"""The version of a target's layout, from its creation on; without it 1. Raised where an earlier release would write
+what is there wrong, and only in the targets of which that is true."""
+_NEWEST_FORMAT = 1
+_PREFIX = "headrace."
+_PROPERTIES = frozenset([OWNER, KEY, SOURCE_TABLE, PHASE, STORED_AS, FORMAT_VERSION])
+"""The properties that this release and earlier ones give a target. A release does not write to one that has another."""
 INITIAL = "initial"
 STREAMING = "streaming"
 _KEY_NAME = re.compile(r"`((?:[^`]|``)*)`")
@@ -193,6 +201,7 @@ class LakeTable(ABC):
         Raises:
             SinkError: another pipeline or checkpoint, or another source table, has this target.
             SchemaError: the target can't carry the structure.
+            NewerRelease: a later release made the target, or changed it.
         """
         self._refuse_names(layout)
         owner = batch.owner if batch is not None else None
@@ -203,6 +212,7 @@ class LakeTable(ABC):
         changes = Evolution()
         if exists:
             properties = self.properties()
+            self._refuse_newer(properties)
             steps = () if behavior in KEEPING else steps
             have, own = self.types(), frozenset(column.name for column in layout.own)
             known = known_names(have, [c.name for c in layout.columns], own=own, steps=steps, source=layout.source)
@@ -242,7 +252,7 @@ class LakeTable(ABC):
             exists,
             append=append_only or (initial and first_read),
             done=done,
-            set=change if exists else {**identity, **change},
+            set=change if exists else {**identity, **change, FORMAT_VERSION: str(_NEWEST_FORMAT)},
             evolution=changes,
         )
 
@@ -273,12 +283,14 @@ class LakeTable(ABC):
         Raises:
             SinkError: another pipeline or checkpoint, or another source table, has this target.
             SchemaError: what was done already can't be found out.
+            NewerRelease: a later release made the target, or changed it.
         """
         names = known_names(self.types(), final, own=own, steps=steps, source=source)
         renames = {old: new for old, new in names.items() if new is not None}
         if not renames:
             return None
         properties = self.properties()
+        self._refuse_newer(properties)
         key = _names_in(properties.get(KEY, ""))
         layout = TargetLayout(source, (), tuple(renames.get(name, name) for name in key), (), stored_as=stored_as)
         self._refuse_stranger(properties, layout, owner, takeover, {layout.key_names, properties.get(KEY, "")})
@@ -313,6 +325,12 @@ class LakeTable(ABC):
         if plan.evolution.add:
             columns = ", ".join(column_ddl(column, nullable=True) for column in plan.evolution.add)
             self.session.sql(f"alter table {self.sql_name} add columns ({columns})")
+
+    def _refuse_newer(self, properties: Mapping[str, str]) -> None:
+        what, remedy = f"The {self.label}", "Write to it with that release, or choose another target."
+        require_readable(properties.get(FORMAT_VERSION), _NEWEST_FORMAT, what=what, remedy=remedy)
+        ours = [name for name in properties if name.startswith(_PREFIX)]
+        require_known(ours, _PROPERTIES, what=what, remedy=remedy)
 
     def _refuse_names(self, layout: TargetLayout) -> None:
         own = {column.name.lower() for column in layout.own}

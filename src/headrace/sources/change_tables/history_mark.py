@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headrace.sources.offset import all_known
+
 
 class Transaction(NamedTuple):
     """A captured transaction.
@@ -63,7 +65,12 @@ class HistoryMark:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HistoryMark:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, ("transaction", "newest", "restored"))
         transaction, newest = data.get("transaction"), None
         if "newest" in data:
             commit, name, number = data["newest"]

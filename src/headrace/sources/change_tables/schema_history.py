@@ -16,6 +16,7 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.offset import Recent
+from headrace.sources.tables.source_table import known_table
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,13 @@ class SchemaHistory:
 
     @classmethod
     def from_json(cls, data: list[dict[str, Any]], types: NativeTypes) -> SchemaHistory:
-        """Read `to_json`'s form back."""
-        return cls([SchemaVersion(version["since"], CapturedTable.from_json(version, types)) for version in data], data)
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        tables = [CapturedTable.from_json(known_table(version, "since", "instance"), types) for version in data]
+        return cls([SchemaVersion(of["since"], table) for of, table in zip(data, tables, strict=True)], data)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SchemaHistory) and self.versions == other.versions

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.sources.offset import all_known
+
+_PARTS = frozenset(["kind", "server", "base", "mark", "epoch", "gtids", "folds_names"])
+
 
 @dataclass(frozen=True)
 class LogState:
@@ -43,7 +47,12 @@ class LogState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogState:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _PARTS)
         return cls(
             data["kind"],
             data["server"],

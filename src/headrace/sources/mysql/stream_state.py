@@ -8,7 +8,9 @@ from typing import Any
 from headrace.sources.log.window import WindowState
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Offset, all_known
+
+_PARTS = frozenset(["server", "prepared", "unsettled", "cuts", "reads", "waiting"])
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,13 @@ class StreamState(WindowState):
 
     @classmethod
     def of(cls, offset: Offset) -> StreamState:
-        """The state at an offset."""
+        """The state at an offset.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
         data = offset.log
+        all_known(data, _PARTS)
         return cls(
             LogState.from_json(data["server"]),
             tuple(map(Prepared.from_json, data["prepared"])),

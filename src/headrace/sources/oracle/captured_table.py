@@ -13,7 +13,7 @@ from headrace.changes import TableSchema
 from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.source_table import SourceTable, known_table
 from headrace.sources.tables.unmatched import TableColumns
 
 _MOST_ROWS = 10_000
@@ -72,8 +72,15 @@ _TABLES: Recent[dict[str, OracleTable]] = Recent()
 
 
 def tables_of(schemas: Mapping[str, Any]) -> dict[str, OracleTable]:
-    """The tables of an offset by path; not to be changed, because it is cached."""
-    return _TABLES.of(schemas, lambda: {path: OracleTable.from_json(data) for path, data in schemas.items()})
+    """The tables of an offset by path; not to be changed, because it is cached.
+
+    Raises:
+        NewerRelease: a later release wrote one of them.
+    """
+    return _TABLES.of(
+        schemas,
+        lambda: {path: OracleTable.from_json(known_table(data)) for path, data in schemas.items()},
+    )
 
 
 def owners_and_names(paths: Iterable[str]) -> list[tuple[str, str]]:

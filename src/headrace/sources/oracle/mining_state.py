@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Offset, all_known
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.ledger import OpenTransaction
 from headrace.sources.oracle.scn import ScnRange
+
+_PARTS = frozenset(
+    ["scn", "mined", "ranges", "mining", "open", "commit_scn", "resetlogs", "window", "definitions", "rules"]
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,12 @@ class MiningState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MiningState:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _PARTS)
         return cls(
             needed_after=int(data["scn"]),
             mined=int(data["mined"]),
@@ -98,8 +107,13 @@ class MiningState:
             open={xid: OpenTransaction(*values) for xid, values in data["open"].items()},
             newest_commits=data["commit_scn"],
             window=_from_json(data["window"]),
-            definitions=tuple(map(Definition.from_json, data["definitions"])),
+            definitions=tuple(map(_definition, data["definitions"])),
         )
+
+
+def _definition(data: Mapping[str, Any]) -> Definition:
+    all_known(data, {field.name for field in fields(Definition)})
+    return Definition.from_json(data)
 
 
 def _to_json(ranges: Iterable[ScnRange]) -> list[list[int]]:

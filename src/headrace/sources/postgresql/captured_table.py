@@ -10,7 +10,7 @@ from typing import Any
 from headrace.changes import TableSchema
 from headrace.sources.offset import Recent
 from headrace.sources.postgresql.types import NativeType
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.source_table import SourceTable, known_table
 from headrace.sources.tables.unmatched import TableColumns
 
 
@@ -68,8 +68,18 @@ _TABLES: Recent[dict[str, PostgresTable]] = Recent()
 
 
 def tables_of(schemas: Mapping[str, Any]) -> dict[str, PostgresTable]:
-    """The tables of an offset by path; not to be changed, because it is cached."""
-    return _TABLES.of(schemas, lambda: {path: PostgresTable.from_json(data) for path, data in schemas.items()})
+    """The tables of an offset by path; not to be changed, because it is cached.
+
+    Raises:
+        NewerRelease: a later release wrote one of them.
+    """
+    return _TABLES.of(
+        schemas,
+        lambda: {
+            path: PostgresTable.from_json(known_table(data, "oid", "identity", "leaves"))
+            for path, data in schemas.items()
+        },
+    )
 
 
 def columns_of(table: PostgresTable) -> TableColumns:

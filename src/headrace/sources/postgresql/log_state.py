@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import CaptureError
+from headrace.sources.offset import all_known
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import OPERATIONS, PublicationState
@@ -15,6 +16,9 @@ from headrace.sources.postgresql.publication import OPERATIONS, PublicationState
 _SERVER = """
 SELECT system_identifier::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) FROM pg_control_system()
 """
+_PARTS = frozenset(
+    ["system", "timeline", "slot", "publication", "publication_oid", "operations", "via_root", "members"]
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,12 @@ class LogState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogState:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _PARTS)
         return cls(
             data["system"],
             data["timeline"],

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.sources.log.window import WindowState
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Offset, all_known
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles
+
+_PARTS = frozenset(["server", "catalog", "types", "files", "cuts", "reads", "waiting"])
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,13 @@ class StreamState(WindowState):
 
     @classmethod
     def of(cls, offset: Offset) -> StreamState:
-        """The state at an offset."""
+        """The state at an offset.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
         data = offset.log
+        all_known(data, _PARTS)
         return cls(
             LogState.from_json(data["server"]),
             data["catalog"],

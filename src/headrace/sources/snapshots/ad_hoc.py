@@ -14,7 +14,7 @@ from headrace.changes import TableId
 from headrace.changes.position import Position, order_of_read
 from headrace.errors import FormatError, OptionError
 from headrace.registry import did_you_mean
-from headrace.sources.offset import Key, key_of
+from headrace.sources.offset import Key, all_known, key_of
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import (
     ExecuteSnapshot,
@@ -39,6 +39,11 @@ INCREMENTAL = "incremental"
 _ORDER = "i"
 """Such rows sort after every streamed change of the commit and after the rows of the snapshot before (hex digits)."""
 Table = TypeVar("Table", bound=SourceTable[Any])
+
+_PARTS = frozenset(["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running"])
+_REQUEST_PARTS = frozenset(
+    ["table", "number", "key", "filter", "chunk", "lower", "last", "bounds", "done", "surrogate"]
+)
 
 
 class RequestWaits(Exception):
@@ -280,7 +285,12 @@ class Request:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Request:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _REQUEST_PARTS)
         return cls(
             table=data["table"],
             number=data["number"],
@@ -483,9 +493,14 @@ class AdHoc:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AdHoc:
-        """Read `to_json`'s form back."""
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
         if not data:
             return cls()
+        all_known(data, _PARTS)
         return cls(
             requests=tuple(Request.from_json(request) for request in data["requests"]),
             blocking=tuple(data["blocking"]),

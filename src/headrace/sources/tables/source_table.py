@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from headrace.changes import TableId, TableSchema
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.sources.offset import all_known
 from headrace.sources.tables.masks import Declared
 
 Native = TypeVar("Native", bound=Declared)
+
+_PARTS = frozenset(["schema", "natives", "chunk_key", "protected"])
+_SCHEMA_PARTS = TableSchema(TableId("", "", ""), (), primary_key=()).to_json().keys()
+_COLUMN_PARTS = Column("", 0, LogicalType("string"), masked=True, truncated_to=0).to_json().keys()
 
 
 @dataclass(frozen=True)
@@ -58,3 +63,20 @@ class SourceTable(Generic[Native]):
     def native(self, name: str) -> Native:
         """A column's declared type."""
         return self.natives[[column.name for column in self.schema.columns].index(name)]
+
+
+def known_table(data: Mapping[str, Any], *own: str) -> Mapping[str, Any]:
+    """A table as an offset keeps it, after a look at whether this release knows all that it says.
+
+    Args:
+        data: JSON values of a `SourceTable`.
+        own: the names of what the source adds to its parts.
+
+    Raises:
+        NewerRelease: a later release wrote it.
+    """
+    all_known(data, _PARTS.union(own))
+    all_known(data["schema"], _SCHEMA_PARTS)
+    for column in data["schema"]["columns"]:
+        all_known(column, _COLUMN_PARTS)
+    return data

@@ -13,7 +13,7 @@ from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
-from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Mirror, TableName, TargetDialect
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
 from headrace.sinks.jdbc.text import Spelling
 
@@ -104,7 +104,7 @@ class MariaDbDialect(TargetDialect):
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target varchar(300) PRIMARY KEY, "
             "owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
-            f"written_at datetime(6), {BATCH_OFFSETS} text) {self._table_options}"
+            f"written_at datetime(6), {BATCH_OFFSETS} text, {FORMAT_VERSION} integer) {self._table_options}"
         )
 
     def create_table(self, mirror: Mirror) -> list[str]:

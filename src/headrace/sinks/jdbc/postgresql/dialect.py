@@ -12,7 +12,7 @@ from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
-from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Mirror, TableName, TargetDialect
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.postgresql.permissions import missing_in_postgresql
 from headrace.sinks.jdbc.text import Spelling
 
@@ -75,7 +75,7 @@ class PostgresDialect(TargetDialect):
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target text PRIMARY KEY, owner text NOT NULL, "
             "batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
-            f"written_at timestamp with time zone, {BATCH_OFFSETS} text)"
+            f"written_at timestamp with time zone, {BATCH_OFFSETS} text, {FORMAT_VERSION} integer)"
         )
 
     def create_table(self, mirror: Mirror) -> list[str]:
