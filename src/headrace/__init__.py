@@ -17,6 +17,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headrace.versions import __version__
+
 if TYPE_CHECKING:
     from headrace.changes import Column as Column
     from headrace.changes import LogicalType as LogicalType
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from headrace.sources.base import Source as Source
     from headrace.sources.reader import register as register
     from headrace.sources.reader import tables as tables
-
-__version__ = "0.1.0"
 
 _LAZY = {
     "Column": "headrace.changes",

@@ -18,10 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from headrace import __version__
 from headrace.errors import OptionError
 from headrace.registry import built_in_names, did_you_mean, find
-from headrace.versions import is_gone, warn_of_change
+from headrace.versions import __version__, is_gone, warn_of_change
 
 _SECRET = re.compile(
     r"password|secret|token|credential|private.?key|keystore.?key$|user.?info|jaas|salt$", re.IGNORECASE

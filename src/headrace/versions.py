@@ -15,8 +15,10 @@ import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from headrace import __version__
 from headrace.errors import HeadraceDeprecationWarning, NewerRelease
+
+__version__ = "0.2.0.dev0"
+"""This release. It stands here and nowhere else: both distributions are built with it (CONTRIBUTING.md)."""
 
 GO_BACK = "'Go back to an earlier release' in docs/upgrades.md says when that is possible."
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")

@@ -138,8 +138,8 @@ def test_what_a_later_release_does_not_take_is_noted_and_the_file_passes(
     code, text = shop.ask("check", "--level", "static", sinks=[{"type": "files", "folder": "m"}])
     assert code == 0
     assert [line for line in text.splitlines() if "is now 'path'" in line] == [
-        "note  static     file: Option 'folder' of sink 'files' is now 'path'. Rename it: from Headrace 99.4 on the old "
-        "name is an error."
+        "note  static     Option 'folder' of sink 'files' is now 'path'. Rename it: from Headrace 99.4 on the old name "
+        "is an error."
     ]
 
 

@@ -154,6 +154,7 @@ def test_a_files_folder_has_one_owner(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="belongs to the pipeline and checkpoint 'p/c', not to 'p/d'"):
         files_sink(tmp_path).write(rows, BatchId("p", "d", 0))
     # What a later release says where its layout is not this one's.
+    (tmp_path / "._headrace_owner.crc").unlink()
     (tmp_path / "_headrace_owner").write_text("p/c\nformat-version: 2")
     with pytest.raises(NewerRelease, match=r"has format version 2, and Headrace .* reads versions up to 1"):
         files_sink(tmp_path).write(rows, BatchId("p", "c", 1))

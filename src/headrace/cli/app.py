@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace import __version__
 from headrace.cli.check import check
 from headrace.cli.convert import convert
 from headrace.cli.decode import decode
@@ -22,6 +21,7 @@ from headrace.cli.signal import signal
 from headrace.cli.status import status
 from headrace.cli.verify import verify
 from headrace.errors import HeadraceDeprecationWarning
+from headrace.versions import __version__
 
 app = typer.Typer(
     name="headrace",

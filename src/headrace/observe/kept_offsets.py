@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace import __version__
 from headrace.errors import NewerRelease, OptionError, PositionMismatch
 from headrace.observe.checkpoint import (
     LAST_RUN,
@@ -23,7 +22,7 @@ from headrace.observe.checkpoint import (
     unknown_files,
 )
 from headrace.sources.databases import Offsets
-from headrace.versions import require_known, require_readable
+from headrace.versions import __version__, require_known, require_readable
 
 _REMEDY = "Restore the checkpoint from a backup, or start with a new one."
 _FOREIGN = "Give each pipeline a checkpoint of its own, or start with a new one."

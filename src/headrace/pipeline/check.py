@@ -129,11 +129,11 @@ def check_file(path: Path, level: Level = Level.PLAN) -> Check:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         mistakes = find_mistakes(path)
+        model = None if mistakes else read_model(path)
     findings = [Finding(Level.STATIC, Verdict.WRONG, "file", error.message, error.remedy) for error in mistakes]
     findings += _going(said)
-    if mistakes:
+    if model is None:
         return Check(path, level, Level.STATIC, tuple(findings))
-    model = read_model(path)
     reached = Level.STATIC
     for reached in list(Level)[: list(Level).index(level) + 1]:
         found = [_hidden(model, finding) for finding in _STEPS[reached](model)]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from headrace import __version__
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.observe.kept_offsets import RELEASE
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.target import Target
+from headrace.versions import __version__
 
 _ANY_TABLE = TableId("database", "schema", "table")
 _SOURCE = "source"
