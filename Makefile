@@ -14,7 +14,7 @@ RELEASE := $(SPARK:%=requirements-spark-%.lock)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-real soak bench lint format clean
+.PHONY: help setup demo test test-fast test-real soak bench lint format dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ lint: setup ## style, types and the direction of imports
 format: setup ## put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+dist: setup ## build wheels and source distributions into dist/, with licences, bill of materials and checksums
+	$(BIN)/python -m release
 
 clean: ## remove .venv, others for SPARK=... and what tools left behind; keeps downloaded jars
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -19,7 +19,15 @@ from tests.support.captured_shop import closing as closed
 from headrace.errors import NewerRelease
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.databases import Offsets
+from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.log_state import LogState as MysqlLog
+from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.stream_state import StreamState as MysqlState
+from headrace.sources.offset import Offset
 from headrace.sources.oracle.mining_state import MiningState
+from headrace.sources.postgresql.log_state import LogState as PostgresLog
+from headrace.sources.postgresql.stream_state import StreamState as PostgresState
+from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.reader import source_named
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.testing.captured_database import CapturedDatabase
@@ -172,3 +180,18 @@ def chosen(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         phase = list(group)
         found += [phase[place] for place in sorted({0, len(phase) - 1})]
     return found
+
+
+MYSQL = MysqlState(MysqlLog("mariadb", "s", "binlog", "mark"), (Prepared("x", Place(0, 1, 4), Place(0, 1, 9)),))
+POSTGRES = PostgresState(PostgresLog("1", 1, "slot", "pub", 7, members={1: 2}), "c", TypeCatalog({}))
+
+
+@pytest.mark.parametrize("state", [MYSQL, POSTGRES], ids=["mysql", "postgresql"])
+def test_what_a_source_that_reads_its_own_log_keeps_comes_back_and_nothing_unknown_is_left_out(state: Any) -> None:
+    offset = state.in_offset(Offset())
+    assert type(state).of(offset) == state
+    for record in (offset.log, offset.log["server"]):
+        record["later"] = 1
+        with pytest.raises(NewerRelease, match="'later', which Headrace"):
+            type(state).of(offset)
+        del record["later"]
