@@ -9,7 +9,7 @@ import pytest
 from tests.observe.checkpoints import write_batch
 
 import headrace
-from headrace.errors import OptionError, PositionMismatch
+from headrace.errors import NewerRelease, OptionError
 from headrace.observe.completeness import Completeness, of_tables
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset, TableProgress
@@ -113,5 +113,5 @@ def test_what_is_no_checkpoint_of_a_database_is_said(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="captures no database"):
         headrace.complete_until(tmp_path)
     write_batch(tmp_path, 1, '{"version":99,"databases":{}}')
-    with pytest.raises(PositionMismatch, match="version 99"):
+    with pytest.raises(NewerRelease, match="version 99"):
         headrace.complete_until(tmp_path)

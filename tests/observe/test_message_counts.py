@@ -62,7 +62,8 @@ def test_a_pipeline_that_left_messages_out_is_not_fine() -> None:
     assert PipelineStatus("p", "c", messages=SOME).is_fine
     left_out = PipelineStatus("p", "c", batch=7, messages=replace(SOME, left_out=1))
     assert not left_out.is_fine
-    assert lines(left_out, dt.datetime.now(dt.UTC))[2].startswith("  left out   no sink has the messages or changes that could")
+    said = lines(left_out, dt.datetime.now(dt.UTC))[2]
+    assert said.startswith("  left out   no sink has the messages or changes that could")
 
 
 def test_metrics() -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 NOT_FINE = 1
 _LEFT_OUT = (
-    "no sink has the messages or changes that could not be read, so tables may lack changes. Once you have dealt with them, "
-    "remove headrace-message-counts.json from the checkpoint's folder."
+    "no sink has the messages or changes that could not be read, so tables may lack changes. Once you have dealt with "
+    "them, remove headrace-message-counts.json from the checkpoint's folder."
 )
 
 
