@@ -138,6 +138,10 @@ class Tool:
         """Let them go on."""
         self._tell(signal.SIGCONT)
 
+    def kill(self) -> None:
+        """End all its processes at once, as a machine that loses power does."""
+        self._tell(signal.SIGKILL)
+
     def _tell(self, what: signal.Signals) -> None:
         for pid in (self.pid, *below(self.pid)):
             # Workers come and go.
@@ -183,17 +187,23 @@ class Headrace(Tool):
 
     kind = "headrace"
 
-    def start(self) -> None:
-        self.folder.mkdir()
-        pipeline = {
-            "source": self.database.headrace(self.name, self.tables),
+    def sections(self) -> dict[str, object]:
+        """How messages are made, and where they go."""
+        return {
             "format": {"type": "debezium_json", "topic.prefix": self.name, "schemas.enable": False},
             "sinks": [{"type": "kafka", "bootstrap.servers": self.bootstrap}],
+        }
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        pipeline = {
+            "source": self.database.headrace(self.name, self.tables),
+            **self.sections(),
             "pipeline": {"name": self.name, "checkpoint": "./checkpoint", "trigger": "1s"},
         }
         file = self.folder / "pipeline.yaml"
         file.write_text(yaml.safe_dump(pipeline))
-        with (self.folder / "log").open("wb") as log:
+        with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headrace", "run", str(file)], stdout=log, stderr=subprocess.STDOUT
             )

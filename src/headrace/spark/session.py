@@ -94,6 +94,9 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         # Java compiles no method beyond 8000 bytes of code. Spark's own limit lets the code of a whole stage grow to
         # eight times that, which then is interpreted for ever: writing Canal's JSON took twice as long.
         "spark.sql.codegen.hugeMethodLimit": "8000",
+        # A batch of a few tables needs some hundred pieces of generated code. Spark keeps 100, so each batch would
+        # compile all of them again: 305 a batch of five tables, 24 with this.
+        "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
