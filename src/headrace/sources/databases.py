@@ -18,6 +18,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.heartbeat_action import HeartbeatAction
+from headrace.sources.notifications import KIND, Notifications, rows_of
 from headrace.sources.offset import VERSION, Offset, all_known, of_known_version
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.table_versions import next_versions, versions_of
@@ -115,6 +116,7 @@ class Databases:
         self._settings = source.settings
         self._sources = dict(source.databases())
         self._action = HeartbeatAction(source.settings)
+        self._notifications = Notifications(source.settings)
         self._matched = False
         self._captured = 0
 
@@ -223,12 +225,14 @@ class Databases:
 
     def plan(self, start: Offsets, end: Offsets) -> list[tuple[str, Slice]]:
         """The slices of the batch (start, end] with the database that each belongs to."""
-        return [
-            (name, slice)
-            for name, source in self._sources.items()
-            if start.of(name) != end.of(name)
-            for slice in source.plan(start.of(name), end.of(name))
-        ]
+        found: list[tuple[str, Slice]] = []
+        for name, source in self._sources.items():
+            first, last = start.of(name), end.of(name)
+            if first != last:
+                prefix = f"{name}." if len(self._sources) > 1 else ""
+                told = self._notifications.planned(name, first, last, prefix=prefix)
+                found += [(name, slice) for slice in (*source.plan(first, last), *told)]
+        return found
 
     def versions(self, end: Offsets) -> dict[str, int]:
         """The versions of the schemas that the rows of the batch may follow that ends here, by their fingerprints;
@@ -242,6 +246,9 @@ class Databases:
 
     def read(self, database: str, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of one slice."""
+        if slice.kind == KIND:
+            yield rows_of(slice)
+            return
         yield from self._sources[database].read(slice)
 
     @property
@@ -251,6 +258,8 @@ class Databases:
 
     def schemas_in(self, database: str, slice: Slice) -> Sequence[TableSchema]:
         """The schemas that the rows of a slice follow; asks nobody."""
+        if slice.kind == KIND:
+            return ()
         return self._sources[database].schemas_in(slice)
 
     def acknowledge(self, offsets: Offsets) -> None:

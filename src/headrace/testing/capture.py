@@ -481,8 +481,7 @@ class CaptureContract(Contract):
         def batch(minutes: int) -> None:
             nonlocal end
             before, end = end, planned.advance(end, Limit(), NOW + timedelta(minutes=minutes))
-            for _, piece in planned.plan(before, end):
-                rows.extend(row for found in source.read(piece) for row in found.to_pylist())
+            rows.extend(_rows(planned, before, end))
             database.capture()
 
         with database.capturing():
@@ -502,6 +501,54 @@ class CaptureContract(Contract):
         assert end.of(only).heartbeat == NOW + timedelta(minutes=20)
         said = [record.message for record in caplog.records if "'heartbeat_action_query' failed" in record.message]
         assert len(said) == 1
+
+    def test_notifications_say_how_snapshots_go(
+        self, database: CapturedDatabase, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        database.create("signals", "id varchar(42) not null primary key, type varchar(32), data varchar(2048)")
+        database.create("t", T, [(n, "v") for n in range(3)])
+        run = database.run(
+            signal_data_collection=database.named("signals"),
+            incremental_snapshot_chunk_size=2,
+            snapshot_chunk_rows=2,
+            snapshot_chunks_per_batch=1,
+            **{"notification.enabled.channels": "sink,log", "notification.sink.topic.name": "notes"},
+        )
+        planned, end = Databases(run.source), Offsets()
+
+        def told() -> list[dict[str, Any]]:
+            nonlocal end
+            found: list[dict[str, Any]] = []
+            with database.capturing():
+                for _ in range(10):
+                    before, end = end, planned.advance(end, Limit(), NOW)
+                    rows = [row for row in _rows(planned, before, end) if row["op"] == "message"]
+                    assert rows == [row for row in _rows(planned, before, end) if row["op"] == "message"]
+                    found += [dict(row["source"]) for row in rows]
+            return found
+
+        first = told()
+        table, signals = database.named("t"), database.named("signals")
+        assert {(one["topic"], one["aggregate_type"]) for one in first} == {("notes", "Initial Snapshot")}
+        types = [one["type"] for one in first]
+        assert (types[0], types[-1]) == ("STARTED", "COMPLETED")
+        scans = [json.loads(one["additional_data"]) for one in first if one["type"] == "TABLE_SCAN_COMPLETED"]
+        assert sorted((scan["scanned_collection"], scan["status"]) for scan in scans) == [
+            (signals, "EMPTY"),
+            (table, "SUCCEEDED"),
+        ]
+        begun = [json.loads(one["additional_data"]) for one in first if one["type"] == "IN_PROGRESS"]
+        assert table in [one["current_collection_in_progress"] for one in begun]
+        run.source.signal(Signal("mine", "execute-snapshot", json.dumps({"data-collections": [table]})))
+        database.capture()
+        later = told()
+        assert {(one["id"], one["aggregate_type"]) for one in later} == {("mine", "Incremental Snapshot")}
+        assert [one["type"] for one in later] == [
+            "STARTED", "IN_PROGRESS", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED",
+        ]  # fmt: skip
+        logged = [json.loads(record.message) for record in caplog.records if record.name == "headrace.notifications"]
+        assert {one["id"] for one in later} <= {one["id"] for one in logged}
+        assert logged[0]["additional_data"].keys() == {"connector_name"}
 
     def test_an_offset_of_another_database_is_refused(self, database: CapturedDatabase) -> None:
         database.create("t", T)
@@ -554,3 +601,9 @@ class CaptureContract(Contract):
         database.capture()
         database.clean()
         assert run.source.health(run.offset).lost
+
+
+def _rows(databases: Databases, start: Offsets, end: Offsets) -> list[Row]:
+    """The rows of a batch, those too that no source plans by itself."""
+    pieces = databases.plan(start, end)
+    return [row for name, piece in pieces for batch in databases.read(name, piece) for row in batch.to_pylist()]

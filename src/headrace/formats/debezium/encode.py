@@ -37,7 +37,15 @@ from headrace.formats.debezium.events import (
     Layouts,
 )
 from headrace.formats.debezium.headers import ContextHeaders
-from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, LOGICAL, SCHEMA, Message, MetadataEncoder
+from headrace.formats.debezium.metadata import (
+    EDGES,
+    HEARTBEAT,
+    LOGICAL,
+    SCHEMA,
+    Message,
+    MetadataEncoder,
+    is_notification,
+)
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
 from headrace.formats.debezium.table_texts import EncodeSettings, TableTexts, nameless_route
 from headrace.formats.debezium.written import Spelled, WrittenSchema, odd_texts, prepared
@@ -454,6 +462,8 @@ class DebeziumEncoder(Codec):
                 found.append(self._metadata.edge(line))
             elif line["op"] == HEARTBEAT:
                 found.append(self._metadata.heartbeat(line))
+            elif is_notification(line):
+                found.append(self._metadata.notification(line))
             else:
                 message, context = self._with_source(rows.slice(n, 1), line)
                 found.append(message)

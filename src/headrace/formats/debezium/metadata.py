@@ -58,7 +58,7 @@ class MetadataEncoder:
     def takes(self, row: Mapping[str, Any]) -> bool:
         """Whether a row gives such a message."""
         if row["op"] == LOGICAL:
-            return row["source"].get("prefix") is not None
+            return row["source"].get("prefix") is not None or is_notification(row)
         if row["op"] != SCHEMA:
             return row["op"] in (*EDGES, HEARTBEAT)
         source = row["source"]
@@ -89,6 +89,22 @@ class MetadataEncoder:
             self._topics.heartbeat,
             (heartbeat_key(self._shape), f'{{"serverName":{quoted(self._topics.prefix)}}}'),
             (heartbeat_value(self._shape), f'{{"ts_ms":{_text(_milliseconds(row["capture_time"]))}}}'),
+            row["position"],
+        )
+
+    def notification(self, row: Mapping[str, Any]) -> Message:
+        """How a snapshot goes."""
+        facts = row["source"]
+        told = json.loads(facts.get("additional_data") or "{}")
+        value = {
+            **{name: facts.get(name) for name in ("id", "type", "aggregate_type")},
+            "additional_data": {"connector_name": self._topics.prefix, **told},
+            "timestamp": int(facts["timestamp"]) if "timestamp" in facts else _milliseconds(row["capture_time"]),
+        }
+        return self._message(
+            facts["topic"],
+            (notification_key(self._shape), _text({"id": facts.get("id")})),
+            (notification_value(self._shape), _text(value)),
             row["position"],
         )
 
@@ -184,6 +200,11 @@ class MetadataEncoder:
         # The old generation did not know what numbers a column itself.
         numbered = column.get("autoIncremented") if self._shape.detailed else False
         return column | {"jdbcType": jdbc_type, "nativeType": None, "autoIncremented": numbered}
+
+
+def is_notification(row: Mapping[str, Any]) -> bool:
+    """Whether a message is a notification of the source."""
+    return row["op"] == LOGICAL and row["source"].get("aggregate_type") is not None
 
 
 def _shaped(schema: Mapping[str, Any], value: Any) -> Any:
@@ -337,3 +358,18 @@ def heartbeat_key(shape: EventShape) -> str:
 def heartbeat_value(shape: EventShape) -> str:
     """The Connect schema of a heartbeat."""
     return to_text(_named(shape, [plain("int64", "ts_ms")], "common.Heartbeat"))
+
+
+@functools.cache
+def notification_key(shape: EventShape) -> str:
+    """The Connect schema of a notification's key."""
+    return to_text(_named(shape, [plain("string", "id")], "common.NotificationKey"))
+
+
+@functools.cache
+def notification_value(shape: EventShape) -> str:
+    """The Connect schema of a notification."""
+    text = {"type": "string", "optional": False}
+    more = {"type": "map", "keys": text, "values": text, "optional": True, "field": "additional_data"}
+    named = [plain("string", name) for name in ("id", "type", "aggregate_type")]
+    return to_text(_named(shape, [*named, more, plain("int64", "timestamp")], "common.Notification"))

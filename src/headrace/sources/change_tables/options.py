@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.options import Names
 from headrace.settings import Settings, option
+from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
     ColumnSettings,
     HeartbeatSettings,
@@ -40,6 +41,7 @@ class ChangeTableSettings(
     SelectSettings,
     LostTableSettings,
     GuardrailSettings,
+    NotificationSettings,
     UnreadableSettings,
 ):
     """What is read, how a snapshot is taken, and how batches are cut.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names
 from headrace.settings import option
+from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
     ColumnSettings,
     HeartbeatSettings,
@@ -44,6 +45,7 @@ class MysqlSettings(
     SelectSettings,
     LostTableSettings,
     GuardrailSettings,
+    NotificationSettings,
 ):
     """What users set on the source for MySQL and MariaDB."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names, folder
 from headrace.settings import option
+from headrace.sources.notifications import NotificationSettings
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import (
     ColumnSettings,
@@ -25,6 +26,7 @@ class OracleSettings(
     SelectSettings,
     LostTableSettings,
     GuardrailSettings,
+    NotificationSettings,
     UnreadableSettings,
 ):
     """What users set on the Oracle source."""

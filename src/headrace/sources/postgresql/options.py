@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names, items
 from headrace.settings import option
+from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
     ColumnSettings,
     HeartbeatSettings,
@@ -25,6 +26,7 @@ class PostgresSettings(
     SelectSettings,
     LostTableSettings,
     GuardrailSettings,
+    NotificationSettings,
 ):
     """What users set on the PostgreSQL source."""
 

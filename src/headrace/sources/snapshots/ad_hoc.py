@@ -209,6 +209,7 @@ class Request:
         bounds: the upper keys of the chunks of the batch that ends here, in order.
         done: nothing of the table is left after this batch.
         surrogate: the column by which the signal wants it cut; null for its key.
+        signal: the id of the signal; empty where none asked for it.
     """
 
     table: str
@@ -221,6 +222,7 @@ class Request:
     bounds: tuple[Key, ...] = ()
     done: bool = False
     surrogate: str | None = None
+    signal: str = ""
 
     @property
     def reach(self) -> Key | None:
@@ -281,6 +283,7 @@ class Request:
             "bounds": [list(bound) for bound in self.bounds],
             "done": self.done,
             **({} if self.surrogate is None else {"surrogate": self.surrogate}),
+            **({"signal": self.signal} if self.signal else {}),
         }
 
     @classmethod
@@ -302,6 +305,7 @@ class Request:
             bounds=tuple(tuple(bound) for bound in data["bounds"]),
             done=data["done"],
             surrogate=data.get("surrogate"),
+            signal=data.get("signal", ""),
         )
 
 
@@ -396,7 +400,7 @@ class AdHoc:
                 continue
             who = f"Signal '{signal.id.strip()}'"
             if isinstance(meaning, ExecuteSnapshot):
-                state = state._execute(who, meaning, tables, say)
+                state = state._execute(signal.id.strip(), meaning, tables, say)
             elif isinstance(meaning, StopSnapshot):
                 state = state._stop(who, meaning, tables, say)
             elif isinstance(meaning, PauseSnapshot):
@@ -413,9 +417,9 @@ class AdHoc:
         return state
 
     def _execute(
-        self, who: str, wanted: ExecuteSnapshot, tables: Sequence[SourceTable[Any]], say: Callable[[str], None]
+        self, signal: str, wanted: ExecuteSnapshot, tables: Sequence[SourceTable[Any]], say: Callable[[str], None]
     ) -> AdHoc:
-        state = self
+        state, who = self, f"Signal '{signal}'"
         by_id = {table.id: table for table in tables}
         taken: set[TableId] = set()
         for pattern in wanted.collections:
@@ -439,7 +443,7 @@ class AdHoc:
                     except RequestEnds as reason:
                         say(f"{who} names table '{id.path}', which is skipped: {reason}.")
                     else:
-                        state = state._with(id.path, filter, wanted.surrogate_key)
+                        state = state._with(id.path, filter, wanted.surrogate_key, signal)
         return state
 
     def reading(self, table: str, *, keyed: bool) -> AdHoc:
@@ -448,12 +452,12 @@ class AdHoc:
             return self._with(table, None)
         return replace(self, blocking=tuple(dict.fromkeys((*self.blocking, table))))
 
-    def _with(self, table: str, filter: str | None, surrogate: str | None = None) -> AdHoc:
+    def _with(self, table: str, filter: str | None, surrogate: str | None = None, signal: str = "") -> AdHoc:
         """A table more at the end; one that waits there already with the same filter is not read twice."""
         asked = (table, filter, surrogate)
         if any((r.table, r.filter, r.surrogate) == asked and not r.key for r in self.requests):
             return self
-        request = Request(table, self.numbers, filter=filter, surrogate=surrogate)
+        request = Request(table, self.numbers, filter=filter, surrogate=surrogate, signal=signal)
         return replace(self, requests=(*self.requests, request), numbers=self.numbers + 1)
 
     def _stop(
