@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace import registry
 from headrace.changes.table_pattern import table_patterns
+from headrace.convert.reasons import REFUSED, left_out
 from headrace.formats.features import Feature, lost
 from headrace.observe.server import parse_address
 from headrace.options import Option
@@ -58,6 +59,14 @@ _LETTERS_HEAD = f"""
 
 A sink like the others, for messages that can't be read, and one of these.
 {_TABLE_HEAD}"""
+_DEBEZIUM_HEAD = """# Properties of Debezium's connectors that have no counterpart
+
+Generated from the code by `python docs/generate_reference.py`; do not edit.
+
+What Headrace has under a property's own name stands in [the options](options.md). Of the others, `headrace convert`
+says what stands here. It refuses a configuration with a property of the first table, unless its value asks for what is
+done anyway; with `--force` it leaves the property out. `*` stands for any text.
+"""
 _IN_PART = """
 One of these is carried in part. By Debezium's placeholder `debezium_avro` says of texts and bytes only that an image
 does not carry them; a column of another type that an image does not carry is written as NULL.
@@ -125,7 +134,34 @@ def formats_page() -> str:
     return "".join(parts)
 
 
-PAGES = {FOLDER / "options.md": options_page, FOLDER / "formats.md": formats_page}
+def debezium_page() -> str:
+    """The page of the connectors' properties that have no counterpart."""
+    sources = registry.built_in_names("source")
+    taking = {
+        name: {spelling.lower() for option in registry.find("source", name).options for spelling in option.aliases}
+        for name in sources
+    }
+    parts = [_DEBEZIUM_HEAD]
+    rows = list(left_out())
+    refused = [("", name, "not supported", text) for name, text in REFUSED.items()]
+    for title, why, given in (
+        ("Refused", "not supported", [*refused, *rows]),
+        ("Left out, because nothing is lost without it", "not needed", rows),
+    ):
+        parts.append(f"\n## {title}\n\n| property | sources | reason |\n|---|---|---|\n")
+        for source, name, because, text in sorted(given, key=lambda row: (row[1], row[0])):
+            others = [other for other in sources if source in ("", other) and name.lower() not in taking[other]]
+            if because == why and others:
+                named = "all" if len(others) == len(sources) else ", ".join(f"`{other}`" for other in others)
+                parts.append(f"| `{name}` | {named} | {text.rstrip('.')} |\n")
+    return "".join(parts)
+
+
+PAGES = {
+    FOLDER / "options.md": options_page,
+    FOLDER / "formats.md": formats_page,
+    FOLDER / "debezium-properties.md": debezium_page,
+}
 
 
 _KINDS = {

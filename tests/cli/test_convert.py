@@ -313,7 +313,7 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("signal.enabled.channels", "source", "not needed: it says"),
         ("signal.enabled.channels", "source,kafka", "not supported: only the channel source"),
         ("signal.kafka.topic", "s", "not supported: signals come from"),
-        ("notification.enabled.channels", "log", "not supported: there are no notifications"),
+        ("notification.enabled.channels", "jmx", "not supported: Option 'notification_enabled_channels' can't be"),
         ("errors.tolerance", "all", "not supported: an error always stops"),
         ("poll.interval.ms", "soon", "not supported: it is no number of milliseconds"),
         ("database.sendStringParametersAsUnicode", "false", "not needed: .*JDBC driver"),

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import struct
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -535,3 +536,26 @@ def test_random_bytes_are_rows() -> None:
 def test_the_registry_is_shown_without_its_credentials() -> None:
     given = registry_given("http://me:s3cret@127.0.0.1:1")
     assert "s3cret" not in f"{given}{given!r}{given.shown}"
+
+
+def test_a_notification_is_an_avro_record_with_a_map(server: SchemaRegistryServer) -> None:
+    facts = {
+        "topic": "notes",
+        "id": "mine",
+        "type": "COMPLETED",
+        "aggregate_type": "Initial Snapshot",
+        "additional_data": '{"data_collections":"dbo.a"}',
+        "timestamp": "1559729470000",
+    }
+    [found] = sent_by(server, [{"op": "message", "source": facts}], topic_prefix="s")
+    assert found["topic"] == "notes"
+    (number,) = struct.unpack(">I", found["value"][1:5])
+    with urllib.request.urlopen(f"{server.url}/schemas/ids/{number}") as answer:
+        schema = fastavro.parse_schema(json.loads(json.load(answer)["schema"]))
+    assert fastavro.schemaless_reader(io.BytesIO(found["value"][5:]), schema, None) == {
+        "id": "mine",
+        "type": "COMPLETED",
+        "aggregate_type": "Initial Snapshot",
+        "additional_data": {"connector_name": "s", "data_collections": "dbo.a"},
+        "timestamp": 1_559_729_470_000,
+    }

@@ -174,6 +174,44 @@ def test_drops_and_heartbeats_and_rows_without_a_message(shape: str) -> None:
     }
 
 
+NOTIFICATION = {
+    "op": "message",
+    "position": "00000027:00000758:0005/zz/0000",
+    "capture_time": recordings.instant(SECOND),
+    "source": {
+        "topic": "notes",
+        "id": "mine",
+        "type": "IN_PROGRESS",
+        "aggregate_type": "Incremental Snapshot",
+        "additional_data": '{"data_collections":"dbo.a,dbo.b","current_collection_in_progress":"dbo.a"}',
+        "timestamp": "1559729470000",
+    },
+}
+
+
+def test_notifications_go_to_the_topic_that_they_name() -> None:
+    [found] = messages([NOTIFICATION])
+    assert (found["topic"], found["partition"], found["headers"]) == ("notes", None, [])
+    assert found["key"]["schema"]["name"] == "io.debezium.connector.common.NotificationKey"
+    assert found["key"]["payload"] == {"id": "mine"}
+    assert found["value"]["schema"]["name"] == "io.debezium.connector.common.Notification"
+    assert [(field["field"], field["type"]) for field in found["value"]["schema"]["fields"]] == [
+        ("id", "string"), ("type", "string"), ("aggregate_type", "string"), ("additional_data", "map"),
+        ("timestamp", "int64"),
+    ]  # fmt: skip
+    assert found["value"]["payload"] == {
+        "id": "mine",
+        "type": "IN_PROGRESS",
+        "aggregate_type": "Incremental Snapshot",
+        "additional_data": {
+            "connector_name": "server1",
+            "data_collections": "dbo.a,dbo.b",
+            "current_collection_in_progress": "dbo.a",
+        },
+        "timestamp": 1_559_729_470_000,
+    }
+
+
 def test_schema_changes_can_be_left_out() -> None:
     found = messages([dropped(), HEARTBEAT], **{"include.schema.changes": "false"})
     assert [message["topic"] for message in found] == ["__debezium-heartbeat.server1"]

@@ -49,6 +49,32 @@ def test_scalars_stay_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("channels", "format", "mistake"),
+    [
+        ("log", "canal_json", None),
+        ("'sink, log'", "debezium_json, topic.prefix: p", None),
+        ("sink", "canal_json", "No sink's format sends notifications"),
+        ("jmx", "canal_json", "'jmx' shows beans of a Java program"),
+        ("mail", "canal_json", "'mail' is none of log and sink"),
+    ],
+)
+def test_notifications_need_a_channel_that_is_there_and_a_format_that_sends_them(
+    tmp_path: Path, channels: str, format: str, mistake: str | None
+) -> None:
+    text = (
+        f"source: {{type: sqlserver, hostname: h, database: d, notification.enabled.channels: {channels}, "
+        "notification.sink.topic.name: notes}\n"
+        f"format: {{type: {format}}}\n"
+        "sink: {type: files, path: ./out}\n" + RUN
+    )
+    if mistake is None:
+        model(tmp_path, text)
+        return
+    with pytest.raises(OptionError, match=mistake):
+        model(tmp_path, text)
+
+
+@pytest.mark.parametrize(
     ("source", "format", "remedy"),
     [
         ("", "d", "skipped.operations: 'd'"),

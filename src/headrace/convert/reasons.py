@@ -5,7 +5,7 @@ Names are Connect's; `*` stands for any text. The first line that matches counts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from headrace.convert.properties import Why
@@ -167,7 +167,7 @@ _NOT_SUPPORTED: Mapping[str, str] = {
     "signal.kafka.*": "signals come from the signal table and the folder signal_path, not from Kafka",
     "signal.poll.interval.ms": "signals are looked for at every trigger",
     "signal.enabled.channels": "only the channel source can be carried over, by signal.data.collection",
-    "notification.*": "there are no notifications; `headrace status` shows snapshots",
+    "notification.*": "notifications go to the log and to a topic, in one form",
     "custom.metric.tags": "metrics have the pipeline's name only",
     "openlineage.*": "there is no lineage",
     "errors.tolerance": "an error always stops the run",
@@ -238,6 +238,15 @@ _LEFT_OF: Mapping[str, Mapping[Why, Mapping[str, str]]] = {
     },
 }
 """The same of one source; it wins."""
+
+
+def left_out() -> Iterator[tuple[str, str, Why, str]]:
+    """All of it, for the reference: the source (empty for all), the pattern of the name, why, and the reason."""
+    for why, table in _LEFT.items():
+        yield from (("", pattern, why, text) for pattern, text in table.items())
+    for source, tables in _LEFT_OF.items():
+        for why, table in tables.items():
+            yield from ((source, pattern, why, text) for pattern, text in table.items())
 
 
 def usual(source: str, name: str) -> tuple[str, ...]:

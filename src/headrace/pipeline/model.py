@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 from headrace import registry
 from headrace.changes import TableId
 from headrace.errors import FileError, OptionError
+from headrace.formats.features import Feature
 from headrace.observe.checkpoint import local_path
 from headrace.observe.server import ListenAddress
 from headrace.options import Option, is_secret, secret_in_name, shown_name
@@ -63,6 +64,7 @@ from headrace.pipeline.watch import ObserveSettings
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
+from headrace.sources.notifications import SINK
 
 Made = TypeVar("Made")
 [_ON_ERROR] = OnErrorSettings.declared
@@ -126,6 +128,7 @@ def read_model(path: Path) -> Model:
     targets = _targets(document, sections, section.type)
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
+        _check_notifications(document, source, targets)
     letters = _dead_letters(document, sections.dead_letter, source)
     if letters is not None:
         made_in(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, section.type))
@@ -182,6 +185,18 @@ def _check_counts(document: Document, source: Source, targets: Iterable[Target])
                 "leaves out.",
                 f"Leave them out in the source too, for all sinks (skipped.operations: '{letters}'), or in no format.",
             )
+
+
+def _check_notifications(document: Document, source: Source, targets: Iterable[Target]) -> None:
+    """Notifications that no format sends would be lost in silence."""
+    if SINK not in source.settings.get("notification_enabled_channels", ()):
+        return
+    if not any(target.format is not None and Feature.MESSAGE in target.format.writes for target in targets):
+        raise document.error(
+            ("source",),
+            "No sink's format sends notifications, for which 'notification_enabled_channels' names the channel 'sink'.",
+            "Give a sink the format debezium_json or debezium_avro, or use the channel log.",
+        )
 
 
 def find_mistakes(path: Path) -> list[OptionError]:

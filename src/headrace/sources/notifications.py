@@ -51,7 +51,12 @@ def channels(given: object) -> tuple[str, ...]:
     return found
 
 
-def _topic(given: object) -> str:
+def topic_name(given: object) -> str:
+    """The name of a topic; used as an option's kind.
+
+    Raises:
+        ValueError: it is none.
+    """
     text = str(given).strip()
     if _TOPIC.fullmatch(text) is None:
         raise ValueError("a topic has letters, digits, '.', '_' and '-'")
@@ -72,7 +77,7 @@ class NotificationSettings(Settings):
     notification_sink_topic_name: str = option(
         "The topic of notifications, as it stands; needed by the channel `sink`.",
         default="",
-        kind=_topic,
+        kind=topic_name,
         aliases=("notification.sink.topic.name",),
     )
 
