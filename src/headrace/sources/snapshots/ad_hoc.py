@@ -42,7 +42,7 @@ Table = TypeVar("Table", bound=SourceTable[Any])
 
 _PARTS = frozenset(["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running"])
 _REQUEST_PARTS = frozenset(
-    ["table", "number", "key", "filter", "chunk", "lower", "last", "bounds", "done", "surrogate"]
+    ["table", "number", "key", "filter", "chunk", "lower", "last", "bounds", "done", "surrogate", "signal"]
 )
 
 
