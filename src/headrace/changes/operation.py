@@ -22,10 +22,11 @@ class Operation(StrEnum):
     TOMBSTONE = "tombstone"
     """A key whose value was null on the wire."""
     MESSAGE = "message"
+    """What a source says that is no change: a message that a session wrote into the log, or a notification."""
     GAP = "gap"
     """Changes known to be lost; only with failOnDataLoss=false."""
     ERROR = "error"
-    """A message that could not be read; it is kept whole in `message`."""
+    """A message that could not be read, kept whole in `message`; or a change of a database that could not."""
 
 
 DATA_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
