@@ -56,7 +56,7 @@ class Former(NamedTuple):
 
     Args:
         name: the name.
-        until: the release that no longer takes it (`0.4`).
+        until: the release of Headrace that no longer takes it (`0.4`).
     """
 
     name: str
@@ -67,7 +67,7 @@ class Goes(NamedTuple):
     """What is said of an option that a later release does not have.
 
     Args:
-        until: that release (`0.4`).
+        until: that release of Headrace (`0.4`).
         instead: what to do, as a sentence.
     """
 

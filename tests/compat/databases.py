@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import lzma
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,25 @@ from headrace.testing.sources import Row
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(folder.name for folder in HERE.iterdir() if (folder / "offsets").is_dir())
-"""The releases of which something is kept."""
+"""The releases of which something is kept; one of development is what main had."""
 SOURCES = ("sqlserver", "db2", "oracle")
+"""Those whose databases are emulated here."""
+LOG_SOURCES = ("postgresql", "mysql")
+"""Those whose databases are real servers (`log_databases`)."""
+
+
+PHASES = {
+    "snapshot",
+    "stream",
+    "a table added",
+    "ad-hoc snapshot",
+    "ad-hoc snapshot paused",
+    "ad-hoc snapshot resumed",
+    "blocking snapshot",
+}
+
+LARGER = {"incremental_snapshot_chunk_size": "100", "snapshot_chunk_rows": "100", "snapshot_chunks_per_batch": "10"}
+"""What goes on goes on in fewer batches, because each waits for capture."""
 
 
 class KeptSqlServer(SqlServerDatabase):
@@ -42,28 +59,6 @@ class KeptDb2(Db2Database):
 KEPT: dict[str, type[CapturedDatabase]] = {"sqlserver": KeptSqlServer, "db2": KeptDb2, "oracle": OracleDatabase}
 """An Oracle of the emulator is opened as it is made."""
 MADE: dict[str, type[CapturedDatabase]] = {"sqlserver": SqlServerDatabase, "db2": Db2Database, "oracle": OracleDatabase}
-
-
-def pack(folder: Path, file: Path) -> None:
-    """Keep a folder: the same content gives the same bytes."""
-
-    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        member.mtime = member.uid = member.gid = 0
-        member.uname = member.gname = ""
-        return None if Path(member.name).name == ".headrace.lock" else member
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with lzma.open(file, "wb", preset=9) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
-        for path in sorted(folder.rglob("*")):
-            if not path.is_dir():
-                archive.add(path, str(path.relative_to(folder)), filter=plain)
-
-
-def unpack(file: Path, folder: Path) -> Path:
-    """A kept folder in a new place."""
-    with lzma.open(file) as packed, tarfile.open(fileobj=packed) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
 
 
 def offsets_file(version: str, source: str) -> Path:
@@ -130,3 +125,18 @@ def held(rows: list[Row], before: dict[str, Any]) -> dict[str, Any]:
         if row["op"] != "d":
             images[row["key_text"]] = dict(row["after"])
     return tables
+
+
+def kept_offsets(version: str, source: str) -> list[dict[str, Any]]:
+    """The offsets of a source in the order of its run, with what was delivered up to each."""
+    with lzma.open(offsets_file(version, source), "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def chosen(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each phase the first and the last."""
+    found = []
+    for _, group in itertools.groupby(entries, lambda entry: entry["phase"]):
+        phase = list(group)
+        found += [phase[place] for place in sorted({0, len(phase) - 1})]
+    return found

@@ -1,11 +1,14 @@
-"""Makes what is kept of this release in `tests/compat/<version>`; run it once, before the release's forms change.
+"""Makes what is kept of this release in `tests/compat/<version>`; run it when a release is made (CONTRIBUTING.md).
 
+    python -m tests.compat.make            # all of it; needs PostgreSQL and MariaDB on this machine
     python -m tests.compat.make offsets    # the offsets of the captured databases, in every phase
+    python -m tests.compat.make logs       # the same of databases that have logs of their own, with their servers
     python -m tests.compat.make targets    # checkpoints of pipelines and their targets, left in the middle of a batch
     python -m tests.compat.make databases  # tables of a database, left in the middle of a batch
 
-What is there is never made again: a later release reads what an earlier one wrote, so only files of a new version are
-added. The tests beside this file go on from them.
+What a release left is never made again: later ones read what it wrote, so only files of a new version are added. A
+version of development (`.dev`) is what main has now, and is made as often as one likes. The tests beside this file go
+on from them.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.compat.databases import HERE, MADE, SOURCES, Stream, held, offsets_file, pack, server_file
+from tests.compat.databases import HERE, LOG_SOURCES, MADE, SOURCES, Stream, held, offsets_file, server_file
+from tests.compat.log_databases import serving
+from tests.compat.packing import pack
 from tests.compat.pipelines import kept, shop_pipeline, topic_pipeline
 
-from headrace import __version__
 from headrace.sources.signals import Signal
 from headrace.testing.captured_database import CapturedDatabase
 from headrace.testing.faults import InjectedFault
 from headrace.testing.sources import Row
+from headrace.versions import __version__
 
 _PLAIN = "id int not null primary key, v varchar(20)"
 _SIGNALS = "id varchar(42) not null primary key, type varchar(32), data varchar(2048)"
@@ -43,10 +48,29 @@ def offsets() -> None:
                 entries += _two_databases(database)
             database.emulated.close()  # type: ignore[attr-defined]
             pack(Path(folder) / "server", server_file(__version__, source))
-        with lzma.open(offsets_file(__version__, source), "wt", encoding="utf-8") as file:
-            for entry in entries:
-                file.write(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n")
-        print(source, len(entries), sorted({entry["phase"] for entry in entries}))
+        _keep_offsets(source, entries)
+
+
+def _keep_offsets(source: str, entries: list[Row]) -> None:
+    with lzma.open(offsets_file(__version__, source), "wt", encoding="utf-8") as file:
+        for entry in entries:
+            file.write(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n")
+    print(source, len(entries), sorted({entry["phase"] for entry in entries}))
+
+
+def logs() -> None:
+    """One run for each source that reads a database's own log, and the data folder of the server."""
+    for source in LOG_SOURCES:
+        with serving(source) as (server, database):
+            entries: list[Row] = []
+            for entry in _story(source, database):
+                if not entries:
+                    database.remember()
+                entries.append(entry)
+            server.stop()
+            pack(server.data, server_file(__version__, source))
+            server.start()
+        _keep_offsets(source, entries)
 
 
 def _story(source: str, database: CapturedDatabase) -> Iterator[Row]:
@@ -290,5 +314,18 @@ def databases() -> None:
     (HERE / __version__ / "mariadb.sql").write_text(";\n".join(statements) + ";\n")
 
 
+def main(*named: str) -> None:
+    """Make these, or all.
+
+    Raises:
+        SystemExit: this is a release of which something is kept.
+    """
+    if "dev" not in __version__ and not named and (HERE / __version__).exists():
+        raise SystemExit(f"tests/compat/{__version__} is there, and what a release left is never made again.")
+    made = {"offsets": offsets, "logs": logs, "targets": targets, "databases": databases}
+    for name in named or made:
+        made[name]()
+
+
 if __name__ == "__main__":
-    {"offsets": offsets, "targets": targets, "databases": databases}[sys.argv[1]]()
+    main(*sys.argv[1:])

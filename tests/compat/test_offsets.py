@@ -4,16 +4,26 @@ of a later release it does not go on, and guesses nothing."""
 from __future__ import annotations
 
 import base64
-import itertools
 import json
-import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compat.databases import KEPT, SOURCES, VERSIONS, Stream, held, offsets_file, server_file, unpack
+from tests.compat.databases import (
+    KEPT,
+    LARGER,
+    PHASES,
+    SOURCES,
+    VERSIONS,
+    Stream,
+    chosen,
+    held,
+    kept_offsets,
+    server_file,
+)
+from tests.compat.packing import unpack
 from tests.support.captured_shop import closing as closed
 
 from headrace.errors import NewerRelease
@@ -31,19 +41,6 @@ from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.reader import source_named
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.testing.captured_database import CapturedDatabase
-
-PHASES = {
-    "snapshot",
-    "stream",
-    "a table added",
-    "ad-hoc snapshot",
-    "ad-hoc snapshot paused",
-    "ad-hoc snapshot resumed",
-    "blocking snapshot",
-}
-
-LARGER = {"incremental_snapshot_chunk_size": "100", "snapshot_chunk_rows": "100", "snapshot_chunks_per_batch": "10"}
-"""What goes on goes on in fewer batches, because each waits for capture."""
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -140,11 +137,6 @@ PLACES = {
 }
 
 
-def kept_offsets(version: str, source: str) -> list[dict[str, Any]]:
-    with lzma.open(offsets_file(version, source), "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 @pytest.fixture(params=[(version, source) for version in VERSIONS for source in SOURCES], ids="-".join)
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path
@@ -171,15 +163,6 @@ def test_a_stream_goes_on_from_every_phase_of_an_earlier_release(
                 now[tables] = held(Stream(source, options).rest(), {})
             stream = Stream(source, options, entry["offset"])
             assert held(stream.rest(), entry["held"]) == now[tables], entry["phase"]
-
-
-def chosen(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each phase the first and the last."""
-    found = []
-    for _, group in itertools.groupby(entries, lambda entry: entry["phase"]):
-        phase = list(group)
-        found += [phase[place] for place in sorted({0, len(phase) - 1})]
-    return found
 
 
 MYSQL = MysqlState(MysqlLog("mariadb", "s", "binlog", "mark"), (Prepared("x", Place(0, 1, 4), Place(0, 1, 9)),))

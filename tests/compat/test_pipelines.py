@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.compat.databases import VERSIONS, KeptSqlServer, unpack
+from tests.compat.databases import VERSIONS, KeptSqlServer
+from tests.compat.packing import unpack
 from tests.compat.pipelines import SINKS, kept, move_delta, move_iceberg, shop_pipeline, topic_pipeline
 
 import headrace
@@ -23,7 +24,7 @@ AFTER = {
 }
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=[version for version in VERSIONS if kept(version, "shop").exists()])
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

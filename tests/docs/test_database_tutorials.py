@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from tests.support.mysql import mysql_like, needs_mariadb
 from tests.support.postgresql import needs_postgres, postgres
+from tests.support.typed_commands import typed
 
-from headrace.testing.waiting import PATIENCE
 from headrace_emulators.mysql.server import MARIADB
 
 PAGES = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(sql|yaml|sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def typed(commands: str, folder: Path) -> None:
-    """Run commands in a shell in which `headrace` is the one that is tested."""
-    (folder / "bin").mkdir(exist_ok=True)
-    command = folder / "bin" / "headrace"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m headrace "$@"\n')
-    command.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(part for part in sys.path if part),
-    }
-    done = subprocess.run(
-        ["sh", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Server(Protocol):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.compat.databases import VERSIONS, KeptSqlServer, server_file, unpack
+from tests.compat.databases import VERSIONS, KeptSqlServer, server_file
+from tests.compat.packing import unpack
 from tests.observe.checkpoints import write_batch
 from typer.testing import CliRunner
 
