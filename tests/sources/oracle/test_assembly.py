@@ -52,14 +52,17 @@ def batch_of(rows):
 
 def values(*rows):
     """The row, the large values and those that are lost, of each change."""
+    return [(event.row.after["ID"], event.values, event.lost) for event in events_of(rows, SETTINGS)]
+
+
+def events_of(rows, settings):
     batches = [batch_of(rows)]
 
     def read(columns):
         return iter(batches if columns is None else [batch.select(columns) for batch in batches])
 
     transaction = Transaction("aa", rows=len(rows), undo=sum(undo for *_, undo in rows), commit=99)
-    events = Assembly(transaction, read, frozenset(("S.T",)), SETTINGS).events()
-    return [(event.row.after["ID"], event.values, event.lost) for event in events]
+    return list(Assembly(transaction, read, frozenset(("S.T",)), settings).events())
 
 
 @pytest.mark.parametrize(
@@ -93,6 +96,14 @@ def test_a_value_that_is_taken_back_is_found_by_row_and_column(rows, expected):
 @pytest.mark.parametrize("cut", [TRIM, ERASE], ids=["trimmed", "erased"])
 def test_a_value_that_is_cut_or_erased_in_part_is_lost(cut):
     assert values(update(1), locator(1), (*cut, False)) == [("1", {}, {"TEXT"})]
+
+
+def test_a_value_with_a_piece_that_can_not_be_read_is_lost_and_what_follows_it_is_told_in_order():
+    settings = OracleSource.parse({"database": "x", "lob_enabled": "true", "unreadable_changes": "skip"})
+    odd = (10, "nobody prints this", False)
+    rows = [update(1), locator(1), write("one"), odd, write("more", 4), (3, "nor this", False), update(2)]
+    found = [(event.op.value, event.row and event.row.after["ID"], event.lost) for event in events_of(rows, settings)]
+    assert found == [("u", "1", {"TEXT"}), ("error", None, set()), ("error", None, set()), ("u", "2", set())]
 
 
 def test_writes_may_overlap_and_leave_holes():
