@@ -16,7 +16,7 @@ from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.stream_options import HeartbeatSettings, SignalSettings
+from headrace.sources.stream_options import HeartbeatSettings, SelectSettings, SignalSettings
 from headrace.sources.tables.lost import WITHOUT_ROWS
 from headrace.sources.tables.source_table import SourceTable
 from headrace.testing.change_history import schema_of
@@ -25,7 +25,7 @@ Table = SourceTable[Any]
 CLOCK = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
-class ToySettings(HeartbeatSettings, SignalSettings):
+class ToySettings(HeartbeatSettings, SignalSettings, SelectSettings):
     """The options by which batches are planned."""
 
     snapshot_mode: str = option("When tables are read.", default="initial")
