@@ -115,6 +115,7 @@ class Option:
         in_other_names: whether the value may be a part of other options' names (Debezium's salts of hashes).
         former: the names that it had in earlier releases.
         goes: of an option that a later release does not have; it has a default.
+        no_folder_with: of a folder: an option and its value with which this one is a name, and stays as it is.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Option:
     in_other_names: bool = False
     former: tuple[Former, ...] = ()
     goes: Goes | None = None
+    no_folder_with: tuple[str, str] | None = None
 
     @property
     def is_folder(self) -> bool:

@@ -43,6 +43,7 @@ class OptionFacts(TypedDict, total=False):
     in_other_names: bool
     former: tuple[Former, ...]
     goes: Goes | None
+    no_folder_with: tuple[str, str] | None
 
 
 @overload

@@ -13,7 +13,7 @@ from tests.support.delta_target import DeltaTarget
 
 from headrace.errors import SinkError
 from headrace.sinks.lake.delta.sink import DeltaSink
-from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.lake.names import escaped
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos, table
 from headrace.testing.table_sinks import A, B, T, TableSinkContract

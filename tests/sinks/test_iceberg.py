@@ -14,9 +14,9 @@ from tests.support.iceberg_target import IcebergTarget
 
 from headrace.errors import OptionError
 from headrace.sinks.base import BatchId
-from headrace.sinks.lake.delta.table import escaped
 from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.sinks.lake.iceberg.table import IcebergTable
+from headrace.sinks.lake.names import escaped
 from headrace.testing.change_history import Batch, table
 from headrace.testing.table_sinks import A, B, K, T, TableSinkContract
 from headrace.testing.waiting import PATIENCE, until

@@ -9,7 +9,7 @@ import deltalake
 
 from headrace.changes import TableSchema
 from headrace.sinks.lake.delta.sink import DeltaSink
-from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.lake.names import escaped
 from headrace.testing.table_sinks import TableTarget
 
 

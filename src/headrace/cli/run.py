@@ -86,6 +86,8 @@ def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool
 
     # By default, an idle stream reports its progress only every ten seconds.
     conf = {"spark.sql.streaming.noDataProgressEventInterval": "1000"}
+    for pipeline in pipelines:
+        conf |= pipeline.session_settings
     formats = sorted({name for pipeline in pipelines for name in pipeline.formats})
     spark = spark_session(
         f"headrace {pipelines[0].name}",

@@ -193,7 +193,7 @@ def _connect(model: Model) -> Iterator[Finding]:
                 return f"Database '{name}' takes the login." if name else "The server takes the login."
 
             yield from _tried(Level.CONNECT, "source", connected)
-    for label, sink in _sinks(model):
+    for label, sink in model.sinks:
         yield from _tried(Level.CONNECT, label, sink.reach)
     if local_path(model.checkpoint) is None:
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", "It is elsewhere and was not looked at.")
@@ -243,12 +243,6 @@ def _kept_ids(model: Model) -> Mapping[str, str]:
 def _is_new(model: Model) -> bool:
     """Whether nothing was read yet; so it is taken for where the checkpoint is elsewhere."""
     return local_path(model.checkpoint) is None or committed_batch(open_folder(model.checkpoint, None)) is None
-
-
-def _sinks(model: Model) -> list[tuple[str, Sink]]:
-    letters = model.dead_letters
-    named = [(target.label, target.sink) for target in model.targets]
-    return [*named, *([] if letters is None else [(f"dead_letter ({letters.type})", letters.sink)])]
 
 
 def _privileges(model: Model) -> Iterator[Finding]:

@@ -96,8 +96,9 @@ def with_folders(
 ) -> dict[str, Any]:
     """The options with absolute folders, and those of a source that are beside a local checkpoint by default."""
     made = dict(given)
+    declared = tuple(declared)
     for option in declared:
-        if not option.is_folder:
+        if not option.is_folder or _is_a_name(option, declared, given):
             continue
         spelling = next(filter(option.is_spelled, given), None)
         if spelling is None:
@@ -106,6 +107,15 @@ def with_folders(
         elif isinstance(given[spelling], str) and given[spelling].strip():
             made[spelling] = absolute(given[spelling], file)
     return made
+
+
+def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, Any]) -> bool:
+    """Whether another option says that this one is no folder here."""
+    if option.no_folder_with is None:
+        return False
+    name, value = option.no_folder_with
+    other = next(each for each in declared if each.name == name)
+    return any(other.is_spelled(spelling) and text == value for spelling, text in given.items())
 
 
 def sink_class(document: Document, section: dict[str, Any], place: Place) -> tuple[str, type[Sink]]:

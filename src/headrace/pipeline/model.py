@@ -59,7 +59,7 @@ from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, 
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
-from headrace.pipeline.target import Target
+from headrace.pipeline.target import Target, session_settings
 from headrace.pipeline.watch import ObserveSettings
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.sinks.base import Sink
@@ -104,6 +104,22 @@ class Model:
     hidden: tuple[str, ...] = field(repr=False)
 
     @property
+    def sinks(self) -> tuple[tuple[str, Sink], ...]:
+        """All sinks with their labels, that of dead letters last."""
+        letters = self.dead_letters
+        named = [(target.label, target.sink) for target in self.targets]
+        return (*named, *([] if letters is None else [(f"dead_letter ({letters.type})", letters.sink)]))
+
+    @property
+    def session_settings(self) -> dict[str, str]:
+        """Spark settings that the sinks need from a session's start.
+
+        Raises:
+            OptionError: two of them need different ones.
+        """
+        return session_settings(self.sinks)
+
+    @property
     def keeps_tables(self) -> bool:
         """Whether some sink keeps tables equal to the source."""
         return any(target.sink.keeps_tables for target in self.targets)
@@ -135,7 +151,7 @@ def read_model(path: Path) -> Model:
     places = [(place, target.sink) for (_, place), target in zip(listed_sinks(sections), targets, strict=True)]
     for place, sink in [*places, *([] if letters is None else [(("dead_letter",), letters.sink)])]:
         _check_apart(document, place, sink, checkpoint)
-    return Model(
+    made = Model(
         file=path,
         name=settings.name,
         checkpoint=checkpoint,
@@ -148,6 +164,8 @@ def read_model(path: Path) -> Model:
         prometheus=_observe(document, sections.observe).prometheus,
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
+    made_in(document, ("sinks",), lambda: made.session_settings)
+    return made
 
 
 def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:

@@ -18,7 +18,6 @@ from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import Verified, verify
-from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases
 from headrace.sources.tables.unmatched import require_matched
 
@@ -58,7 +57,13 @@ class Pipeline:
     @property
     def jars(self) -> tuple[str, ...]:
         """Maven coordinates of what Spark needs for this source and these sinks."""
-        return tuple(dict.fromkeys(jar for part in (self._model.source, *self._sinks) for jar in part.jars))
+        parts = (self._model.source, *(sink for _, sink in self._model.sinks))
+        return tuple(dict.fromkeys(jar for part in parts for jar in part.jars))
+
+    @property
+    def session_settings(self) -> dict[str, str]:
+        """Spark settings that these sinks need from a session's start."""
+        return self._model.session_settings
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -104,15 +109,10 @@ class Pipeline:
                 target.shaping.expect(tables)
             ids = [schema.id for schema in tables]
             refuse_shared_places(self._model.targets, ids, self._model.source_type)
-        for sink in self._sinks:
+        for _, sink in self._model.sinks:
             sink.check()
         self._checked = True
         return tables
-
-    @property
-    def _sinks(self) -> list[Sink]:
-        letters = self._model.dead_letters
-        return [*(target.sink for target in self._model.targets), *([] if letters is None else [letters.sink])]
 
     def status(self, *, spark: SparkSession | None = None, ask_source: bool = True) -> PipelineStatus:
         """Where the pipeline stands: position, completeness, lag, and how the source is. Nothing is written or started.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.sinks.base import Sink
@@ -32,3 +33,24 @@ class Target:
     label: str
     shaping: Shaping = field(default_factory=Shaping)
     format_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def session_settings(sinks: Sequence[tuple[str, Sink]]) -> dict[str, str]:
+    """Spark settings that these sinks need from a session's start.
+
+    Args:
+        sinks: each with its label.
+
+    Raises:
+        OptionError: two of them need different ones.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for label, sink in sinks:
+        for name, value in sink.session_settings.items():
+            other, first = found.setdefault(name, (label, value))
+            if first != value:
+                raise OptionError(
+                    f"{other[:1].upper()}{other[1:]} and {label} need different values of Spark's setting '{name}'.",
+                    remedy="Set the same catalogue in both, or write to one of them in a pipeline of its own.",
+                )
+    return {name: value for name, (_, value) in found.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,8 +15,9 @@ from headrace.sinks.evolution import KEEPING, TargetColumn
 from headrace.sinks.folder import Folder, absolute
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
-from headrace.sinks.lake.delta.table import DeltaTable, escaped
+from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.iceberg.table import IcebergTable
+from headrace.sinks.lake.names import NamePattern, escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, explained, session_for
 from headrace.sinks.lake.table import LakeTable, TargetLayout
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _CHANGE_ROW = {"op", "table", "key", "before", "after", "position", "schema_id", "table_schema"}
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_PARTS = {"database", "schema", "table"}
 
 
 def apply_changes(
@@ -190,36 +189,26 @@ class _Targets(LakeSink):
 
     def __init__(self, settings: TargetsSettings) -> None:
         super().__init__(settings)
-        try:
-            used = {field for _, field, _, _ in string.Formatter().parse(settings.target) if field is not None}
-        except ValueError:
-            used = {"{"}
-        if not used <= _PARTS:
-            raise OptionError(
-                f"'{settings.target}' is not a valid target.",
-                remedy="Placeholders are {database}, {schema} and {table}.",
-            )
+        self._folder = settings.target if "/" in settings.target else None
+        # A folder has no dots between its parts, but the same placeholders.
+        quoted = quote(settings.target) if self._folder else settings.target
+        self._pattern = NamePattern.parse(quoted, option="target")
 
     def check(self) -> None:
         """Nothing is known before the first batch."""
 
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
         """A folder, or a table of a catalogue."""
-        text = self.settings.target
-        if "/" in text:
-            parts = {"database": escaped(id.database), "schema": escaped(id.schema), "table": escaped(id.name)}
-            return DeltaTable(session, absolute(text.format(**parts)))
-        named = tuple(
-            part.strip("`").format(database=id.database, schema=id.schema, table=id.name) for part in text.split(".")
-        )
-        kind = session.conf.get(f"spark.sql.catalog.{named[0]}", None) or ""
-        if kind.startswith("org.apache.iceberg"):
-            return IcebergTable(session, named)
-        return DeltaTable(session, ".".join(quote(part) for part in named), named=True)
+        if self._folder is not None:
+            return DeltaTable(session, absolute(*self._pattern.of(id, escaped)))
+        kind = session.conf.get(f"spark.sql.catalog.{self._pattern.parts[0]}", None) or ""
+        is_iceberg = kind.startswith("org.apache.iceberg")
+        parts = self._pattern.of(id, escaped if is_iceberg else identifier)
+        return IcebergTable(session, parts) if is_iceberg else DeltaTable(session, parts)
 
     def place(self, id: TableId) -> str:
         """The text with the table's names in it."""
-        return self.settings.target.format(database=id.database, schema=id.schema, table=id.name)
+        return ".".join(self._pattern.of(id, str))
 
     def new_table_properties(self) -> dict[str, str]:
         """Those of the formats' own defaults."""
@@ -256,7 +245,7 @@ class _Flat:
         """Look at the target, bring it into layout, and commit."""
         changes, settings = self._changes, self._sink.settings
         target = self._sink.target(session_for(df.sparkSession, lake_merge.SMALL + 1), TableId("", "", ""))
-        source = target.place
+        source = target.flat_source
         columns = tuple(TargetColumn(name, kind) for name, kind in changes.columns)
         sequence = TargetColumn(self._position, changes.sequence, "Headrace: place of the row's last change")
         own = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}

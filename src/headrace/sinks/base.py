@@ -147,6 +147,11 @@ class Sink(Component, ABC):
         return frozenset()
 
     @property
+    def session_settings(self) -> Mapping[str, str]:
+        """Spark settings that a session needs from its start, where Headrace starts it (`headrace run`)."""
+        return {}
+
+    @property
     def keeps_tables(self) -> bool:
         """Whether it keeps tables equal to a source, so that changes which it never gets are missing there."""
         return False

@@ -27,7 +27,7 @@ from headrace.sinks.kafka.limits import reason as too_large
 from headrace.sinks.kafka.partitions import partition_of, task_of
 from headrace.sinks.kafka.permissions import PermissionsAdmin, has_kafka_client, kafka_jvm
 from headrace.sinks.kafka.topics import Topic, Topics, limits_of, topic_creation, topic_places
-from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.lake.names import escaped
 from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.versions import require_known, require_readable
+from headrace.sinks.lake.catalog import Namespace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,6 +96,7 @@ class LakeTable(ABC):
 
     Args:
         session: reads and writes the table.
+        namespace: where it lies in a catalogue, to be created with it; None where that is there for certain.
 
     Attributes:
         title: the format's name as people write it.
@@ -102,8 +104,9 @@ class LakeTable(ABC):
 
     title: ClassVar[str]
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, *, namespace: Namespace | None = None) -> None:
         self.session = session
+        self.namespace = namespace
 
     @property
     @abstractmethod
@@ -147,6 +150,11 @@ class LakeTable(ABC):
     @abstractmethod
     def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
         """Properties that the table needs before it can take these names and changes."""
+
+    @property
+    def flat_source(self) -> str:
+        """What a target of flat rows, which name no source table, remembers as its source: itself."""
+        return self.place
 
     @property
     def label(self) -> str:
@@ -199,7 +207,8 @@ class LakeTable(ABC):
             steps: what is known to have happened to the names of the source's columns.
 
         Raises:
-            SinkError: another pipeline or checkpoint, or another source table, has this target.
+            SinkError: another pipeline or checkpoint, or another source table, has this target; or there is no
+                namespace for it, and none may be created.
             SchemaError: the target can't carry the structure.
             NewerRelease: a later release made the target, or changed it.
         """
@@ -234,6 +243,8 @@ class LakeTable(ABC):
                 steps=steps,
             )
         else:
+            if self.namespace is not None:
+                self.namespace.require(self.session, self.label)
             properties = {**identity, PHASE: INITIAL}
         change = {name: value for name, value in identity.items() if properties.get(name) != value}
         initial = owner is not None and properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
@@ -310,6 +321,8 @@ class LakeTable(ABC):
             properties: further table properties of a new table.
         """
         if not plan.exists:
+            if self.namespace is not None:
+                self.namespace.ensure(self.session)
             self.create(plan.layout, {**properties, **plan.set})
             return
         if plan.set:

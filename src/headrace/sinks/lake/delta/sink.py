@@ -7,12 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
-from headrace.errors import SinkError
+from headrace.errors import OptionError, SinkError
 from headrace.options import folder
 from headrace.permissions import Permissions
-from headrace.settings import Settings, option
+from headrace.settings import option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
+from headrace.sinks.lake.catalog import (
+    UNKNOWN_IN_CATALOG,
+    NamedSettings,
+    Namespace,
+    Naming,
+    SessionCatalog,
+    hive_session,
+    metastore_root,
+    reach_metastore,
+)
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
+from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, can_clone
 from headrace.spark.jars import DELTA
@@ -21,14 +32,37 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class DeltaPlace(Settings):
+class DeltaPlace(NamedSettings):
     """Where the mirrors lie, and how."""
 
-    path: str = option(
-        "The folder for the mirrors. The mirror of a source table is at `<path>/<schema>/<table>`, of a database "
+    path: str | None = option(
+        "The folder for the mirrors, if they have no names in a catalogue. The mirror of a source table is at "
+        "`<path>/<schema>/<table>`, of a database "
         "without schemas at `<path>/<database>/<table>`; characters "
         "other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         kind=folder,
+        default=None,
+    )
+    catalog: str | None = option(
+        "The catalogue for the mirrors, if they have names: `spark_catalog`, or another one of the session. A mirror "
+        "is the table `<catalog>.<namespace>.<table_name>`. Set either this or `path`.",
+        default=None,
+    )
+    catalog_type: str = option(
+        "`session` uses the catalogue as the Spark session has it. `hive` is for `headrace run`, which starts Spark "
+        "itself: `spark_catalog` is then a Hive metastore.",
+        default="session",
+        choices=("session", "hive"),
+    )
+    uri: str | None = option(
+        "With `catalog_type: hive`: the metastore's address, `thrift://host:9083`. Without it, Spark keeps a metastore "
+        "of its own for one process in the folder `warehouse`.",
+        default=None,
+    )
+    warehouse: str | None = option(
+        "With `catalog_type: hive`: the folder that holds the tables of namespaces which are created.",
+        kind=folder,
+        default=None,
     )
     deletion_vectors: bool = option(
         "Whether new tables mark rows as deleted instead of rewriting files. Cheaper on big tables, but some "
@@ -42,7 +76,7 @@ class DeltaSettings(DeltaPlace, LakeSettings):
 
 
 class DeltaSink(LakeSink):
-    """Mirrors source tables as Delta tables, one folder per table, exactly once.
+    """Mirrors source tables as Delta tables, in folders or under names of a catalogue, exactly once.
 
     A target is created with the source's structure (all columns nullable, typed, with comments) and one column more,
     the position of the row's last change. What happens when the source's structure changes is an option.
@@ -61,8 +95,14 @@ class DeltaSink(LakeSink):
     fault_point: ClassVar[str] = "sink.delta"
     settings: DeltaSettings
 
+    def __init__(self, settings: DeltaSettings) -> None:
+        super().__init__(settings)
+        _refuse_two_places(settings)
+        self._naming = None if settings.catalog is None else Naming.of(settings, settings.catalog, identifier)
+
     def check(self) -> None:
-        """Whether Delta is there and the folder can be written. Runs in the driver; creates nothing.
+        """Whether Delta is there, and the folder can be written or the session has the catalogue. Runs in the driver;
+        creates nothing.
 
         Raises:
             SinkError: it can't; with a remedy.
@@ -76,29 +116,130 @@ class DeltaSink(LakeSink):
         spark = SparkSession.getActiveSession()
         if spark is not None and can_clone(spark):
             _refuse_without_delta(spark)
-        refuse_read_only(self.settings.path)
+            self._refuse_without_catalog(spark)
+        for place in (self.settings.path, self.settings.warehouse):
+            if place is not None:
+                refuse_read_only(place)
+
+    def reach(self) -> str:
+        """What `check` looks at, and whether a Hive metastore answers."""
+        self.check()
+        if self._naming is None:
+            return "Can be used."
+        if self.settings.uri is not None:
+            return reach_metastore(self.settings.uri)
+        return f"Can be used; whether Spark reaches catalogue '{self.settings.catalog}' shows when a run starts."
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
-        """Whether the folder takes a file; one is made and deleted again."""
-        return folder_permissions(self.settings.path)
+        """Whether the folder takes a file; one is made and deleted again. A catalogue is not asked."""
+        place = self.settings.path or self.settings.warehouse
+        if place is None:
+            return UNKNOWN_IN_CATALOG
+        return folder_permissions(place)
+
+    @property
+    def session_settings(self) -> Mapping[str, str]:
+        """Spark's Hive support, where a Hive metastore is the catalogue."""
+        settings = self.settings
+        if settings.catalog_type != "hive" or settings.warehouse is None:
+            return {}
+        return hive_session(absolute(settings.warehouse), settings.uri, settings.catalog_settings)
 
     def target(self, session: SparkSession, id: TableId) -> DeltaTable:
-        """The table in its folder."""
-        return DeltaTable(session, self.place(id))
+        """The table in its folder, or under its name.
+
+        Raises:
+            SinkError: the session does not have the catalogue.
+        """
+        if self._naming is None:
+            return DeltaTable(session, self.place(id))
+        if can_clone(session):
+            self._refuse_without_catalog(session)
+        parts = self._naming.parts(id)
+        return DeltaTable(session, parts, namespace=Namespace(parts[:-1], self.settings.create_namespaces))
 
     def place(self, id: TableId) -> str:
-        """The folder."""
-        return folder_of(absolute(self.settings.path), id)
+        """The folder, or the name."""
+        if self._naming is not None:
+            return ".".join(self._naming.parts(id))
+        return folder_of(absolute(self.settings.path or ""), id)
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
-        """The folder, or a table's folder in it."""
-        root = folder_identity(self.settings.path)
+        """The folder or the catalogue, or a table's place in it."""
+        settings = self.settings
+        if self._naming is not None:
+            metastore = settings.uri or settings.warehouse if settings.catalog_type == "hive" else None
+            root = f"catalogue {settings.catalog}" if metastore is None else metastore_root(metastore)
+            return frozenset([root if table is None else self._naming.place(table, root)])
+        root = folder_identity(settings.path or "")
         # Without regard to case, because not every file system has it.
         return frozenset([root if table is None else folder_of(root, table).lower()])
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""
         return {"delta.enableDeletionVectors": "true" if self.settings.deletion_vectors else "false"}
+
+    def _refuse_without_catalog(self, spark: SparkSession) -> None:
+        """Stop where the session can't keep tables under these names.
+
+        Raises:
+            SinkError: it has no such catalogue, or keeps its names in memory only.
+        """
+        if self.settings.catalog is None:
+            return
+        if self.settings.catalog != "spark_catalog":
+            SessionCatalog(
+                self.settings.catalog,
+                remedy=f"Set spark.sql.catalog.{self.settings.catalog} where the session is started, for example in "
+                "spark-defaults.conf, or choose another 'catalog'.",
+            ).set_up(spark)
+            return
+        kind = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
+        delta = spark.conf.get("spark.sql.catalog.spark_catalog", "") or ""
+        if kind == "in-memory" and "DeltaCatalog" in delta:
+            raise SinkError(
+                "This Spark session keeps the names of its tables in memory, where they end with it.",
+                remedy="Start it with Hive support (spark.sql.catalogImplementation=hive); for headrace run set "
+                "the sink's option 'catalog_type' to 'hive'.",
+            )
+
+
+def _refuse_two_places(settings: DeltaSettings) -> None:
+    if (settings.path is None) == (settings.catalog is None):
+        said = (
+            "has both options, 'path' and 'catalog'"
+            if settings.path
+            else "needs one of the options 'path' and 'catalog'"
+        )
+        raise OptionError(
+            f"Sink 'delta' {said}.",
+            remedy="Set 'path' for tables in folders, or 'catalog' for tables with names.",
+            option="catalog" if settings.path else "",
+        )
+    if settings.catalog is None:
+        given = [name for name in ("namespace", "uri", "warehouse") if settings.get(name) is not None]
+        given += ["table_name"] if settings.table_name != "{table}" else []
+        given += ["catalog_type"] if settings.catalog_type != "session" else []
+        if given:
+            raise OptionError(
+                f"Option '{given[0]}' of sink 'delta' is for tables with names, and 'path' is set.",
+                remedy="Set 'catalog' in place of 'path', or remove it.",
+                option=given[0],
+            )
+    elif settings.catalog_type == "hive":
+        if settings.catalog != "spark_catalog" or settings.warehouse is None:
+            raise OptionError(
+                "Sink 'delta' with catalog_type 'hive' needs 'warehouse', and spark_catalog as its 'catalog'.",
+                remedy="Set catalog: spark_catalog, and warehouse to the folder for the tables.",
+                option="catalog_type",
+            )
+    elif settings.uri or settings.warehouse or settings.catalog_settings:
+        raise OptionError(
+            "Options 'uri', 'warehouse' and 'catalog.*' of sink 'delta' define a catalogue, and catalog_type "
+            "'session' takes it as the session has it.",
+            remedy="Set catalog_type to 'hive', or remove them.",
+            option="catalog_type",
+        )
 
 
 def _refuse_without_delta(spark: SparkSession) -> None:

@@ -10,13 +10,14 @@ from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
+from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.table import LakeTable, TargetLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLAIN_IN_PATH = re.compile(r"[\w\-.]", re.ASCII)
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _OTHER_WIDENINGS = {("date", "timestamp_ntz"), ("tinyint", "double"), ("smallint", "double"), ("int", "double")}
 _APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -25,23 +26,9 @@ _HASH_BITS = 32
 
 
 def folder_of(base: str, id: TableId) -> str:
-    """The folder of a table's mirror: `<base>/<schema>/<table>`, or `<base>/<database>/<table>` without schemas.
-
-    Letters, digits, `_`, `-` and inner dots stay; every other byte becomes `~` and two hex digits, so that two names
-    never share a folder and no file system or URL takes part of a name for something else.
-    """
+    """The folder of a table's mirror: `<base>/<schema>/<table>`, or `<base>/<database>/<table>` without schemas."""
     parts = [escaped(part) for part in (id.schema or id.database, id.name) if part]
     return "/".join((base.rstrip("/"), *parts))
-
-
-def escaped(name: str) -> str:
-    """One name as one path segment."""
-    out = []
-    for place, letter in enumerate(name):
-        # A leading dot would hide the folder, or leave it.
-        plain = _PLAIN_IN_PATH.fullmatch(letter) and (place or letter != ".")
-        out.append(letter if plain else "".join(f"~{byte:02x}" for byte in letter.encode()))
-    return "".join(out)
 
 
 class DeltaTable(LakeTable):
@@ -53,40 +40,48 @@ class DeltaTable(LakeTable):
 
     Args:
         session: reads and writes the table.
-        place: its folder, or its name in the session's catalog.
-        named: whether it is a name.
+        place: its folder, or the parts of its name in a catalogue of the session.
+        namespace: where a name is to be created; None where it is there for certain.
     """
 
     title: ClassVar[str] = "Delta"
 
-    def __init__(self, session: SparkSession, place: str, *, named: bool = False) -> None:
-        super().__init__(session)
-        self._place = place
-        self._named = named
+    def __init__(
+        self, session: SparkSession, place: str | tuple[str, ...], *, namespace: Namespace | None = None
+    ) -> None:
+        super().__init__(session, namespace=namespace)
+        self._folder = place if isinstance(place, str) else None
+        self._parts = ("delta", place) if isinstance(place, str) else place
 
     @property
     def sql_name(self) -> str:
-        """`delta.` and the folder, or the name as it is."""
-        return self._place if self._named else f"delta.{quote(self._place)}"
+        """`delta.` and the folder, or the name."""
+        return ".".join(quote(part) for part in self._parts)
 
     @property
     def place(self) -> str:
         """The folder, or the name."""
-        return self._place
+        return ".".join(self._parts) if self._folder is None else self._folder
+
+    @property
+    def flat_source(self) -> str:
+        """The name in quotes, which is what earlier releases wrote down."""
+        return self.sql_name if self._folder is None else self._folder
 
     @property
     def exists(self) -> bool:
         """Whether there is a Delta table."""
         from delta.tables import DeltaTable as Deltas
 
-        if self._named:
-            return bool(self.session.catalog.tableExists(self._place))
-        return bool(Deltas.isDeltaTable(self.session, self._place))
+        if self._folder is None:
+            return bool(self.session.catalog.tableExists(self.sql_name))
+        return bool(Deltas.isDeltaTable(self.session, self._folder))
 
     def companion(self, suffix: str) -> DeltaTable:
         """A table of Headrace's own in the next folder, or with nearly the same name."""
-        place = f"{self._place.removesuffix('`')}{suffix}`" if self._place.endswith("`") else f"{self._place}{suffix}"
-        return DeltaTable(self.session, place, named=self._named)
+        if self._folder is not None:
+            return DeltaTable(self.session, f"{self._folder}{suffix}")
+        return DeltaTable(self.session, (*self._parts[:-1], f"{self._parts[-1]}{suffix}"), namespace=self.namespace)
 
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
         """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits."""
@@ -111,7 +106,8 @@ class DeltaTable(LakeTable):
             return False
         from delta.tables import DeltaTable as Deltas
 
-        found = Deltas.forName(self.session, self._place) if self._named else Deltas.forPath(self.session, self._place)
+        folder = self._folder
+        found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
         kept: Any = found._jdt.deltaLog().unsafeVolatileSnapshot().transactions()
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
         for name, has_offsets in {**names, _name_without_offsets(batch, source): False}.items():
@@ -127,7 +123,7 @@ class DeltaTable(LakeTable):
         from delta.tables import DeltaTable as Deltas
 
         table = Deltas.createIfNotExists(self.session)
-        table = table.tableName(self._place) if self._named else table.location(self._place)
+        table = table.tableName(self.sql_name) if self._folder is None else table.location(self._folder)
         for column in (*layout.columns, *layout.own):
             table = table.addColumn(column.name, column.type, comment=column.comment)
         if layout.comment:

@@ -11,14 +11,24 @@ from headrace.changes.table import TableId
 from headrace.errors import ConnectError, OptionError, SinkError
 from headrace.options import folder
 from headrace.permissions import Permissions
-from headrace.settings import Settings, option
+from headrace.settings import option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
-from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.lake.catalog import (
+    UNKNOWN_IN_CATALOG,
+    NamedSettings,
+    Namespace,
+    Naming,
+    SessionCatalog,
+    metastore_root,
+    reach_metastore,
+)
+from headrace.sinks.lake.iceberg.rest import reach_rest_catalog
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
+from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, can_clone
 from headrace.spark.jars import ICEBERG
@@ -28,6 +38,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_WITH_ADDRESS = {
+    "jdbc": "the JDBC URL of the catalogue's database",
+    "rest": "the server's address, up to where '/v1/config' begins",
+    "hive": "the metastore's address, thrift://host:9083",
+}
+"""The catalogues that are servers, and how each is addressed."""
+_ONLY_WITH = {
+    "uri": ("rest", "hive", "jdbc"),
+    "token": ("rest",),
+    "credential": ("rest",),
+    "user": ("jdbc",),
+    "password": ("jdbc",),
+}
+_TAKE_ANY_NAME = ("hadoop", "jdbc")
 _CATALOGUES: dict[str, tuple[Callable[[Address], Database], str]] = {
     "postgresql": (Postgres, "psycopg"),
     "mariadb": (MariaDb, "pymysql"),
@@ -35,42 +59,48 @@ _CATALOGUES: dict[str, tuple[Callable[[Address], Database], str]] = {
 """Databases of catalogues that can be reached without Java, each with the package that does it."""
 
 
-class IcebergPlace(Settings):
+class IcebergPlace(NamedSettings):
     """In which catalogue the mirrors lie, and how."""
 
     catalog: str = option(
         "The catalogue's name in Spark. If the session has this catalogue, the sink uses it as it is; otherwise "
-        "the options below define it, for this sink only.",
+        "the options below define it, for this sink only. A mirror is the table `<catalog>.<namespace>.<table_name>`.",
         default="lake",
     )
     catalog_type: str = option(
-        "`hadoop` keeps the tables' state in folders of the warehouse, for file systems with an atomic rename and "
-        "one writer; `jdbc` keeps it in a database.",
+        "`rest` is a server that speaks Iceberg's REST protocol, `hive` a Hive metastore, `glue` AWS Glue (with "
+        "Iceberg's AWS bundle on Spark's class path); `jdbc` keeps the tables' state in a database; `hadoop` keeps it "
+        "in folders of the warehouse, for file systems with an atomic rename and one writer.",
         default="hadoop",
-        choices=("hadoop", "jdbc"),
+        choices=("hadoop", "jdbc", "rest", "hive", "glue"),
     )
     warehouse: str | None = option(
-        "The folder that holds the tables; needed unless the session knows the catalogue.",
+        "The folder that holds the tables; needed unless the session knows the catalogue. Of a `rest` catalogue it is "
+        "the warehouse as that server names it, and may be left out.",
         kind=folder,
         default=None,
         aliases=("path",),
+        no_folder_with=("catalog_type", "rest"),
     )
     uri: str | None = option(
-        "The JDBC URL of the catalogue's database (`jdbc:postgresql://host/db`); its driver must be "
-        "on Spark's class path.",
+        "The catalogue's address: `https://host/api/catalog` (`rest`), `thrift://host:9083` (`hive`), or the JDBC URL "
+        "of its database (`jdbc:postgresql://host/db`), whose driver must be on Spark's class path.",
+        default=None,
+    )
+    token: str | None = option(
+        "The token for a `rest` catalogue.",
+        default=None,
+    )
+    credential: str | None = option(
+        "`client:secret` for a `rest` catalogue, which gives a token for it (OAuth 2).",
         default=None,
     )
     user: str | None = option(
-        "The user of the catalogue's database.",
+        "The user of a `jdbc` catalogue's database.",
         default=None,
     )
     password: str | None = option(
         "The user's password.",
-        default=None,
-    )
-    namespace: str | None = option(
-        "The namespace of the mirrors. Default: the source table's schema (without one, its database). Characters "
-        "other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         default=None,
     )
     merge_on_read: bool = option(
@@ -113,11 +143,24 @@ class IcebergSink(LakeSink):
                 f"Iceberg has no release for Spark {running_version()}.",
                 remedy="Use Spark 4.0 or 4.1, or name a jar that suits in HEADRACE_ICEBERG_PACKAGE.",
             )
-        if settings.catalog_type == "jdbc" and not settings.uri:
+        if settings.catalog_type in _WITH_ADDRESS and not settings.uri:
             raise OptionError(
-                "Sink 'iceberg' with catalog_type 'jdbc' needs the option 'uri'.",
-                remedy="Set it to the JDBC URL of the catalogue's database.",
+                f"Sink 'iceberg' with catalog_type '{settings.catalog_type}' needs the option 'uri'.",
+                remedy=f"Set it to {_WITH_ADDRESS[settings.catalog_type]}.",
             )
+        foreign = [
+            name for name, kinds in _ONLY_WITH.items() if settings.get(name) and settings.catalog_type not in kinds
+        ]
+        if foreign:
+            kinds = " or ".join(f"'{kind}'" for kind in _ONLY_WITH[foreign[0]])
+            raise OptionError(
+                f"Option '{foreign[0]}' of sink 'iceberg' has no effect with catalog_type '{settings.catalog_type}'.",
+                remedy=f"Set catalog_type to {kinds}, or remove the option.",
+                option=foreign[0],
+            )
+        spelled = escaped if settings.catalog_type in _TAKE_ANY_NAME else identifier
+        self._naming = Naming.of(settings, settings.catalog, spelled)
+        self._catalog = _definition(settings)
 
     def check(self) -> None:
         """Whether Iceberg is there and the warehouse can be written. Runs in the driver; creates nothing.
@@ -130,25 +173,32 @@ class IcebergSink(LakeSink):
         spark = SparkSession.getActiveSession()
         if spark is not None and can_clone(spark):
             refuse_without_iceberg(spark)
-        if self.settings.warehouse:
-            refuse_read_only(self.settings.warehouse)
+        if self._folder:
+            refuse_read_only(self._folder)
 
     def reach(self) -> str:
-        """Whether the catalogue's database takes the login too, where it is PostgreSQL, MariaDB or MySQL and its Python
-        driver is here; it is asked by that."""
+        """Whether the catalogue takes the login too, where Python can ask it: a REST catalogue, and a database of
+        PostgreSQL, MariaDB or MySQL whose Python driver is here. Of a Hive metastore, whether it answers.
+        """
         self.check()
         settings = self.settings
-        if settings.catalog_type != "jdbc" or settings.uri is None:
+        if settings.uri is None:
             return "Can be used."
+        if settings.catalog_type == "rest":
+            return reach_rest_catalog(
+                settings.uri,
+                settings.warehouse,
+                token=settings.token,
+                credential=settings.credential,
+                more=settings.catalog_settings,
+            )
+        if settings.catalog_type == "hive":
+            return reach_metastore(settings.uri)
         return _reach_catalogue(settings.uri, settings.user, settings.password)
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
-        """Whether the warehouse takes a file; one is made and deleted again."""
-        if not self.settings.warehouse:
-            return Permissions(
-                "The session's settings define its tables' location, which was not checked.", known=False
-            )
-        return folder_permissions(self.settings.warehouse)
+        """Whether the warehouse takes a file; one is made and deleted again. A catalogue is not asked."""
+        return UNKNOWN_IN_CATALOG if self._folder is None else folder_permissions(self._folder)
 
     def target(self, session: SparkSession, id: TableId) -> IcebergTable:
         """The table in the catalogue."""
@@ -157,53 +207,67 @@ class IcebergSink(LakeSink):
                 "The sink 'iceberg' needs the driver's JVM, which Spark Connect does not provide.",
                 remedy="Run the pipeline on a classic Spark session.",
             )
-        self._set_up(session)
-        return IcebergTable(session, self._names(id))
+        self._catalog.set_up(session)
+        parts = self._naming.parts(id)
+        # A catalogue of folders takes no comment.
+        kind = session.conf.get(f"spark.sql.catalog.{self.settings.catalog}.type", None)
+        namespace = Namespace(parts[:-1], self.settings.create_namespaces)
+        return IcebergTable(
+            session, parts, namespace=replace(namespace, comment=None) if kind == "hadoop" else namespace
+        )
 
     def place(self, id: TableId) -> str:
         """The name in the catalogue."""
-        return ".".join(self._names(id))
+        return ".".join(self._naming.parts(id))
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The catalogue, or a table's name in it; of a catalogue of folders the table's folder."""
         settings = self.settings
         if settings.catalog_type == "hadoop" and settings.warehouse:
             root = folder_identity(settings.warehouse)
+        elif settings.uri is None:
+            root = f"catalogue {settings.catalog}"
+        elif settings.catalog_type == "hive":
+            root = metastore_root(settings.uri)
         else:
-            root = f"Iceberg catalogue {settings.uri or settings.catalog}"
-        return frozenset([root if table is None else "/".join((root, *self._names(table)[1:])).lower()])
+            root = f"catalogue {settings.uri.rstrip('/')}"
+            root += f"/{settings.warehouse}" if settings.catalog_type == "rest" and settings.warehouse else ""
+        return frozenset([root if table is None else self._naming.place(table, root)])
 
-    def _names(self, id: TableId) -> tuple[str, str, str]:
-        namespace = self.settings.namespace or escaped(id.schema or id.database or "default")
-        return self.settings.catalog, namespace, escaped(id.name)
+    @property
+    def _folder(self) -> str | None:
+        """The warehouse, where it is a folder."""
+        return None if self.settings.catalog_type == "rest" else self.settings.warehouse
 
     def new_table_properties(self) -> dict[str, str]:
         """Format 2, which has deletes; and how changes are written."""
         mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"
         return {"format-version": "2", "write.merge.mode": mode, "write.delete.mode": mode, "write.update.mode": mode}
 
-    def _set_up(self, session: SparkSession) -> None:
-        settings = self.settings
-        place = f"spark.sql.catalog.{settings.catalog}"
-        if session.conf.get(place, None) is not None:
-            return
-        if not settings.warehouse:
-            raise SinkError(
-                f"The Spark session has no catalogue '{settings.catalog}'.",
-                remedy="Set the sink's option 'warehouse', or the catalogue in the session's settings.",
-            )
-        session.conf.set(place, _CATALOG)
-        session.conf.set(f"{place}.type", settings.catalog_type)
-        session.conf.set(f"{place}.warehouse", absolute(settings.warehouse))
+
+def _definition(settings: IcebergSettings) -> SessionCatalog:
+    """The catalogue, as the sink defines it in a session that does not have it."""
+    kind, warehouse = settings.catalog_type, settings.warehouse
+    if warehouse is None and kind != "rest":
+        return SessionCatalog(
+            settings.catalog, remedy="Set the sink's option 'warehouse', or the catalogue in the session's settings."
+        )
+    given = {
+        "type": kind,
+        "warehouse": warehouse if kind == "rest" or warehouse is None else absolute(warehouse),
         # A catalogue that keeps tables would not see what another session of this process did.
-        session.conf.set(f"{place}.cache-enabled", "false")
-        if settings.catalog_type == "jdbc":
-            # Spark asks a catalogue whether a name is a view, which the database's first layout can't answer.
-            session.conf.set(f"{place}.jdbc.schema-version", "V1")
-            login = {"uri": settings.uri, "jdbc.user": settings.user, "jdbc.password": settings.password}
-            for name, value in login.items():
-                if value:
-                    session.conf.set(f"{place}.{name}", value)
+        "cache-enabled": "false",
+        "uri": settings.uri,
+        "token": settings.token,
+        "credential": settings.credential,
+        "jdbc.user": settings.user,
+        "jdbc.password": settings.password,
+    }
+    if kind == "jdbc":
+        # Spark asks a catalogue whether a name is a view, which the database's first layout can't answer.
+        given["jdbc.schema-version"] = "V1"
+    made = {name: value for name, value in given.items() if value}
+    return SessionCatalog(settings.catalog, _CATALOG, {**made, **settings.catalog_settings})
 
 
 def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:

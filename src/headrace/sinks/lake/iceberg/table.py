@@ -11,6 +11,7 @@ from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import Evolution, TargetColumn
+from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.iceberg.branch import Branch
 from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl
 
@@ -33,12 +34,13 @@ class IcebergTable(LakeTable):
     Args:
         session: reads and writes the table.
         parts: catalogue, namespace and name.
+        namespace: where it is to be created; None where it is there for certain.
     """
 
     title: ClassVar[str] = "Iceberg"
 
-    def __init__(self, session: SparkSession, parts: tuple[str, ...]) -> None:
-        super().__init__(session)
+    def __init__(self, session: SparkSession, parts: tuple[str, ...], *, namespace: Namespace | None = None) -> None:
+        super().__init__(session, namespace=namespace)
         self._parts = parts
         self._base: int | None = None
         self._branch: Branch | None = None
@@ -61,7 +63,7 @@ class IcebergTable(LakeTable):
 
     def companion(self, suffix: str) -> IcebergTable:
         """A table of Headrace's own in the same namespace."""
-        return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix))
+        return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix), namespace=self.namespace)
 
     def plan(self, layout: TargetLayout, batch: BatchId | None, **how: Any) -> LakePlan:
         """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
