@@ -25,11 +25,14 @@ from headrace.pipeline import load_pipeline
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.iceberg.sink import IcebergSink
+from headrace.spark.jars import ICEBERG
 from headrace.testing.change_history import Batch, table
 from headrace.testing.table_sinks import A, T, TableSinkContract
 from headrace.testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+if not ICEBERG:
+    pytest.skip("Iceberg has no release for this Spark", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

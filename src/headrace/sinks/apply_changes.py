@@ -251,33 +251,36 @@ class _Flat:
         own = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}
         layout = TargetLayout(source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as)
         steps = given_steps(settings)(TableId("", "", ""))
-        with explained(source, target):
-            plan = target.plan(
-                layout,
-                self._batch,
-                takeover=settings.takeover,
-                behavior=settings.schema_change_behavior,
-                rows=True,
-                first_read=False,
-                first_read_ends=False,
-                append_only=self._stored_as == "append",
-                steps=steps,
-            )
-            if plan.done:
-                return
-            if plan.exists and settings.schema_change_behavior not in KEEPING:
-                lake_history.rename_unseen(target, steps, source, [column.name for column in columns])
-            target.prepare(plan, properties={})
-            left_out = plan.evolution.left_out
-            values = lake_merge.Values(
-                columns=tuple(column.name for column in columns if column.name not in left_out),
-                key=changes.key,
-                nullable=frozenset(changes.key),
-                position=self._position,
-                casts=plan.evolution.casts or {},
-                insert_partial=True,
-            )
-            self._commit(target, values, source)
+        try:
+            with explained(source, target):
+                plan = target.plan(
+                    layout,
+                    self._batch,
+                    takeover=settings.takeover,
+                    behavior=settings.schema_change_behavior,
+                    rows=True,
+                    first_read=False,
+                    first_read_ends=False,
+                    append_only=self._stored_as == "append",
+                    steps=steps,
+                )
+                if plan.done:
+                    return
+                if plan.exists and settings.schema_change_behavior not in KEEPING:
+                    lake_history.rename_unseen(target, steps, source, [column.name for column in columns])
+                target.prepare(plan, properties={})
+                left_out = plan.evolution.left_out
+                values = lake_merge.Values(
+                    columns=tuple(column.name for column in columns if column.name not in left_out),
+                    key=changes.key,
+                    nullable=frozenset(changes.key),
+                    position=self._position,
+                    casts=plan.evolution.casts or {},
+                    insert_partial=True,
+                )
+                self._commit(target, values, source)
+        finally:
+            target.release()
 
     def _commit(self, target: LakeTable, values: lake_merge.Values, source: str) -> None:
         changes = self._changes

@@ -107,12 +107,19 @@ class LakeSink(Sink):
         workers = self.settings.max_parallel_tables if can_clone(spark) else 1
         targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
         _refuse_shared(target for _, target in targets)
-        works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
-        looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
-        with parted(rows, tables) as rows_of:
-            side_by_side(
-                spark, looked, lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch), workers=workers
-            )
+        try:
+            works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
+            looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
+            with parted(rows, tables) as rows_of:
+                side_by_side(
+                    spark,
+                    looked,
+                    lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch),
+                    workers=workers,
+                )
+        finally:
+            for _, target in targets:
+                target.release()
 
     @property
     def keeps_tables(self) -> bool:
@@ -130,9 +137,13 @@ class LakeSink(Sink):
         if spark is None:
             return TargetPreview(self.place(schema.id))
         table = written(self.settings, TableProfile(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
-        work = self._look(table, self.target(session_for(spark, 0), schema.id), batch)
+        target = self.target(session_for(spark, 0), schema.id)
+        try:
+            work = self._look(table, target, batch)
+        finally:
+            target.release()
         assert work is not None
-        return TargetPreview(work.target.place, work.plan.exists, changes_told(work.plan.evolution))
+        return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution))
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.

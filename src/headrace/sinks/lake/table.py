@@ -151,6 +151,10 @@ class LakeTable(ABC):
     def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
         """Properties that the table needs before it can take these names and changes."""
 
+    @abstractmethod
+    def release(self) -> None:
+        """Let go of connections that its session holds for it alone. The table is not used afterwards."""
+
     @property
     def flat_source(self) -> str:
         """What a target of flat rows, which name no source table, remembers as its source: itself."""

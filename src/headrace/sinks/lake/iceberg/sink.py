@@ -209,8 +209,11 @@ class IcebergSink(LakeSink):
             )
         self._catalog.set_up(session)
         parts = self._naming.parts(id)
+        place = f"spark.sql.catalog.{self.settings.catalog}"
+        # One that keeps tables would not see what another session of this process did, and can't be closed.
+        session.conf.set(f"{place}.cache-enabled", "false")
         # A catalogue of folders takes no comment.
-        kind = session.conf.get(f"spark.sql.catalog.{self.settings.catalog}.type", None)
+        kind = session.conf.get(f"{place}.type", None)
         namespace = Namespace(parts[:-1], self.settings.create_namespaces)
         return IcebergTable(
             session, parts, namespace=replace(namespace, comment=None) if kind == "hadoop" else namespace
@@ -255,8 +258,6 @@ def _definition(settings: IcebergSettings) -> SessionCatalog:
     given = {
         "type": kind,
         "warehouse": warehouse if kind == "rest" or warehouse is None else absolute(warehouse),
-        # A catalogue that keeps tables would not see what another session of this process did.
-        "cache-enabled": "false",
         "uri": settings.uri,
         "token": settings.token,
         "credential": settings.credential,

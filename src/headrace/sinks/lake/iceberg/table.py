@@ -91,6 +91,14 @@ class IcebergTable(LakeTable):
         faultpoints.reach("sink.iceberg.before_publish")
         self._base = branch.publish()
 
+    def release(self) -> None:
+        """Close the catalogue: each session makes one of its own, with connections and threads, and never closes it."""
+        jvm: Any = self.session.sparkContext._jvm
+        made = self.session._jsparkSession.sessionState().catalogManager().catalog(self._parts[0]).icebergCatalog()
+        # One that keeps tables, and those that hold nothing, can't be closed.
+        if jvm.java.lang.Class.forName("java.lang.AutoCloseable").isInstance(made):
+            made.close()
+
     def _java(self) -> Any:
         jvm: Any = self.session.sparkContext._jvm
         return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.session._jsparkSession, self.sql_name)
