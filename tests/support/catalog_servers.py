@@ -70,12 +70,14 @@ def _metastore(jvm: Any, folder: Path) -> str:
         "datanucleus.schema.autoCreateAll": "true",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": f"{folder}/hive",
-        # It makes the tables for the locks, by which Iceberg commits, where they are missing.
-        "hive.in.test": "true",
+        # The pools that it knows are not among PySpark's jars.
+        "datanucleus.connectionPoolingType": "NONE",
     }
     for name, value in settings.items():
         conf.set(name, value)
     handler = hive.metastore.HiveMetaStore.HMSHandler("headrace-tests", conf, False)
+    # For the locks by which Iceberg commits.
+    hive.metastore.txn.TxnDbUtil.prepDb(conf)
     processor = hive.metastore.TSetIpAddressProcessor(hive.metastore.RetryingHMSHandler.getProxy(conf, handler, False))
     thrift = jvm.org.apache.thrift
     socket = thrift.transport.TServerSocket(jvm.java.net.InetSocketAddress(_LOOPBACK, 0))

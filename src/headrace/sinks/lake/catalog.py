@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COMMENT = "Tables that Headrace keeps equal to their sources"
+_CREATING = threading.Lock()
+"""Tables of one batch are created side by side, most of them in one namespace."""
 _METASTORE_PORT = 9083
 _PATIENCE_SECONDS = 10.0
 
@@ -136,15 +139,28 @@ class Namespace:
             )
 
     def ensure(self, session: SparkSession) -> None:
-        """Create it and the levels above it, where they are missing. Repeatable.
+        """Create it and the levels above it, where they are missing. Repeatable; others may create it meanwhile.
 
         A namespace that is there is not touched: `create ... if not exists` wants the right to create it all the same.
         """
         comment = f" comment {literal(self.comment)}" if self.comment else ""
         for end in range(2, len(self.parts) + 1):
             level = Namespace(self.parts[:end])
-            if not level.exists(session):
-                session.sql(f"create namespace if not exists {_dotted(level.parts)}{comment}")
+            with _CREATING:
+                if not level.exists(session):
+                    _create(session, level, comment)
+
+
+def _create(session: SparkSession, namespace: Namespace, comment: str) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        session.sql(f"create namespace if not exists {_dotted(namespace.parts)}{comment}")
+    except (PySparkException, Py4JError):
+        # Servers look first and then create, so that of two processes one can fail.
+        if not namespace.exists(session):
+            raise
 
 
 @dataclass(frozen=True)

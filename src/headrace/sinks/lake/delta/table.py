@@ -104,7 +104,11 @@ class DeltaTable(LakeTable):
         """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
         if not hasattr(self.session, "_jsparkSession"):
             return False
-        kept: Any = self._log().unsafeVolatileSnapshot().transactions()
+        from delta.tables import DeltaTable as Deltas
+
+        folder = self._folder
+        found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
+        kept: Any = found._jdt.deltaLog().unsafeVolatileSnapshot().transactions()
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
         for name, has_offsets in {**names, _name_without_offsets(batch, source): False}.items():
             version = kept.get(name)
@@ -115,31 +119,15 @@ class DeltaTable(LakeTable):
         return False
 
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
-        """Create the table with the source's comments; every column may be null."""
+        """Create the table with the source's comments; every column may be null.
+
+        In SQL, because Delta's builder takes no name with a catalogue.
+        """
         columns = ", ".join(column_ddl(column, nullable=True) for column in (*layout.columns, *layout.own))
         pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         comment = f" comment {literal(layout.comment)}" if layout.comment else ""
         options = f" tblproperties ({pairs})" if pairs else ""
         self.session.sql(f"create table if not exists {self.sql_name} ({columns}) using delta{comment}{options}")
-
-    def _log(self) -> Any:
-        """Delta's own view of the table, in the driver's JVM."""
-        from delta.tables import DeltaTable as Deltas
-
-        if self._folder is not None:
-            return Deltas.forPath(self.session, self._folder)._jdt.deltaLog()
-        if len(self._parts) < 3:
-            return Deltas.forName(self.session, self.sql_name)._jdt.deltaLog()
-        # Delta's own API takes no name with a catalogue.
-        catalog, *namespace, name = self._parts
-        gateway: Any = self.session.sparkContext._gateway
-        levels = gateway.new_array(gateway.jvm.java.lang.String, len(namespace))
-        for place, level in enumerate(namespace):
-            levels[place] = level
-        known = self.session._jsparkSession.sessionState().catalogManager().catalog(catalog)
-        return known.loadTable(
-            gateway.jvm.org.apache.spark.sql.connector.catalog.Identifier.of(levels, name)
-        ).deltaLog()
 
     def release(self) -> None:
         """It holds none."""

@@ -94,7 +94,11 @@ class IcebergTable(LakeTable):
     def release(self) -> None:
         """Close the catalogue: each session makes one of its own, with connections and threads, and never closes it."""
         jvm: Any = self.session.sparkContext._jvm
-        made = self.session._jsparkSession.sessionState().catalogManager().catalog(self._parts[0]).icebergCatalog()
+        known = self.session._jsparkSession.sessionState().catalogManager()
+        # Only those that were used are listed; to ask for another one would make it.
+        if not known.listCatalogs(getattr(getattr(jvm.scala, "None$"), "MODULE$")).contains(self._parts[0]):
+            return
+        made = known.catalog(self._parts[0]).icebergCatalog()
         # One that keeps tables, and those that hold nothing, can't be closed.
         if jvm.java.lang.Class.forName("java.lang.AutoCloseable").isInstance(made):
             made.close()
