@@ -17,8 +17,8 @@ from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
-from headrace.versions import require_known, require_readable
 from headrace.sinks.lake.catalog import Namespace
+from headrace.versions import require_known, require_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
