@@ -7,8 +7,8 @@ import re
 import uuid
 from collections.abc import Sequence
 
-from cyclonedx.factory.license import LicenseFactory
-from cyclonedx.model import HashType
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component as Listed
 from cyclonedx.model.component import ComponentType
@@ -83,5 +83,5 @@ def _listed(one: Component) -> Listed:
         bom_ref=one.purl,
         purl=PackageURL.from_string(one.purl),
         licenses=[LicenseFactory().make_from_string(one.licence)],
-        hashes=[HashType.from_hashlib_alg("sha256", one.sha256)] if one.sha256 else [],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.sha256)] if one.sha256 else [],
     )

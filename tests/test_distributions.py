@@ -3,7 +3,10 @@ it needs has licences that somebody allowed."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -96,3 +99,27 @@ def test_what_a_wheel_needs_is_listed_with_what_that_needs_and_as_what(tmp_path:
     }
     assert [need.split("@")[0] for need in found["rich"].needs] == ["pkg:pypi/markdown-it-py", "pkg:pypi/pygments"]
     assert (found["oracledb"].version, found["oracledb"].licence) == ("", "Apache-2.0 OR UPL-1.0")
+
+
+def test_the_bill_of_materials_has_licences_hashes_and_who_needs_what_and_the_same_input_gives_the_same_bytes() -> None:
+    # Of the build alone: who runs the tests with other packages can do without it.
+    pytest.importorskip("cyclonedx")
+    from release.bill_of_materials import cyclonedx, licence_list
+
+    jar = Component("pkg:maven/g/j@1.0", "g", "j", "1.0", "BSD-2-Clause", ("headrace (Delta)",), "ab" * 32)
+    lib = Component("pkg:pypi/lib@2", "", "lib", "2", "MIT", ("headrace[more]",), needs=("pkg:pypi/low@1",))
+    low = Component("pkg:pypi/low@1", "", "low", "1", "MIT OR Apache-2.0", ("headrace[more]", "headrace-emulators"))
+    made = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+    text = cyclonedx("7.1.0", [jar, lib, low], made)
+    assert text == cyclonedx("7.1.0", [jar, lib, low], made)
+    said = json.loads(text)
+    assert said["metadata"]["timestamp"] == "2026-01-02T00:00:00+00:00"
+    found = {one["bom-ref"]: one for one in said["components"]}
+    assert found.keys() == {jar.purl, lib.purl, low.purl, "pkg:pypi/headrace-emulators@7.1.0"}
+    assert found[jar.purl]["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert found[low.purl]["licenses"] == [{"expression": "MIT OR Apache-2.0"}]
+    needs = {one["ref"]: one.get("dependsOn", []) for one in said["dependencies"]}
+    assert needs["pkg:pypi/headrace@7.1.0"] == [jar.purl, lib.purl, low.purl]
+    assert needs["pkg:pypi/headrace-emulators@7.1.0"] == ["pkg:pypi/headrace@7.1.0", low.purl]
+    assert needs[lib.purl] == [low.purl]
+    assert re.search(r"^g:j +1\.0 +BSD-2-Clause +headrace \(Delta\)$", licence_list("7.1.0", "4.0", [jar, lib]), re.M)
