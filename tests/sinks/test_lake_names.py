@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,6 +138,43 @@ def test_options_that_contradict_each_other_are_refused(kind: Any, options: dict
         made(kind, options)
     assert caught.value.remedy
     assert "hunter2" not in f"{caught.value}{caught.value.remedy}"
+
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+UNITY = {"spark.sql.catalog.main": "io.unitycatalog.spark.UCSingleCatalog"}
+SPARK_CATALOG = {"catalog": "spark_catalog"}
+
+
+@pytest.mark.parametrize(
+    ("options", "session", "sentence"),
+    [
+        ({"path": "/tmp"}, {}, "does not have Delta Lake"),
+        ({"path": "/tmp"}, DELTA, ""),
+        (SPARK_CATALOG, DELTA, "keeps the names of its tables in memory"),
+        (SPARK_CATALOG, DELTA | {"spark.sql.catalogImplementation": "hive"}, ""),
+        (UC, DELTA, "has no catalogue 'main'"),
+        (UC, DELTA | UNITY, ""),
+        (UC, UNITY | {"spark.sql.extensions": DELTA["spark.sql.extensions"]}, ""),
+        (UC, UNITY, "does not have Delta Lake"),
+    ],
+)
+def test_a_session_is_refused_that_can_not_keep_the_tables(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], session: dict[str, str], sentence: str
+) -> None:
+    conf = SimpleNamespace(get=lambda name, default=None: session.get(name, default))
+    monkeypatch.setattr(
+        "pyspark.sql.SparkSession.getActiveSession", lambda: SimpleNamespace(_jsparkSession=object(), conf=conf)
+    )
+    sink = DeltaSink.of(options)
+    if sentence:
+        with pytest.raises(SinkError, match=sentence) as caught:
+            sink.check()
+        assert caught.value.remedy
+    else:
+        sink.check()
 
 
 def test_secrets_of_a_catalogue_are_never_shown() -> None:

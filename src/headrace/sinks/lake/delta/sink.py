@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -115,7 +116,7 @@ class DeltaSink(LakeSink):
             )
         spark = SparkSession.getActiveSession()
         if spark is not None and can_clone(spark):
-            _refuse_without_delta(spark)
+            _refuse_without_delta(spark, named=self._naming is not None)
             self._refuse_without_catalog(spark)
         for place in (self.settings.path, self.settings.warehouse):
             if place is not None:
@@ -242,10 +243,14 @@ def _refuse_two_places(settings: DeltaSettings) -> None:
         )
 
 
-def _refuse_without_delta(spark: SparkSession) -> None:
+def _refuse_without_delta(spark: SparkSession, *, named: bool) -> None:
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        # Delta is a part of Spark there.
+        return
     extensions = spark.conf.get("spark.sql.extensions", "") or ""
     catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") or ""
-    if "DeltaSparkSessionExtension" not in extensions or "DeltaCatalog" not in catalog:
+    # A table with a name needs Delta in its own catalogue, which may be another one.
+    if "DeltaSparkSessionExtension" not in extensions or ("DeltaCatalog" not in catalog and not named):
         raise SinkError(
             "This Spark session does not have Delta Lake.",
             remedy="Start it with the delta-spark package, "
