@@ -57,6 +57,8 @@ class TestIcebergRest(TableSinkContract):
         return ServedTarget(spark, catalog_type="rest", uri=servers.rest)
 
 
+# It differs from the one above in how a commit is made, which the tests below see too.
+@pytest.mark.soak
 class TestIcebergInHive(TableSinkContract):
     fault_point = "sink.iceberg"
 
