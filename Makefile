@@ -9,12 +9,14 @@ FETCHED := $(VENV)/.fetched
 COMPILED := $(VENV)/.compiled
 ARCHIVED := $(VENV)/.archived
 RELEASE := $(SPARK:%=requirements-spark-%.lock)
+# Those beside the release of requirements.lock.
+RELEASES := $(patsubst requirements-spark-%.lock,%,$(sort $(wildcard requirements-spark-*.lock)))
 
 # Hundreds of processes import the same modules, and each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-real soak bench lint format dist clean
+.PHONY: help setup demo test test-fast test-real matrix matrix-part soak bench lint format dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -55,6 +57,15 @@ test-fast: setup ## for every edit: what starts no JVM and is not slow
 
 test-real: setup ## Debezium Server on a real MariaDB and PostgreSQL (docs/real-producers.md); MariaDB as a target
 	$(BIN)/pytest -m "real and not soak" $(ARGS)
+
+matrix: setup ## what starts Spark, on each release of it; writes docs/releases.md
+	rm -rf build/releases
+	for spark in "" $(RELEASES); do $(MAKE) matrix-part SPARK=$$spark || exit 1; done
+	$(BIN)/python docs/generate_releases.py
+
+# What fails is on the page.
+matrix-part: setup
+	-$(BIN)/python docs/generate_releases.py run -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: setup ## long runs with faults
 	$(BIN)/pytest -m soak $(ARGS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
+from tests.release_gaps import ReleaseGaps
 from tests.support.mysql import (  # noqa: F401
     binlog_database,
     binlog_server,
@@ -36,6 +37,7 @@ settings.load_profile("headrace")
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(TruthTable(), "sqlserver-scenarios")
     config.pluginmanager.register(JvmGuard(), "jvm-guard")
+    config.pluginmanager.register(ReleaseGaps(), "release-gaps")
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,16 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["sqlserver", *(pytest.param(n, marks=pytest.mark.soak) for n in ("db2", "oracle"))])
-def test_the_shop_is_mirrored_and_its_pipeline_goes_on(spark: Any, tmp_path: Path, source: str) -> None:
+def test_the_shop_is_mirrored_and_its_pipeline_goes_on(
+    spark: Any, tmp_path: Path, source: str, record_property: Callable[[str, object], None]
+) -> None:
     folder = tmp_path / "demo"
     chosen = ("--source", source, "--database", "shop")
     done = python("headrace", "demo", *chosen, "--seconds", "3", "--dir", str(folder))
     assert "mirror equals source" in done.stdout, done.stdout + done.stderr
     assert (done.returncode, done.stderr) == (0, "")
+    # For the page of what ran on which release of Spark.
+    record_property("demo", next(line for line in done.stdout.splitlines() if "mirror equals source" in line).strip())
     batches = sorted((folder / "messages").glob("batch=*"))
 
     assert load_pipeline(folder / "pipeline.yaml").start(spark, once=True).wait(PATIENCE)

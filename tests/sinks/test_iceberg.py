@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.iceberg_target import IcebergTarget
 
+from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.iceberg.sink import IcebergSink
@@ -99,6 +100,16 @@ def test_a_writer_that_wrote_all_but_did_not_publish_lands_nothing_beside_its_su
     found = target.table(K)
     refs = [row["name"] for row in found.session.table(f"{found.sql_name}.refs").collect()]
     assert refs == ["main"]
+
+
+@pytest.mark.parametrize(("schema", "scd_type", "left"), [(K, "1", [2]), (T, "2", [1, 2])])
+def test_a_table_whose_files_are_copied_takes_a_batch_that_reads_it(
+    target: IcebergTarget, schema: TableSchema, scd_type: str, left: list[int]
+) -> None:
+    given = {"merge_on_read": False, "stored_as_scd_type": scd_type}
+    target.write(Batch(schema).add("c", schema, 1, A).add("c", schema, 2, B), 0, **given)
+    target.write(Batch(schema).add("d", schema, 3, A), 1, **given)
+    assert sorted(row["id"] for row in target.rows(schema)) == left
 
 
 def test_a_batch_lands_in_a_table_that_somebody_compacted_meanwhile(

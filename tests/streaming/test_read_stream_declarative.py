@@ -7,7 +7,6 @@ use drains the source.
 from __future__ import annotations
 
 import decimal
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,18 +17,12 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from headrace.sources import reader
 from headrace.spark.java import spark_environment
 from headrace_emulators.sqlserver import EmulatedServer
 
 pytestmark = pytest.mark.jvm
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative_pipeline"
-GAP = f"PySpark {pyspark.__version__} has no declarative pipelines whose trigger drains a Python source; 4.2 has."
-
-declared = pytest.mark.skipif(
-    importlib.util.find_spec("pyspark.pipelines") is None or reader._SPARK is None, reason=GAP
-)
 
 
 @pytest.fixture
@@ -85,7 +78,6 @@ def rows(project, table):
     return sorted(found, key=lambda row: (row["position"], row["key_text"]))
 
 
-@declared
 def test_each_run_of_the_example_pipeline_adds_what_is_new(project, database):
     run(project, database)
     assert [row["after"]["name"] for row in rows(project, "customer_changes")] == ["Ada", "Grace", "Mary"]

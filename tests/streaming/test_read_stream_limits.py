@@ -6,6 +6,7 @@ tests show the other half with the arguments that the newer Spark gives.
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,6 @@ import pytest
 import headrace
 from headrace.sources import reader as readers
 from headrace.sources.reader import ChangeStreamReader
-from headrace.spark.session import spark_session
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.sqlserver import EmulatedServer
 
@@ -137,17 +137,11 @@ def test_the_newest_commit_is_reported(database, options):
     assert reader.reportLatestOffset()["shop"] > before["shop"]
 
 
-@pytest.fixture(scope="module")
-def session(request):
-    """The suite's session; a plain one under a newer Spark, for which the suite's jars were not made."""
-    return spark_session("headrace-limits", master="local[2]") if DRAINS else request.getfixturevalue("spark")
-
-
 @pytest.fixture
-def run(session, options, tmp_path):
+def run(spark, options, tmp_path):
     """One run of a query with a trigger that ends by itself: how many rows each batch had."""
-    headrace.register(session)
-    stream = session.readStream.format("sqlserver_cdc").options(**options).load().where("op <> 'schema'")
+    headrace.register(spark)
+    stream = spark.readStream.format("sqlserver_cdc").options(**options).load().where("op <> 'schema'")
 
     def run(**trigger):
         seen = []
@@ -160,17 +154,22 @@ def run(session, options, tmp_path):
         query = stream.writeStream.foreachBatch(take).trigger(**trigger)
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         assert query.awaitTermination(PATIENCE)
+        run.reported = [said.sources[0].latestOffset for said in query.recentProgress]
         return seen
 
     return run
 
 
 @pytest.mark.jvm
-def test_the_trigger_available_now_drains_in_bounded_batches_or_takes_one_batch_to_a_run(run, database):
+def test_the_trigger_available_now_drains_in_bounded_batches_or_takes_one_batch_to_a_run(run, database, options):
     runs = [run(availableNow=True), run(availableNow=True)]
     commits(database, 101, 107)
     runs.append(run(availableNow=True))
     assert runs == ([[4, 2], [], [3, 3, 1]] if DRAINS else [[4], [2], [3]])
+    if DRAINS:
+        # What the query's progress says of each batch.
+        newest = ChangeStreamReader("sqlserver", options).reportLatestOffset()
+        assert [json.loads(offset) for offset in run.reported] == [newest] * len(run.reported) != []
 
 
 @pytest.mark.jvm

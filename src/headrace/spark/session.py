@@ -53,7 +53,8 @@ def spark_session(
     Args:
         app_name: the name that Spark shows.
         jars: Maven coordinates, such as `KAFKA` and `DELTA`; asking for Delta also sets its extension and catalog,
-            asking for Iceberg its extension.
+            asking for Iceberg its extension. An empty one is left out: `ICEBERG` where Iceberg has no release for this
+            Spark.
         conf: Spark settings, which win over ours (`spark.driver.memory` is 4g otherwise).
         master: where to run.
         short_lived: for minutes, not days: the JVM compiles less and is warm sooner, but slower in the long run.
@@ -172,7 +173,7 @@ def _cores(master: str) -> int:
 def _reused(session: SparkSession, jars: Sequence[str], conf: Mapping[str, str]) -> SparkSession:
     running = session.sparkContext.getConf()
     loaded = f"{running.get('spark.jars', '')},{running.get('spark.jars.packages', '')}"
-    missing = [coordinate for coordinate in jars if _artifact(coordinate) not in loaded]
+    missing = [coordinate for coordinate in jars if coordinate and _artifact(coordinate) not in loaded]
     if missing:
         raise OptionError(
             f"The running Spark session was started without {', '.join(missing)}.",

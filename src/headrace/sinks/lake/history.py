@@ -128,6 +128,8 @@ def bring_newest(target: LakeTable, work: History, batch: BatchId | None, *, ign
             before = stored.where("row is null").select("at")
             all_events = all_events.unionByName(_everywhere(before, keys, events, work))
         folded = newest(all_events, key, work.values.columns, ignore_nulls=ignore_nulls)
+        if work.truncates is not None or beside.exists:
+            folded = target.merge_source(folded)
         target.commit(batch, work.source, merge_folded(folded, target, work.values, partial=ignore_nulls))
 
 
@@ -336,7 +338,7 @@ def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | No
     same = " and ".join(f"t.{quote(name)} <=> s.row.{quote(name)}" for name in work.values.key)
 
     def step() -> None:
-        with seen_by(beside, kept) as source:
+        with seen_by(beside, beside.merge_source(kept)) as source:
             beside.session.sql(
                 f"merge into {beside.sql_name} t using {source} s on t.{_AT} = s.at and {same} "
                 f"and t.{_WHOLE} <=> s.whole when not matched then insert ({names}) values ({values})"
@@ -372,7 +374,7 @@ def _merging(target: LakeTable, found: DataFrame, work: History) -> Callable[[],
             f"if(w.known = false, {StopReason.ROW_MISSING.sql}, true) as known",
             "h.start is not null and w.row <=> h.row and w.end <=> h.end as same",
         )
-        with seen_by(target, joined.where("not same and known")) as source:
+        with seen_by(target, target.merge_source(joined.where("not same and known"))) as source:
             target.session.sql(
                 f"merge into {target.sql_name} t using {source} s on {values.same_key} and t.{START} = s.start "
                 f"when matched and s.gone then delete when matched then update set "

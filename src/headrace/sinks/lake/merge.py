@@ -177,7 +177,7 @@ def merge_keyless(rows: DataFrame, table: TableProfile, target: LakeTable, value
                 .selectExpr("'delete' as op", "position", "row")
             )
             inserts = session.table(source).where("op = 'insert'").selectExpr("op", "position", "row")
-            with seen_by(target, inserts.unionByName(deletes)) as both:
+            with seen_by(target, target.merge_source(inserts.unionByName(deletes))) as both:
                 session.sql(
                     f"merge into {target.sql_name} as t using {both} as s on {here} when matched then delete "
                     f"when not matched and s.op = 'insert' then insert ({insert}) values ({inserted})"

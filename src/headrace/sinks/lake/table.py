@@ -169,6 +169,10 @@ class LakeTable(ABC):
         """The table's rows."""
         return self.session.table(self.sql_name)
 
+    def merge_source(self, frame: DataFrame) -> DataFrame:
+        """A frame that reads this table or one beside it, as a MERGE into this table can take it."""
+        return frame
+
     def properties(self) -> dict[str, str]:
         """The table's properties."""
         return {row["key"]: row["value"] for row in self.session.sql(f"show tblproperties {self.sql_name}").collect()}

@@ -16,7 +16,7 @@ from headrace.sinks.lake.iceberg.branch import Branch
 from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 OWNER = "headrace.owner"
 BATCH = "headrace.batch"
@@ -64,6 +64,14 @@ class IcebergTable(LakeTable):
     def companion(self, suffix: str) -> IcebergTable:
         """A table of Headrace's own in the same namespace."""
         return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix), namespace=self.namespace)
+
+    def merge_source(self, frame: DataFrame) -> DataFrame:
+        """The frame, computed now.
+
+        Spark 4.1 can't plan a copy-on-write MERGE with a view that reads an Iceberg table (No plan for TableReference).
+        Every release would compute the view twice for it: for the files to rewrite, and for their rows.
+        """
+        return frame.localCheckpoint()
 
     def plan(self, layout: TargetLayout, batch: BatchId | None, **how: Any) -> LakePlan:
         """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
