@@ -81,7 +81,7 @@ class Run:
     @property
     def demo(self) -> str:
         """What the demo said at its end."""
-        return next((test.demo for test in self.tests.values() if test.demo), "did not end well")
+        return next((test.demo for test in self.tests.values() if test.demo), "no result")
 
     def counts(self, room: str = "") -> tuple[int, int, int]:
         """How many tests passed, failed, and are gaps, in one room or in all."""
@@ -119,8 +119,9 @@ def page(runs: list[Run]) -> str:
         jars = release_of(run.spark)
         libraries = [_version(jar) for jar in (jars.kafka, jars.delta, jars.iceberg)]
         counts = [f"{count:,}" for count in run.counts()]
-        parts.append(_row((run.spark, *libraries, *counts, run.demo, run.date)))
-    parts.append("\nThe environments: " + "; ".join(run.environment for run in runs) + ".\n")
+        parts.append(_row((run.spark, *libraries, *counts, _short(run.demo), run.date)))
+    parts.append("\nThe environments, and what the demo said at its end:\n\n")
+    parts.extend(f"- {run.environment}: {run.demo}\n" for run in runs)
     parts.append("\n## By room\n\nTests passed, by the folder of `tests` that they are in.\n\n")
     parts.append(_table(("tests", *(run.spark for run in runs))))
     for room in sorted({test.room for run in runs for test in run.tests.values()}):
@@ -149,13 +150,28 @@ def short_table(runs: list[Run]) -> str:
     for run in runs:
         jars = release_of(run.spark)
         delta, iceberg = _version(jars.delta), _version(jars.iceberg)
-        rows.append(_row((run.spark, f"Delta {delta}, Iceberg {iceberg}", f"{_said(*run.counts())}", run.demo)))
+        rows.append(
+            _row(
+                (
+                    run.spark,
+                    f"Delta {delta}, {f'Iceberg {iceberg}' if jars.iceberg else 'no Iceberg'}",
+                    _said(*run.counts()),
+                    _short(run.demo),
+                )
+            )
+        )
     return "".join(rows)
 
 
 def _said(passed: int, failed: int, gaps: int) -> str:
+    if not passed + failed + gaps:
+        return "not run"
     more = [f"{failed:,} failed"] * bool(failed) + [f"{gaps:,} gaps" if gaps > 1 else "1 gap"] * bool(gaps)
     return ", ".join([f"{passed:,} passed", *more])
+
+
+def _short(demo: str) -> str:
+    return demo.partition(":")[0]
 
 
 def _version(coordinate: str) -> str:

@@ -61,11 +61,12 @@ def test_results_are_counted_by_room_and_a_later_one_of_a_test_counts(releases: 
     ]
     page = releases.page(releases.read(files))
     lines = page.splitlines()
-    assert "| 4.0.5 | 4.0.0 | 4.0.0 | 1.10.1 | 4 | 1 | 0 | mirror equals source: 4 rows | 2026-11-24 |" in lines
-    assert "| 4.2.0 | 4.2.0 | 4.4.0 | none | 0 | 0 | 1 | did not end well | 2026-11-25 |" in lines
+    assert "| 4.0.5 | 4.0.0 | 4.0.0 | 1.10.1 | 4 | 1 | 0 | mirror equals source | 2026-11-24 |" in lines
+    assert "- PySpark 4.0.5, Python 3.11, Java 17: mirror equals source: 4 rows" in lines
+    assert "| 4.2.0 | 4.2.0 | 4.4.0 | none | 0 | 0 | 1 | no result | 2026-11-25 |" in lines
     assert "| sinks | 2 passed | 0 passed, 1 gap |" in lines
-    assert "| pipeline | 0 passed, 1 failed | 0 passed |" in lines
-    assert "| in no folder | 1 passed | 0 passed |" in lines
+    assert "| pipeline | 0 passed, 1 failed | not run |" in lines
+    assert "| in no folder | 1 passed | not run |" in lines
     assert "- 4.0.5: `tests.pipeline.test_run::test_c`" in lines
     assert "| Iceberg has no release |  | 1 |" in lines
 

@@ -28,9 +28,11 @@ def iceberg(spark: Any, tmp_path: Path) -> str:
     return name
 
 
-def apply(spark: Any, target: str, lines: list[Any], **words: Any) -> None:
+def apply(spark: Any, target: str, lines: list[Any] | str, **words: Any) -> None:
+    """Apply rows, or those of a table, to the target."""
     words = {"apply_as_deletes": "op = 'D'", "except_column_list": ["op", "n"], **words}
-    headrace.apply_changes(local_rows(spark, lines, FLAT), target, ["id"], "n", **words)
+    changes = spark.table(lines) if isinstance(lines, str) else local_rows(spark, lines, FLAT)
+    headrace.apply_changes(changes, target, ["id"], "n", **words)
 
 
 def rows(spark: Any, target: str, *columns: str) -> list[Any]:
@@ -50,8 +52,10 @@ def test_type_1_keeps_the_newest_row_and_a_late_change_brings_nothing_back(spark
     apply(spark, target, first, **words)
     assert rows(spark, target, "id", "name", "city") == [(1, "Ann", "Bern")]
     late = [(1, "Ann", "late", "U", 3), (2, "Bob", "late", "U", 4), (3, "Cyd", "Kiev", "I", 4)]
-    for _ in range(2):
-        apply(spark, target, late, **words)
+    feed = f"{iceberg}.db.feed"
+    local_rows(spark, late, FLAT).writeTo(feed).create()
+    for lines in (late, feed):
+        apply(spark, target, lines, **words)
         assert rows(spark, target, "id", "city") == [(1, "Bern"), (3, "Kiev")]
     apply(spark, target, [(None, None, None, "T", 8), (3, "Cyd", "Lviv", "I", 9), (4, "Dee", "late", "I", 7)], **words)
     assert rows(spark, target, "id", "city") == [(3, "Lviv")]

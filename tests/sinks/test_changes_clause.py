@@ -29,11 +29,11 @@ def target(spark: Any, tmp_path: Path) -> Iterator[DeltaTarget]:
 
 
 def test_the_changes_between_two_versions_are_the_rows_that_batches_changed(target: DeltaTarget) -> None:
-    three = {**A, "id": "3"}
+    three, four = {**A, "id": "3"}, {**A, "id": "4"}
     batches = [
         Batch(T).add("r", T, 1, A).add("r", T, 1, B).add("r", T, 1, three, snapshot="last"),
-        Batch(T).add("u", T, 2, {**A, "a": "new"}).add("d", T, 3, B),
-        Batch(T).add("u", T, 4, {**A, "a": "newer"}).add("c", T, 5, {**A, "id": "4"}).add("d", T, 6, {**A, "id": "4"}),
+        Batch(T).add("u", T, 2, {**A, "a": "new"}).add("d", T, 3, None, B),
+        Batch(T).add("u", T, 4, {**A, "a": "newer"}).add("c", T, 5, four).add("d", T, 6, None, four),
     ]
     versions = []
     for number, batch in enumerate(batches):

@@ -108,7 +108,7 @@ def test_a_table_whose_files_are_copied_takes_a_batch_that_reads_it(
 ) -> None:
     given = {"merge_on_read": False, "stored_as_scd_type": scd_type}
     target.write(Batch(schema).add("c", schema, 1, A).add("c", schema, 2, B), 0, **given)
-    target.write(Batch(schema).add("d", schema, 3, A), 1, **given)
+    target.write(Batch(schema).add("d", schema, 3, None, A), 1, **given)
     assert sorted(row["id"] for row in target.rows(schema)) == left
 
 

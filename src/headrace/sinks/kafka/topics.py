@@ -328,8 +328,15 @@ class Admin:
 
 
 def _root(error: Exception) -> Any:
-    """The Java exception at the bottom; null for one of Python's."""
-    found = getattr(error, "java_exception", None)
+    """The Java exception at the bottom; null for one of Python's.
+
+    While Spark runs, PySpark turns each of Java's into one of its own, for which it asks Spark's JVM, also about an
+    object of another JVM. Whatever comes of that, Java's exception is the one that was handled.
+    """
+    failure: BaseException | None = error
+    while failure is not None and not hasattr(failure, "java_exception"):
+        failure = failure.__context__
+    found = getattr(failure, "java_exception", None)
     while found is not None and found.getCause() is not None:
         found = found.getCause()
     return found

@@ -128,8 +128,6 @@ def bring_newest(target: LakeTable, work: History, batch: BatchId | None, *, ign
             before = stored.where("row is null").select("at")
             all_events = all_events.unionByName(_everywhere(before, keys, events, work))
         folded = newest(all_events, key, work.values.columns, ignore_nulls=ignore_nulls)
-        if work.truncates is not None or beside.exists:
-            folded = target.merge_source(folded)
         target.commit(batch, work.source, merge_folded(folded, target, work.values, partial=ignore_nulls))
 
 

@@ -130,7 +130,7 @@ def merge_folded(
     on = f"{within} and {values.same_key}" if within else values.same_key
 
     def work() -> None:
-        with seen_by(target, folded) as source:
+        with seen_by(target, target.merge_source(folded)) as source:
             target.session.sql(
                 f"merge into {target.sql_name} as t using {source} as s on {on} "
                 f"when matched and {older} and s.op = 'delete' then delete "

@@ -170,7 +170,7 @@ class LakeTable(ABC):
         return self.session.table(self.sql_name)
 
     def merge_source(self, frame: DataFrame) -> DataFrame:
-        """A frame that reads this table or one beside it, as a MERGE into this table can take it."""
+        """A frame as a MERGE into this table can take it, also where it reads this table."""
         return frame
 
     def properties(self) -> dict[str, str]:

@@ -66,12 +66,13 @@ class IcebergTable(LakeTable):
         return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix), namespace=self.namespace)
 
     def merge_source(self, frame: DataFrame) -> DataFrame:
-        """The frame, computed now.
+        """The frame, computed now if it reads tables.
 
         Spark 4.1 can't plan a copy-on-write MERGE with a view that reads an Iceberg table (No plan for TableReference).
-        Every release would compute the view twice for it: for the files to rewrite, and for their rows.
+        Every release would read the tables twice: to find the files that change, and for their rows.
         """
-        return frame.localCheckpoint()
+        plan = str(frame._jdf.queryExecution().analyzed())
+        return frame.localCheckpoint() if "RelationV2[" in plan else frame
 
     def plan(self, layout: TargetLayout, batch: BatchId | None, **how: Any) -> LakePlan:
         """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
