@@ -34,9 +34,10 @@ _HEAD = """# What ran on which release of Spark
 
 Written by `make matrix` from the results of pytest; do not edit.
 
-Every test that starts Spark runs on each release, and the demo is one of them. The others need no Spark and run once
-(`make test`). A declared gap is a test that does not run, or is known not to pass, for the reason that it names;
-`tests/release_gaps.py` has those that belong to a release.
+`make matrix` runs every test that starts Spark on each release, the demo among them; where a part of the tests did not
+run yet, its cell says so, and a test that ran more than once counts as it came out last. The other tests need no Spark
+and run once (`make test`). A declared gap is a test that does not run, or is known not to pass, for the reason that it
+names; `tests/release_gaps.py` has those that belong to a release.
 
 """
 _BEGIN, _END = "<!-- releases: written by make matrix -->\n", "<!-- /releases -->\n"
