@@ -6,6 +6,9 @@ Columns: the same number of values in rows of 10, 50, 200 and 500 columns, from 
 Tables: the same number of changes spread over 1, 10, 50 and 200 tables of 10 columns, written to Delta tables that are
 there; milliseconds of the clock and of CPU per batch, and Spark jobs per table. CPU is that of the whole process tree.
 
+Wide tables: batches of 1,000 changes of a table of 25, 100 and 200 columns into its Delta table, from whole images and
+from such with every other column; milliseconds of CPU per batch, planning included.
+
 Small batches: what decoding and encoding add to a batch of 100 messages of 1 and 50 tables in a warm session, in
 milliseconds of the clock, planning included.
 
@@ -21,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stream import Cost, spent
 
@@ -57,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--columns", type=int, nargs="*", default=[10, 50, 200, 500])
     parser.add_argument("--tables", type=int, nargs="*", default=[1, 10, 50, 200])
+    parser.add_argument("--wide", type=int, nargs="*", default=[25, 100, 200])
     parser.add_argument("--small", type=int, nargs="*", default=[1, 50])
     parser.add_argument("--formats", nargs="*", default=["canal_json", "debezium_json"])
     parser.add_argument("--values", type=int, default=2_000_000)
@@ -69,6 +73,8 @@ def main() -> None:
         columns(spark, width, given.values, given.runs)
     for count in given.tables:
         tables(spark, count, given.rows, given.runs)
+    for width in given.wide:
+        wide(spark, width, given.runs)
     for format in given.formats:
         for count in given.small:
             small(spark, format, count, given.runs)
@@ -116,6 +122,32 @@ def tables(spark: SparkSession, count: int, rows: int, runs: int) -> None:
             batch.unpersist()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def wide(spark: SparkSession, width: int, runs: int, rows: int = 1_000) -> None:
+    """One width: batches into a Delta table that is there."""
+    line = [f"{width:4} columns, {rows} changes:"]
+    for what, share in (("whole", 1), ("partial", 2)):
+        folder = Path(tempfile.mkdtemp(prefix="bench-tables-"))
+        try:
+            sink = DeltaSink.of({"path": str(folder)})
+            # The first one has whole rows, which are there to be changed.
+            batches = [changes(spark, 1, width, rows, n, 1 if n == 0 else share).cache() for n in range(runs + 2)]
+            for batch in batches:
+                batch.count()
+            number = iter(range(len(batches)))
+
+            def write(sink: DeltaSink = sink, batches: list[DataFrame] = batches, number: Any = number) -> None:
+                n = next(number)
+                sink.write(batches[n], BatchId("bench", "wide", n))
+
+            write()
+            line.append(f"{what} {measured(write, runs).cpu * 1000:,.0f} ms of CPU;")
+            for batch in batches:
+                batch.unpersist()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(*line, flush=True)
 
 
 def small(spark: SparkSession, format: str, count: int, runs: int) -> None:

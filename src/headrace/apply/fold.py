@@ -6,9 +6,15 @@ The folded rows of a batch are a DataFrame with these columns:
 |---|---|
 | `op` | `upsert` or `delete` |
 | `position` | of the last change of the key; a target that holds a later or equal one leaves its row alone |
-| `row` | struct of all columns, typed; of a delete only the key columns are filled |
+| `row` | struct of all columns, typed; of a delete only the key columns are filled, unless deleted rows are kept |
 | `present` | null: every column is written. Otherwise the columns to write; the target keeps the rest |
 | `whole` | false: where the target has no row of that key, or `present` is null, values are missing |
+
+Where deleted rows are kept (`keep_deleted`), a delete's `row` and `present` say what earlier changes of the batch made
+of the row that it deletes, and `whole` whether that is all of it: then the row came and went within the batch.
+
+Where changes were laid over one another, there is one column more: `since`, the position of the first that had a part
+in the row. If the target's row is as new, that change came late and must not count; then fold again with `known`.
 
 Changes of one key from several sequences stop the query (`headrace.apply.sequence`).
 
@@ -18,6 +24,7 @@ the target.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.apply.profile import TableProfile
@@ -30,7 +37,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def fold(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:
+def fold(
+    rows: DataFrame,
+    table: TableProfile,
+    *,
+    ignore_nulls: bool = False,
+    keep_deleted: bool = False,
+    known: DataFrame | None = None,
+) -> DataFrame:
     """Fold the changes of one table to at most one row per key: what a mirror of the table has to write.
 
     Order: by `position`, compared as text; of several changes to one key the last decides, so that a deleted row is
@@ -44,9 +58,22 @@ def fold(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) ->
         rows: the batch's change rows with images as maps; rows of other tables are left out.
         table: the profile of the table. Its schema has a key.
         ignore_nulls: nulls of a change say nothing; the target keeps its value.
+        keep_deleted: the target keeps deleted rows with the values that they had. A truncate then counts as a delete
+            of every key of the batch, and rows before it are not left out.
+        known: the keys of the target (`h0`..) with the positions of their rows (`at`). Changes that are no newer are
+            left out. By default only the last change of a key is compared with the target, by the caller.
     """
-    changes = keyed(rows.where(table.where), table, ignore_nulls=ignore_nulls)
-    return _fold_partial(changes, table) if table.partial or ignore_nulls else _fold_whole(changes, table)
+    keep_deleted = keep_deleted and table.may_delete
+    wanted = replace(table, truncate_at=None) if keep_deleted else table
+    changes = keyed(rows.where(wanted.where), table, ignore_nulls=ignore_nulls)
+    if known is not None:
+        from pyspark.sql import functions as sf
+
+        same = " and ".join(f"k{number} <=> h{number}" for number in range(len(table.schema.key)))
+        changes = changes.join(known, sf.expr(f"{same} and at >= position"), "left_anti")
+    if table.partial or ignore_nulls or keep_deleted:
+        return _fold_partial(changes, table, keep_deleted=keep_deleted)
+    return _fold_whole(changes, table)
 
 
 def upserts(rows: DataFrame, table: TableProfile) -> DataFrame:
@@ -169,29 +196,49 @@ def _fold_whole(changes: DataFrame, table: TableProfile) -> DataFrame:
     )
 
 
-def _fold_partial(changes: DataFrame, table: TableProfile) -> DataFrame:
-    """Some image lacks columns: changes of a key are laid over one another in order."""
+def _fold_partial(changes: DataFrame, table: TableProfile, *, keep_deleted: bool = False) -> DataFrame:
+    """Some image lacks columns, or deleted rows keep values: changes of a key are laid over one another in order."""
     from pyspark.sql import functions as sf
 
     keys = [f"k{number}" for number in range(len(table.schema.key))]
     # After a truncate or a delete there is no row in the target whose values could be kept.
-    kept = "false" if table.truncate_at is not None else "true"
+    keeps = "false" if table.truncate_at is not None and not keep_deleted else "true"
     nothing = "cast(map() as map<string,string>) as image"
-    state = f"struct(false as deleted, {nothing}, false as whole, {kept} as keeps, false as newest)"
     # A whole image of an insert says all that there is; columns newer than its schema are null and not the target's.
-    step = (
-        "if(x.deleted, "
-        f"struct(true as deleted, {nothing}, false as whole, false as keeps, false as newest), "
-        "struct(false as deleted, "
-        "if(x.newest or (x.fresh and x.whole), x.image, "
-        f"{laid_over('acc.image', 'x.image')}) as image, "
+    alone = "x.newest or (x.fresh and x.whole)"
+    upsert = (
+        f"false as deleted, if({alone}, x.image, {laid_over('acc.image', 'x.image')}) as image, "
         "acc.whole or x.whole as whole, acc.keeps and not (x.fresh and x.whole) as keeps, "
-        "x.newest or (acc.newest and not (x.fresh and x.whole)) as newest))"
+        "x.newest or (acc.newest and not (x.fresh and x.whole)) as newest, "
+        f"if({alone}, x.position, coalesce(acc.since, x.position)) as since"
     )
-    one = "struct(position, deleted, fresh, coalesce(image, map()) as image, whole, newest)"
-    ordered = (
-        f"array_sort(collect_list({one}), (a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
+    state = (
+        f"struct(false as deleted, {nothing}, false as whole, {keeps} as keeps, false as newest, "
+        "cast(null as string) as since)"
     )
+    lines = "collect_list(struct(position, deleted, fresh, coalesce(image, map()) as image, whole, newest))"
+    if keep_deleted:
+        # A delete leaves the values; what comes after it is another row, which has none of them.
+        step = (
+            "if(x.deleted, struct(true as deleted, acc.image, acc.whole, acc.keeps, acc.newest, "
+            "coalesce(acc.since, x.position) as since), if(acc.deleted, struct(false as deleted, x.image, x.whole, "
+            f"false as keeps, x.newest, if({alone}, x.position, acc.since) as since), struct({upsert})))"
+        )
+        present = (
+            "case when s.deleted and not s.whole and not s.keeps then cast(array() as array<string>) "
+            "when s.newest or not s.keeps then null else map_keys(s.image) end"
+        )
+        whole = "s.whole"
+        if table.truncate_at is not None:
+            # Behind a change at its own position, which it empties too: the sort is stable.
+            emptied = f"{literal(table.truncate_at)} as position, true as deleted, false as fresh, {nothing}"
+            lines = f"concat({lines}, array(struct({emptied}, false as whole, false as newest)))"
+    else:
+        gone = f"true as deleted, {nothing}, false as whole, false as keeps, false as newest, x.position as since"
+        step = f"if(x.deleted, struct({gone}), struct({upsert}))"
+        present = "if(s.deleted or s.newest or not s.keeps, null, map_keys(s.image))"
+        whole = "s.deleted or s.whole"
+    ordered = f"array_sort({lines}, (a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     unclear = disordered("history[i - 1].position", "history[i].position")
     clear = f"if(exists(sequence(0, size(history) - 1), i -> i > 0 and {unclear}), {StopReason.NO_ORDER.sql}, true)"
     folded = (
@@ -208,8 +255,9 @@ def _fold_partial(changes: DataFrame, table: TableProfile) -> DataFrame:
         "if(s.deleted, 'delete', 'upsert') as op",
         "position",
         f"{row_of(table)} as row",
-        "if(s.deleted or s.newest or not s.keeps, null, map_keys(s.image)) as present",
-        "s.deleted or s.whole as whole",
+        f"{present} as present",
+        f"{whole} as whole",
+        "s.since as since",
     )
 
 

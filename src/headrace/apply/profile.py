@@ -137,6 +137,11 @@ class TableProfile:
         return not any(self.counts.get(op, 0) for op in (_UPDATE, _DELETE, _TRUNCATE))
 
     @property
+    def may_delete(self) -> bool:
+        """Whether some row may go: by a delete, a change of its key, a truncate, or because it was not read again."""
+        return bool(self.counts.get(_DELETE, 0)) or self.key_changed or self.truncate_at is not None
+
+    @property
     def same(self) -> str:
         """Spark SQL that is true for rows of this table."""
         return " and ".join(

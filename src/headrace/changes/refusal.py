@@ -24,6 +24,8 @@ class StopReason(StrEnum):
     """A change has no place in the order."""
     NO_ORDER = "HEADRACE_NO_ORDER"
     """Two changes of one row come from different sequences."""
+    LATE_CHANGE = "HEADRACE_LATE_CHANGE"
+    """Changes were laid over one another, and the target's row is newer than one of them."""
     MAYBE_TOO_LARGE = "HEADRACE_MAYBE_TOO_LARGE"
     """A Kafka message may be too large; it has to be weighed exactly."""
     NEW_TOPIC = "HEADRACE_NEW_TOPIC"

@@ -81,8 +81,8 @@ def apply_changes(
         track_history_except_column_list: with type 2, those whose changes do not.
         name: who writes, where several flows share a target's history.
         batch_id: the batch's number, where it is not called inside `foreachBatch` and yet must not be applied twice.
-        options: `schema_change_behavior`, `renamed_columns`, `takeover`, `missing_row` and `position_column`, as the
-            sinks have them.
+        options: `schema_change_behavior`, `renamed_columns`, `takeover`, `missing_row`, `position_column`, and for
+            change rows `delete_mode` and `deleted_column`, as the sinks have them.
 
     Raises:
         OptionError: words exclude each other, or a column does not exist.
@@ -118,6 +118,11 @@ def apply_changes(
             )
         sink.write_changes(df, batch)
         return None
+    if sink.settings.mark:
+        raise OptionError(
+            "Flat changes can't be applied with delete_mode soft, because a delete does not say the row's values.",
+            remedy="Give change rows (headrace.decode), or leave 'delete_mode' out.",
+        )
     if keys is None or sequence_by is None:
         raise OptionError(
             "apply_changes needs keys and sequence_by.",
@@ -279,6 +284,7 @@ class _Flat:
                     insert_partial=True,
                 )
                 self._commit(target, values, source)
+            self._sink.upkeep.after_commit(target)
         finally:
             target.release()
 

@@ -96,10 +96,17 @@ def from_message(batch: Batch, topic: str, partition: int, source: dict[str, str
 
 
 class Model:
-    """What tables hold: per key the row, or without a key how often each row is there."""
+    """What tables hold: per key the row, or without a key how often each row is there.
 
-    def __init__(self, schema: TableSchema) -> None:
+    Args:
+        schema: the table.
+        keeps_deleted: whether rows that were deleted stay, marked by one value more in each row.
+    """
+
+    def __init__(self, schema: TableSchema, *, keeps_deleted: bool = False) -> None:
         self.schema = schema
+        self.keeps_deleted = keeps_deleted
+        self.deleted: dict[tuple[str | None, ...], dict[str, str | None]] = {}
         self.keyed: dict[tuple[str | None, ...], dict[str, str | None]] = {}
         self.bag: list[tuple[str, tuple[str | None, ...]]] = []
         self.changed_at: dict[tuple[str | None, ...], str] = {}
@@ -117,7 +124,9 @@ class Model:
 
     def _empty(self, before: str) -> None:
         """What was last changed before a position is gone."""
-        self.keyed = {key: row for key, row in self.keyed.items() if self.changed_at[key] >= before}
+        gone = {key: row for key, row in self.keyed.items() if self.changed_at[key] < before}
+        self.deleted |= gone
+        self.keyed = {key: row for key, row in self.keyed.items() if key not in gone}
         self.bag = [(at, row) for at, row in self.bag if at >= before]
 
     def _row(self, op: str, at: str, before: Image | None, after: Image | None) -> None:
@@ -131,13 +140,21 @@ class Model:
             return
         old = tuple((before or after or {}).get(n) for n in self.schema.key)
         row = self.keyed.pop(old, None) if op in ("u", "d") else None
+        if row is not None:
+            self.deleted[old] = row
         if op != "d" and after is not None:
             new = tuple(after.get(n) for n in self.schema.key)
             self.keyed[new] = {**(row or dict.fromkeys(names)), **after}
             self.changed_at[new] = at
+            self.deleted.pop(new, None)
 
-    def content(self) -> list[tuple[str | None, ...]]:
+    def content(self) -> list[tuple[Any, ...]]:
         if not self.schema.key:
             return sorted((row for _, row in self.bag), key=repr)
         names = [column.name for column in self.schema.columns]
+        if self.keeps_deleted:
+            marked = [
+                (row, gone) for rows, gone in ((self.keyed, False), (self.deleted, True)) for row in rows.values()
+            ]
+            return sorted(((*(row.get(n) for n in names), gone) for row, gone in marked), key=repr)
         return sorted((tuple(row[n] for n in names) for row in self.keyed.values()), key=repr)

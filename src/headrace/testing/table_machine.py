@@ -37,7 +37,7 @@ class TableMachine(RuleBasedStateMachine):
         type(self).made += 1
         self.schema: TableSchema = table(f"course_{self.made}", id="string", a="string", b="string")
         self.rows: dict[str, dict[str, str | None]] = {}
-        self.model = Model(self.schema)
+        self.model = Model(self.schema, keeps_deleted=self.target.keeps_deleted)
         self.batch = Batch(self.schema)
         self.written: list[Batch] = []
         self.late: list[Any] = []

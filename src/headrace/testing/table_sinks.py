@@ -51,6 +51,8 @@ class TableTarget(ABC):
     """In which batches are written."""
     examples: int = 0
     """How many tables of their own tests have made so far."""
+    keeps_deleted: bool = False
+    """Whether deleted rows stay; each row of `content` then ends with whether it is one."""
 
     @abstractmethod
     def sink(self, **options: Any) -> Sink:

@@ -12,6 +12,7 @@ from uuid import uuid4
 from headrace.apply import TableProfile, disordered, fold, fold_keyless, upserts
 from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, presence_in_order, quote
+from headrace.sinks.lake.variants import as_variant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +36,8 @@ class Values:
         position: the name of our column.
         casts: columns that the target keeps as another type; what does not fit it is null.
         insert_partial: whether null may stand for what is not known.
+        deleted: the name of the column that marks deleted rows; empty where they are removed.
+        variants: names of columns with JSON that the target keeps as variants.
     """
 
     columns: tuple[str, ...]
@@ -43,10 +46,14 @@ class Values:
     position: str
     casts: Mapping[str, str]
     insert_partial: bool = False
+    deleted: str = ""
+    variants: frozenset[str] = frozenset()
 
     def of(self, name: str) -> str:
         """Spark SQL for a column of the folded row `s.row`."""
         value = f"s.row.{quote(name)}"
+        if name in self.variants:
+            return as_variant(value)
         return f"try_cast({value} as {self.casts[name]})" if name in self.casts else value
 
     @property
@@ -63,27 +70,43 @@ def append(rows: DataFrame, table: TableProfile, target: LakeTable, values: Valu
 
     def work() -> None:
         with seen_by(target, folded) as source:
-            names = ", ".join(quote(name) for name in (*values.columns, values.position))
-            written = ", ".join([*(values.of(name) for name in values.columns), "s.position"])
-            target.session.sql(f"insert into {target.sql_name} ({names}) select {written} from {source} s")
+            written = {quote(name): values.of(name) for name in values.columns}
+            written[quote(values.position)] = "s.position"
+            if values.deleted:
+                written[quote(values.deleted)] = "false"
+            target.session.sql(
+                f"insert into {target.sql_name} ({', '.join(written)}) "
+                f"select {', '.join(written.values())} from {source} s"
+            )
 
     return work
 
 
 def merge(
-    rows: DataFrame, table: TableProfile, target: LakeTable, values: Values, *, ignore_nulls: bool = False
+    rows: DataFrame,
+    table: TableProfile,
+    target: LakeTable,
+    values: Values,
+    *,
+    ignore_nulls: bool = False,
+    known: DataFrame | None = None,
 ) -> Callable[[], None]:
-    """The MERGE of a batch into the target of a table with a key."""
-    folded = fold(rows, table, ignore_nulls=ignore_nulls)
+    """The MERGE of a batch into the target of a table with a key.
+
+    It stops with `StopReason.LATE_CHANGE` where the fold took in a change that is no newer than the target's row; then
+    it must be made again with `known` (`headrace.apply.fold`).
+    """
+    folded = fold(rows, table, ignore_nulls=ignore_nulls, keep_deleted=bool(values.deleted), known=known)
     most = SMALL if any(column.large for column in table.schema.columns) else BROADCAST
     if table.size <= most and table.truncate_at is None:
         from pyspark.sql import functions as sf
 
         folded = sf.broadcast(folded)
     within = key_range(fold_keys(rows, table)) if table.truncate_at is None else ""
-    gone = "" if table.truncate_at is None else _truncated(f"t.{quote(values.position)}", table.truncate_at)
-    some = table.partial or ignore_nulls
-    return merge_folded(folded, target, values, partial=some, within=within, gone=gone, decoded=table.decoded)
+    some = table.partial or ignore_nulls or (bool(values.deleted) and table.may_delete)
+    return merge_folded(
+        folded, target, values, partial=some, within=within, emptied_at=table.truncate_at, decoded=table.decoded
+    )
 
 
 def merge_folded(
@@ -93,13 +116,14 @@ def merge_folded(
     *,
     partial: bool,
     within: str = "",
-    gone: str = "",
+    emptied_at: str | None = None,
     decoded: bool = False,
 ) -> Callable[[], None]:
     """The MERGE of folded rows (see `headrace.apply.fold`).
 
     A target row whose position is later or equal is left alone. A change without all columns keeps the target's
     values; where the target has no such row it fails the whole commit, unless null may stand for what is not known.
+    Where deleted rows stay, marked, one of them counts as no row for what comes after it.
 
     Args:
         folded: at most one row per key.
@@ -107,38 +131,61 @@ def merge_folded(
         values: how they are written.
         partial: some row lacks columns.
         within: Spark SQL that is true of every target row with a key of the batch, so that files are left out.
-        gone: Spark SQL that is true of target rows to delete where the batch has no row of their key.
+        emptied_at: the position before which rows of the target go that the batch has no row of their key for.
         decoded: some row comes from a message, whose position compares in its sequence only.
     """
     at = f"t.{quote(values.position)}"
     older = f"({at} is null or {at} < s.position)"
     if decoded:
         older = f"if({disordered(at, 's.position')}, {StopReason.NO_ORDER.sql}, {older})"
+    mark = quote(values.deleted) if values.deleted else ""
+    dead = f"coalesce(t.{mark}, false)" if mark else ""
     rest = [name for name in values.columns if name not in values.key]
     sets = {quote(name): values.of(name) for name in rest}
+    since: list[str] = []
     if partial:
-        folded = folded.selectExpr("op", "position", "row", f"{presence_in_order('present', rest)} as says", "whole")
+        says = f"{presence_in_order('present', rest)} as says"
+        since = [name for name in folded.columns if name == "since"]
+        folded = folded.selectExpr("op", "position", "row", says, "whole", *since)
+        all_said = f"s.says is null or {dead}" if mark else "s.says is null"
         sets = {
-            name: f"if(s.says is null or s.says[{place}], {value}, t.{name})"
+            name: f"if({all_said} or s.says[{place}], {value}, t.{name})"
             for place, (name, value) in enumerate(sets.items())
         }
     inserts = {quote(name): values.of(name) for name in values.columns}
     own, missing = quote(values.position), StopReason.ROW_MISSING.sql
     strict = partial and not values.insert_partial
-    sets[own] = f"if(s.whole or s.says is not null, s.position, {missing})" if strict else "s.position"
+    known = f"s.op = 'delete' or (s.says is not null and not {dead})" if dead else "s.says is not null"
+    sets[own] = f"if(s.whole or {known}, s.position, {missing})" if strict else "s.position"
+    if since:
+        sets[own] = f"if({at} >= s.since, {StopReason.LATE_CHANGE.sql}, {sets[own]})"
     inserts[own] = f"if(s.whole, s.position, {missing})" if strict else "s.position"
+    gone = when_gone = ""
+    if emptied_at is not None:
+        gone, when_gone = f"when not matched by source and {_truncated(at, emptied_at)}", literal(emptied_at)
+    if mark:
+        sets[mark] = inserts[mark] = "s.op = 'delete'"
+        marking = f"update set {mark} = true, {own} ="
+        # Changes that lack columns say nothing of a row that is deleted already.
+        again = f"s.op = 'delete' and s.says is not null and {dead}"
+        deletes = f"when matched and {older} and {again} then {marking} s.position" if partial else ""
+        changed = f"when matched and {older}"
+        # A row that came and went within the batch is there, marked; of one that nobody knows there is nothing to keep.
+        added = "(s.op = 'upsert' or s.whole)"
+        empties = f"{gone} and not {dead} then {marking} {when_gone}" if gone else ""
+    else:
+        deletes, changed = (f"when matched and {older} and s.op = '{op}'" for op in ("delete", "upsert"))
+        deletes, added, empties = f"{deletes} then delete", "s.op = 'upsert'", f"{gone} then delete" if gone else ""
     on = f"{within} and {values.same_key}" if within else values.same_key
 
     def work() -> None:
         with seen_by(target, target.merge_source(folded)) as source:
             target.session.sql(
                 f"merge into {target.sql_name} as t using {source} as s on {on} "
-                f"when matched and {older} and s.op = 'delete' then delete "
-                f"when matched and {older} and s.op = 'upsert' then update set "
+                f"{deletes} {changed} then update set "
                 f"{', '.join(f'{name} = {value}' for name, value in sets.items())} "
-                f"when not matched and s.op = 'upsert' then insert ({', '.join(inserts)}) "
-                f"values ({', '.join(inserts.values())})"
-                + (f" when not matched by source and {gone} then delete" if gone else "")
+                f"when not matched and {added} then insert ({', '.join(inserts)}) "
+                f"values ({', '.join(inserts.values())}) {empties}"
             )
 
     return work

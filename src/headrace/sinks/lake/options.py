@@ -7,6 +7,8 @@ from headrace.changes.table import TableId
 from headrace.errors import OptionError
 from headrace.options import Names, bare
 from headrace.settings import Settings, option
+from headrace.sinks.lake.upkeep import UpkeepSettings
+from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.table_sink import TableSettings
 
 
@@ -48,8 +50,32 @@ class AutoCdcSettings(Settings):
     )
 
 
-class LakeSettings(TableSettings, AutoCdcSettings):
+class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
     """What the lakehouse sinks share."""
+
+    delete_mode: str = option(
+        "What becomes of a row that the source deletes. `hard` removes it; `soft` keeps it with its last values, "
+        "marked in `deleted_column`. A row that is created again with the key is not marked any more.",
+        default="hard",
+        choices=("hard", "soft"),
+    )
+    deleted_column: str = option(
+        "With `delete_mode: soft`: the name of the boolean column that marks deleted rows.",
+        default="_headrace_deleted",
+    )
+
+    json_columns: str = option(
+        "What new JSON columns of targets are: `string` keeps each document as it is written; `variant` (Delta) is "
+        "quicker to query. A document with a number that has an exponent or more than 38 digits, which Spark would "
+        "read as a double, is one string in its variant. Columns of keys, and of tables without a key, are strings.",
+        default="string",
+        choices=("string", "variant"),
+    )
+
+    @property
+    def mark(self) -> str:
+        """The column that marks deleted rows; empty where they are removed."""
+        return self.deleted_column if self.delete_mode == "soft" else ""
 
 
 def refuse_contradictions(settings: LakeSettings) -> None:
@@ -73,6 +99,22 @@ def refuse_contradictions(settings: LakeSettings) -> None:
     for name in tracking:
         if settings.stored_as_scd_type != "2":
             raise OptionError(f"Option '{name}' needs a history.", remedy="Set stored_as_scd_type to 2, or remove it.")
+    if settings.json_columns == VARIANT and settings.stored_as_scd_type == "2":
+        raise OptionError(
+            "A history compares the values of its versions, and variants can't be compared.",
+            remedy="Set 'json_columns' to string, or stored_as_scd_type to 1 or append.",
+        )
+    if settings.mark and settings.stored_as_scd_type != "1":
+        what = "closes the version of a deleted row" if settings.stored_as_scd_type == "2" else "has deletes as rows"
+        raise OptionError(
+            f"Option 'delete_mode' has no effect with stored_as_scd_type {settings.stored_as_scd_type}, which {what}.",
+            remedy="Remove 'delete_mode', or set stored_as_scd_type to 1.",
+        )
+    if settings.mark and settings.mark.lower() == settings.position_column.lower():
+        raise OptionError(
+            f"The options 'deleted_column' and 'position_column' both name '{settings.mark}'.",
+            remedy="Give them different names.",
+        )
     if settings.ignore_null_updates and settings.stored_as_scd_type == "append":
         raise OptionError(
             "Option 'ignore_null_updates' has no effect on a change log, which stores every change as it came.",

@@ -23,7 +23,7 @@ from headrace.apply import (
 )
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.refusal import StopReason
-from headrace.changes.table import TableId, TableSchema
+from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId, Sink, TargetPreview
@@ -32,6 +32,8 @@ from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, TargetMoved
+from headrace.sinks.lake.upkeep import Upkeep
+from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
 from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class LakeSink(Sink):
     def __init__(self, settings: LakeSettings) -> None:
         super().__init__(settings)
         refuse_contradictions(settings)
+        self.upkeep = Upkeep(settings)
 
     @abstractmethod
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
@@ -158,16 +161,27 @@ class LakeSink(Sink):
         if not target.exists:
             return None
         rows = target.read()
+        rows = with_documents(rows, variants_in(rows))
         if stored_as == "append":
             return rows_left(rows, schema, self.settings.position_column)
-        rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
+        rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else self._live(rows)
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
+
+    def _live(self, rows: DataFrame) -> DataFrame:
+        """Rows of a mirror without those that are marked as deleted."""
+        mark = self.settings.mark
+        return rows.where(f"not coalesce({quote(mark)}, false)") if mark in rows.columns else rows
 
     def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
         """The rows that are true after the last change, in the columns that are written."""
         table = written(self.settings, table)
         left = rows_left_by(rows, table, ignore_nulls=self.settings.ignore_null_updates)
-        return left.selectExpr(*(f"row.{quote(column.name)}" for column in table.schema.columns))
+        found = left.selectExpr(*(f"row.{quote(column.name)}" for column in table.schema.columns))
+        target = self.target(session_for(rows.sparkSession, 0), table.id)
+        try:
+            return with_documents(found, variants_in(target.read()) if target.exists else ())
+        finally:
+            target.release()
 
     def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         stored_as = self.settings.stored_as_scd_type
@@ -186,17 +200,24 @@ class LakeSink(Sink):
                 f"Table {schema.id} has no key, so it can't have a history.",
                 remedy="Add a key, or store it as a change log (stored_as_scd_type: append).",
             )
+        if self.settings.mark and not schema.key:
+            raise SchemaError(
+                f"Table {schema.id} has no key, so each update of a row would leave a deleted one.",
+                remedy="Add a key, or send the table to a sink with delete_mode hard.",
+            )
         # A truncate is a row of a change log too, and has no key.
         never_null = {c.name for c in schema.key_columns if not c.nullable and stored_as != "append"}
         layout = TargetLayout(
             source=schema.id.full_path,
             columns=tuple(
-                TargetColumn(c.name, c.logical.spark_type, c.comment, c.name not in never_null) for c in schema.columns
+                TargetColumn(c.name, self._type(c, schema), c.comment, c.name not in never_null) for c in schema.columns
             ),
             key=schema.key,
             own=self._own_columns(stored_as),
             comment=schema.comment,
             stored_as=stored_as,
+            deleted=self.settings.mark,
+            json=frozenset(c.name for c in schema.columns if self._may_be_variant(c, schema)),
         )
         with explained(table.id.full_path, target):
             plan = target.plan(
@@ -265,11 +286,14 @@ class LakeSink(Sink):
                 position=self.settings.position_column,
                 casts=work.plan.evolution.casts or {},
                 insert_partial=self.settings.missing_row == "insert",
+                deleted=self.settings.mark,
+                variants=work.plan.variants,
             )
             faultpoints.reach(f"{self.fault_point}.before_commit")
             with self._carried(under_new_names(rows, table), work) as whole:
                 self._commit(whole, work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
+        self.upkeep.after_commit(target)
 
     @contextmanager
     def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:
@@ -278,7 +302,8 @@ class LakeSink(Sink):
         if stored_as == "append" or not (table.key_changed and table.partial):
             yield rows
             return
-        there = target.read()
+        there = self._live(target.read())
+        there = with_documents(there, variants_in(there))
         have = {name.lower() for name in there.columns}
         fields = ", ".join(
             f"cast({quote(c.name)} as {c.logical.spark_type}) as {quote(c.name)}"
@@ -306,6 +331,10 @@ class LakeSink(Sink):
         stored_as = self.settings.stored_as_scd_type
         if stored_as == "append":
             log = change_log(rows, table, self.settings.position_column)
+            variants = work.plan.variants
+            log = log.selectExpr(
+                *(as_variant(quote(n)) + f" as {quote(n)}" if n in variants else quote(n) for n in log.columns)
+            )
             lake_history.append_changes(target, log, tuple(log.columns), source, batch)
         elif stored_as == "2":
             versions = lake_history.History(
@@ -325,16 +354,49 @@ class LakeSink(Sink):
             if work.plan.append:
                 commit = lake_merge.append(rows, table, target, values)
             elif table.schema.key:
-                commit = lake_merge.merge(rows, table.emptying, target, values, ignore_nulls=ignore_nulls)
+                self._merge(rows, work, values, batch)
+                return
             else:
                 commit = lake_merge.merge_keyless(rows, table.emptying, target, values)
             target.commit(batch, source, commit)
+
+    def _merge(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+        """One MERGE; where late changes would have got into the rows of others, another one without them."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        table, target, source = work.table.emptying, work.target, work.table.id.full_path
+        ignore_nulls = self.settings.ignore_null_updates
+        try:
+            target.commit(batch, source, lake_merge.merge(rows, table, target, values, ignore_nulls=ignore_nulls))
+        except (PySparkException, Py4JError) as failure:
+            if StopReason.LATE_CHANGE not in str(failure):
+                raise
+            keys = (f"{quote(name)} as h{number}" for number, name in enumerate(table.schema.key))
+            there = target.read().selectExpr(*keys, f"{quote(values.position)} as at")
+            with lake_merge.seen_by(target, there) as seen:
+                known = rows.sparkSession.table(seen)
+                again = lake_merge.merge(rows, table, target, values, ignore_nulls=ignore_nulls, known=known)
+                target.commit(batch, source, again)
+
+    def _type(self, column: Column, schema: TableSchema) -> str:
+        """The type of a column that is new in a target."""
+        wanted = self.settings.json_columns == VARIANT and self._may_be_variant(column, schema)
+        return VARIANT if wanted else column.logical.spark_type
+
+    def _may_be_variant(self, column: Column, schema: TableSchema) -> bool:
+        # Variants can't be compared, and so tell no row from another.
+        return is_json(column) and bool(schema.key) and column.name not in schema.key
 
     def _own_columns(self, stored_as: str) -> tuple[TargetColumn, ...]:
         position = TargetColumn(self.settings.position_column, "string", "Headrace: position of the row's last change")
         if stored_as == "2":
             return lake_history.columns("struct<position:string,event_time:timestamp>")
-        return (position, *LOG_COLUMNS) if stored_as == "append" else (position,)
+        if stored_as == "append":
+            return (position, *LOG_COLUMNS)
+        mark = self.settings.mark
+        deleted = (TargetColumn(mark, "boolean", "Headrace: whether the source has deleted the row"),) if mark else ()
+        return (position, *deleted)
 
 
 def session_for(spark: SparkSession, size: int) -> SparkSession:

@@ -18,6 +18,7 @@ from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.variants import VARIANT
 from headrace.versions import require_known, require_readable
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ KEY = "headrace.key"
 SOURCE_TABLE = "headrace.table"
 PHASE = "headrace.phase"
 STORED_AS = "headrace.stored-as"
+DELETED = "headrace.deleted-column"
 FORMAT_VERSION = "headrace.format-version"
 """The version of a target's layout, from its creation on; without it 1. Raised where an earlier release would write
 what is there wrong, and only in the targets of which that is true."""
 _NEWEST_FORMAT = 1
 _PREFIX = "headrace."
-_PROPERTIES = frozenset([OWNER, KEY, SOURCE_TABLE, PHASE, STORED_AS, FORMAT_VERSION])
+_PROPERTIES = frozenset([OWNER, KEY, SOURCE_TABLE, PHASE, STORED_AS, DELETED, FORMAT_VERSION])
 """The properties that this release and earlier ones give a target. A release does not write to one that has another."""
 INITIAL = "initial"
 STREAMING = "streaming"
@@ -50,11 +52,13 @@ class TargetLayout:
 
     Args:
         source: what it mirrors, as messages name it and as the target remembers it.
-        columns: the source's.
+        columns: the source's; of those with JSON the type that they get if they are new.
         key: names of the key columns.
         own: our columns beside them.
         comment: what the source says of the table.
         stored_as: `1` and `2` (the SCD type), `append`, or the kind of a table of Headrace's own.
+        deleted: which of our columns marks deleted rows; empty where they are removed.
+        json: names of the columns with JSON, which may be strings or variants in a target that is there.
     """
 
     source: str
@@ -63,6 +67,8 @@ class TargetLayout:
     own: tuple[TargetColumn, ...]
     comment: str | None = None
     stored_as: str = "1"
+    deleted: str = ""
+    json: frozenset[str] = frozenset()
 
     @property
     def key_names(self) -> str:
@@ -81,6 +87,8 @@ class LakePlan:
         done: the target has the batch already.
         set: table properties to set; all of them where the table is to be created.
         evolution: what to do with columns that differ.
+        mark: the rows that are there must be marked as not deleted, in a column that is new.
+        variants: names of columns with JSON that are variants in the target.
     """
 
     layout: TargetLayout
@@ -89,6 +97,8 @@ class LakePlan:
     done: bool
     set: Mapping[str, str]
     evolution: Evolution = field(default_factory=Evolution)
+    mark: bool = False
+    variants: frozenset[str] = frozenset()
 
 
 class LakeTable(ABC):
@@ -160,6 +170,22 @@ class LakeTable(ABC):
         """What a target of flat rows, which name no source table, remembers as its source: itself."""
         return self.place
 
+    @abstractmethod
+    def commits_since_compaction(self, most: int) -> int:
+        """How many commits brought data since the table was last compacted; all if it never was.
+
+        Args:
+            most: more than this need not be told apart.
+        """
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Rewrite small files as larger ones, in commits without a batch. Changes no row."""
+
+    @abstractmethod
+    def vacuum(self, hours: int) -> None:
+        """Delete files that only versions older than so many hours have."""
+
     @property
     def label(self) -> str:
         """`Delta table /lake/t`."""
@@ -223,6 +249,7 @@ class LakeTable(ABC):
         self._refuse_names(layout)
         owner = batch.owner if batch is not None else None
         identity = {KEY: layout.key_names, SOURCE_TABLE: layout.source, STORED_AS: layout.stored_as}
+        mark = False
         if owner is not None:
             identity[OWNER] = owner
         exists = self.exists
@@ -235,8 +262,11 @@ class LakeTable(ABC):
             known = known_names(have, [c.name for c in layout.columns], own=own, steps=steps, source=layout.source)
             keys = {layout.key_names, key_names(key_before(layout.key, known))}
             self._refuse_stranger(properties, layout, owner, takeover, keys)
+            self._refuse_other_mark(properties, layout)
+            mark = bool(layout.deleted) and DELETED not in properties
+            now = {(known.get(name) or name).lower(): kind for name, kind in have.items()}
             columns = tuple(
-                TargetColumn(c.name, self.column_type(c.type), c.comment, c.nullable)
+                TargetColumn(c.name, self.column_type(_json_type(c, layout, now)), c.comment, c.nullable)
                 for c in (*layout.columns, *layout.own)
             )
             changes = evolution(
@@ -253,7 +283,9 @@ class LakeTable(ABC):
         else:
             if self.namespace is not None:
                 self.namespace.require(self.session, self.label)
+            identity |= {DELETED: layout.deleted} if layout.deleted else {}
             properties = {**identity, PHASE: INITIAL}
+            columns = layout.columns
         change = {name: value for name, value in identity.items() if properties.get(name) != value}
         initial = owner is not None and properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
         if initial and (first_read_ends or (rows and not first_read)):
@@ -273,6 +305,8 @@ class LakeTable(ABC):
             done=done,
             set=change if exists else {**identity, **change, FORMAT_VERSION: str(_NEWEST_FORMAT)},
             evolution=changes,
+            mark=mark,
+            variants=frozenset(c.name for c in columns if c.type == VARIANT),
         )
 
     def plan_names(
@@ -322,7 +356,7 @@ class LakeTable(ABC):
         return LakePlan(layout, True, append=False, done=False, set=change, evolution=changes)
 
     def prepare(self, plan: LakePlan, *, properties: Mapping[str, str]) -> None:
-        """Create or evolve the target as planned. Repeatable; no data is touched.
+        """Create or evolve the target as planned. Repeatable; of the data only a mark that is new is filled.
 
         Args:
             plan: what `plan` said.
@@ -334,8 +368,7 @@ class LakeTable(ABC):
             self.create(plan.layout, {**properties, **plan.set})
             return
         if plan.set:
-            pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in plan.set.items())
-            self.session.sql(f"alter table {self.sql_name} set tblproperties ({pairs})")
+            self._set(plan.set)
         for name in plan.evolution.drop:
             self.session.sql(f"alter table {self.sql_name} drop column {quote(name)}")
         for old, new in plan.evolution.rename:
@@ -346,6 +379,25 @@ class LakeTable(ABC):
         if plan.evolution.add:
             columns = ", ".join(column_ddl(column, nullable=True) for column in plan.evolution.add)
             self.session.sql(f"alter table {self.sql_name} add columns ({columns})")
+        if plan.mark:
+            mark = quote(plan.layout.deleted)
+            self.session.sql(f"update {self.sql_name} set {mark} = false where {mark} is null")
+            # Only now: an attempt that failed before is done again.
+            self._set({DELETED: plan.layout.deleted})
+
+    def _set(self, properties: Mapping[str, str]) -> None:
+        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        self.session.sql(f"alter table {self.sql_name} set tblproperties ({pairs})")
+
+    def _refuse_other_mark(self, properties: Mapping[str, str], layout: TargetLayout) -> None:
+        known = properties.get(DELETED, "")
+        if known and known != layout.deleted:
+            now = f"marks them in '{layout.deleted}'" if layout.deleted else "would remove them"
+            raise SinkError(
+                f"The {self.label} has deleted rows that are marked in its column '{known}', and the sink {now}.",
+                remedy=f"Set the sink's options 'delete_mode' to soft and 'deleted_column' to {known}, or move this "
+                "one away and take a new snapshot.",
+            )
 
     def _refuse_newer(self, properties: Mapping[str, str]) -> None:
         what, remedy = f"The {self.label}", "Write to it with that release, or choose another target."
@@ -361,7 +413,8 @@ class LakeTable(ABC):
             if column.name.lower() in own:
                 raise SchemaError(
                     f"Table {layout.source} has a column '{column.name}', which is Headrace's own in a mirror.",
-                    remedy="Set the sink's option 'position_column' to another name, or leave the column out.",
+                    remedy="Set the sink's option 'position_column' (or 'deleted_column', where it has that name) to "
+                    "another name, or leave the column out.",
                 )
             if twin != column.name:
                 raise SchemaError(
@@ -400,6 +453,12 @@ class LakeTable(ABC):
                 f"The {self.label} belongs {whose}, not to '{owner}'.",
                 remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another target.",
             )
+
+
+def _json_type(column: TargetColumn, layout: TargetLayout, have: Mapping[str, str]) -> str:
+    """A column's type; with JSON it stays what it is in the target, by lower-case name."""
+    found = have.get(column.name.lower())
+    return found if column.name in layout.json and found in ("string", VARIANT) else column.type
 
 
 def _names_in(property: str) -> tuple[str, ...]:

@@ -91,7 +91,13 @@ class DeltaSink(LakeSink):
 
     name: ClassVar[str] = "delta"
     examples: ClassVar[Mapping[str, str]] = {"path": "./lake"}
-    offered: ClassVar[tuple[str, ...]] = ("stored_as_scd_type", "schema_change_behavior", "deletion_vectors")
+    offered: ClassVar[tuple[str, ...]] = (
+        "stored_as_scd_type",
+        "delete_mode",
+        "schema_change_behavior",
+        "deletion_vectors",
+        "compact_every",
+    )
     jars: ClassVar[tuple[str, ...]] = (DELTA,)
     fault_point: ClassVar[str] = "sink.delta"
     settings: DeltaSettings

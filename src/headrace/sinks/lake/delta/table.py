@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import TableId
@@ -23,6 +24,11 @@ _OTHER_WIDENINGS = {("date", "timestamp_ntz"), ("tinyint", "double"), ("smallint
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _HASH_BITS = 32
+_FILE_SIZE = "spark.databricks.delta.optimize.maxFileSize"
+_SMALL_SIZE = "spark.databricks.delta.optimize.minFileSize"
+_COMPACTED = 128 << 20
+_DATA_COMMITS = ("WRITE", "MERGE", "UPDATE", "DELETE", "STREAMING UPDATE")
+_METADATA_COMMITS = 20
 
 
 def folder_of(base: str, id: TableId) -> str:
@@ -92,13 +98,8 @@ class DeltaTable(LakeTable):
             return
         # SQL has no options: it takes application and version from the session's settings.
         name = _application(batch, source, batch.sink) if batch.offsets else _name_without_offsets(batch, source)
-        self.session.conf.set(_APP_ID, name)
-        self.session.conf.set(_VERSION, str(_version(batch)))
-        try:
+        with _settings(self.session, {_APP_ID: name, _VERSION: str(_version(batch))}):
             work()
-        finally:
-            self.session.conf.unset(_APP_ID)
-            self.session.conf.unset(_VERSION)
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
@@ -117,6 +118,31 @@ class DeltaTable(LakeTable):
             ):
                 return True
         return False
+
+    def commits_since_compaction(self, most: int) -> int:
+        """Commits of data in the table's history before the last OPTIMIZE."""
+        commits = 0
+        # Some more, because not every commit is of data.
+        history = self.session.sql(f"describe history {self.sql_name} limit {most + _METADATA_COMMITS}")
+        for entry in history.select("version", "operation").orderBy("version").collect():
+            if entry["operation"] == "OPTIMIZE":
+                commits = 0
+            elif entry["operation"] in _DATA_COMMITS:
+                commits += 1
+        return commits
+
+    def compact(self) -> None:
+        """OPTIMIZE: files below half of the size that the session asks for (128 MB unless it does) become such files.
+
+        Delta's own default, 1 GB, would rewrite nearly every file, and each later MERGE rewrites what it touches.
+        """
+        size = int(self.session.conf.get(_FILE_SIZE, None) or _COMPACTED)
+        with _settings(self.session, {_FILE_SIZE: str(size), _SMALL_SIZE: str(size // 2)}):
+            self.session.sql(f"optimize {self.sql_name}")
+
+    def vacuum(self, hours: int) -> None:
+        """VACUUM."""
+        self.session.sql(f"vacuum {self.sql_name} retain {hours} hours")
 
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments; every column may be null.
@@ -151,6 +177,22 @@ class DeltaTable(LakeTable):
         if evolution.widen:
             needed["delta.enableTypeWidening"] = "true"
         return needed
+
+
+@contextmanager
+def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A session with these settings."""
+    before = {name: session.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, old)
 
 
 def _application(batch: BatchId, source: str, sink: str) -> str:

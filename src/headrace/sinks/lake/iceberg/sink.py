@@ -31,6 +31,7 @@ from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_icebe
 from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, can_clone
+from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import ICEBERG
 from headrace.spark.releases import running_version
 
@@ -109,6 +110,13 @@ class IcebergPlace(NamedSettings):
         default=True,
     )
 
+    format_version: str = option(
+        "The format of new tables. `3` keeps deletes as vectors, one for each data file, where `2` has files of "
+        "positions; not every reader knows it. A table that is there keeps its format.",
+        default="2",
+        choices=("2", "3"),
+    )
+
 
 class IcebergSettings(IcebergPlace, LakeSettings):
     """Of the sink `iceberg`."""
@@ -131,7 +139,13 @@ class IcebergSink(LakeSink):
 
     name: ClassVar[str] = "iceberg"
     examples: ClassVar[Mapping[str, str]] = {"warehouse": "./warehouse"}
-    offered: ClassVar[tuple[str, ...]] = ("namespace", "stored_as_scd_type", "schema_change_behavior")
+    offered: ClassVar[tuple[str, ...]] = (
+        "namespace",
+        "stored_as_scd_type",
+        "delete_mode",
+        "schema_change_behavior",
+        "compact_every",
+    )
     jars: ClassVar[tuple[str, ...]] = (ICEBERG,)
     fault_point: ClassVar[str] = "sink.iceberg"
     settings: IcebergSettings
@@ -142,6 +156,11 @@ class IcebergSink(LakeSink):
             raise OptionError(
                 f"Iceberg has no release for Spark {running_version()}.",
                 remedy="Use Spark 4.0 or 4.1, or name a jar that suits in HEADRACE_ICEBERG_PACKAGE.",
+            )
+        if settings.json_columns == VARIANT:
+            raise OptionError(
+                "The sink 'iceberg' does not write variants: Iceberg can't merge rows that have some.",
+                remedy="Set 'json_columns' to string, or use the sink 'delta'.",
             )
         if settings.catalog_type in _WITH_ADDRESS and not settings.uri:
             raise OptionError(
@@ -243,9 +262,10 @@ class IcebergSink(LakeSink):
         return None if self.settings.catalog_type == "rest" else self.settings.warehouse
 
     def new_table_properties(self) -> dict[str, str]:
-        """Format 2, which has deletes; and how changes are written."""
+        """The format, and how changes are written."""
         mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"
-        return {"format-version": "2", "write.merge.mode": mode, "write.delete.mode": mode, "write.update.mode": mode}
+        modes = {f"write.{what}.mode": mode for what in ("merge", "delete", "update")}
+        return {"format-version": self.settings.format_version, **modes}
 
 
 def _definition(settings: IcebergSettings) -> SessionCatalog:

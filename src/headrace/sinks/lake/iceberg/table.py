@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import faultpoints
@@ -144,17 +145,55 @@ class IcebergTable(LakeTable):
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether the newest snapshot of the same owner that the table descends from is of this batch."""
-        table = self._java()
-        table.refresh()
-        snapshot = table.currentSnapshot()
-        while snapshot is not None:
+        for snapshot in self._descent():
             said = snapshot.summary()
             whose = (said.get(OWNER), said.get(TARGET)) == (batch.owner, source)
             if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
                 return LastBatch(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
+        return False
+
+    def commits_since_compaction(self, most: int) -> int:
+        """Snapshots that brought data before the last one that replaced files by others of the same rows."""
+        commits = 0
+        for snapshot in self._descent():
+            if commits >= most or snapshot.operation() == "replace":
+                break
+            # The first one is empty: the first batch begins there.
+            commits += snapshot.summary().get("changed-partition-count") != "0"
+        return commits
+
+    def compact(self) -> None:
+        """Rewrite small data files as the table's properties say, then the deletes that concern files still there."""
+        name = literal(".".join(quote(part) for part in self._parts[1:]))
+        procedures = f"{quote(self._parts[0])}.system"
+        self.session.sql(f"call {procedures}.rewrite_data_files(table => {name})")
+        # Some deletes are of files that are gone now. (Format 3 has vectors instead, which is nothing to do here.)
+        options = "map('min-input-files', '2')"
+        self.session.sql(f"call {procedures}.rewrite_position_delete_files(table => {name}, options => {options})")
+
+    def vacuum(self, hours: int) -> None:
+        """Expire snapshots, but not the newest that says which batch the table has, and none after it."""
+        kept = 0
+        for snapshot in self._descent():
+            kept += 1
+            if snapshot.summary().get(OWNER) is not None:
+                break
+        before = dt.datetime.now(dt.UTC) - dt.timedelta(hours=hours)
+        name = literal(".".join(quote(part) for part in self._parts[1:]))
+        self.session.sql(
+            f"call {quote(self._parts[0])}.system.expire_snapshots(table => {name}, "
+            f"older_than => timestamp '{before:%Y-%m-%d %H:%M:%S} UTC', retain_last => {max(kept, 1)})"
+        )
+
+    def _descent(self) -> Iterator[Any]:
+        """The table's snapshots from the current one back, as far as they were not expired."""
+        table = self._java()
+        table.refresh()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            yield snapshot
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
-        return False
 
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""

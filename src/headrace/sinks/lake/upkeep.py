@@ -1,0 +1,92 @@
+"""Upkeep of tables between batches: small files become larger ones, and files of old versions go.
+
+A commit of upkeep carries no batch, and comes after the commit of one. Where it fails, the table stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.errors import OptionError
+from headrace.settings import Settings, option
+from headrace.sinks.lake.table import LakeTable
+
+_LOG = logging.getLogger("headrace.sinks")
+
+
+class UpkeepSettings(Settings):
+    """When tables are compacted, and what is kept of old versions."""
+
+    compact_every: int = option(
+        "After how many commits the small files of a table are rewritten as larger ones (`OPTIMIZE` in Delta, "
+        "`rewrite_data_files` in Iceberg), before the next batch; 0 for never. Compaction by others counts. One that "
+        "fails is logged as a warning and tried again after so many commits more.",
+        default=0,
+        minimum=0,
+    )
+    vacuum_retain_hours: int | None = option(
+        "For how many hours files of old versions stay. Older ones are deleted after each compaction (`VACUUM` in "
+        "Delta, `expire_snapshots` in Iceberg). Unless it is set, all stay. Delta refuses fewer than 168.",
+        default=None,
+        minimum=1,
+    )
+
+
+class Upkeep:
+    """Compacts the tables of one sink. Runs in the driver; tables may be written side by side.
+
+    How many commits a table has had since it was compacted stands in the table itself, so that a restart changes
+    nothing. It is looked up for the first commit of a process, and before each compaction.
+
+    Args:
+        settings: when.
+
+    Raises:
+        OptionError: old versions are to go, but nothing is compacted.
+    """
+
+    def __init__(self, settings: UpkeepSettings) -> None:
+        self._every = settings.compact_every
+        self._hours = settings.vacuum_retain_hours
+        self._commits: dict[str, int] = {}
+        if self._hours is not None and not self._every:
+            raise OptionError(
+                "Option 'vacuum_retain_hours' takes effect after a compaction, and 'compact_every' is 0.",
+                remedy="Set 'compact_every', to 100 for instance, or run VACUUM or expire_snapshots yourself.",
+            )
+
+    def after_commit(self, target: LakeTable) -> None:
+        """Compact a table that was just committed to, if it is time.
+
+        A failure is a warning: the batch is in the table.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        if not self._every:
+            return
+        try:
+            known = self._commits.get(target.place)
+            commits = self._looked_up(target) if known is None else known + 1
+            if known is not None and commits >= self._every:
+                # Somebody else may have compacted the table since then.
+                commits = self._looked_up(target)
+            if commits >= self._every:
+                target.compact()
+                if self._hours is not None:
+                    target.vacuum(self._hours)
+                commits = 0
+        except (PySparkException, Py4JError) as failure:
+            commits = 0
+            condition = failure.getCondition() if isinstance(failure, PySparkException) else None
+            _LOG.warning(
+                "The %s can't be compacted (%s). Its batches are there; Headrace tries again in %d commits. If that "
+                "fails too, compact it yourself and set 'compact_every' to 0.",
+                target.label,
+                condition or type(failure).__name__,
+                self._every,
+            )
+        self._commits[target.place] = commits
+
+    def _looked_up(self, target: LakeTable) -> int:
+        return target.commits_since_compaction(self._every)
