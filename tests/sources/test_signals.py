@@ -129,8 +129,10 @@ def test_a_table_of_exactly_that_name_is_meant_alone():
 @pytest.mark.parametrize("type", SENT)
 def test_what_the_command_writes_is_what_the_stream_reads(type):
     filter = "n > 1" if type == "execute-snapshot" else None
-    data = signal_data(type, ["dbo.a", "dbo.b"], filter=filter, message="hello", kind="incremental")
+    data = signal_data(type, ["dbo.a", "dbo.b"], filter=filter, message="hello", kind="incremental", position="7")
     meaning = read(type, data)
+    if type in ("rewind-changes", "skip-changes"):
+        assert (meaning.kind, meaning.collections, meaning.position) == (type.split("-")[0], ("dbo.a", "dbo.b"), "7")
     if type == "execute-snapshot":
         assert meaning.collections == ("dbo.a", "dbo.b")
         assert meaning.filter_of(TableId("shop", "dbo", "b")) == "n > 1"
@@ -142,6 +144,7 @@ def test_what_the_command_writes_is_what_the_stream_reads(type):
     [
         (("execute-snapshot",), "needs tables"),
         (("log",), "needs a message"),
+        (("rewind-changes", ["dbo.a"]), "needs tables and a position"),
         (("snapshot",), "no signal 'snapshot'"),
     ],
 )

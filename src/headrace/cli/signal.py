@@ -32,6 +32,9 @@ def signal(
         str, typer.Option(help="Cut the tables into chunks by this column, in place of their key.", show_default=False)
     ] = "",
     message: Annotated[str, typer.Option(help="A message for the log.", show_default=False)] = "",
+    position: Annotated[
+        str, typer.Option(help="Where the changes of the tables go on, as checkpoints spell it.", show_default=False)
+    ] = "",
     id: Annotated[
         str, typer.Option(help="The signal's id in the log. Default: a generated one.", show_default=False)
     ] = "",
@@ -57,7 +60,15 @@ def signal(
         check_sound(model.checkpoint, model.source_type)
         # A comma in braces belongs to a regular expression.
         wanted = [name.strip() for name in re.split(r",(?![^{]*\})", tables) if name.strip()]
-        data = signal_data(requested, wanted, kind=type, filter=filter, message=message, surrogate_key=surrogate_key)
+        data = signal_data(
+            requested,
+            wanted,
+            kind=type,
+            filter=filter,
+            message=message,
+            position=position,
+            surrogate_key=surrogate_key,
+        )
         sent = Signal(id or f"headrace-{uuid.uuid4().hex[:12]}", requested, data)
         try:
             model.source.check_signal(sent)

@@ -228,6 +228,8 @@ def _table(source: Source, path: str, schema: TableSchema, start: Offset, end: O
     elif before is not None and not before.done:
         done = before.chunk + len(before.bounds)
         plan = replace(plan, snapshot="goes on", rows=before.rows, chunks_done=done, after=before.commit)
+    elif progress is not None and only_streamed and path in start.known and progress != before:
+        plan = replace(plan, snapshot="catches up", after=progress.commit)
     elif before is not None and before.commit < start.commit:
         plan = replace(plan, snapshot="catches up", after=before.commit)
     elif path not in start.known:

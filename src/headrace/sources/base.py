@@ -22,6 +22,7 @@ from headrace.settings import Component
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
+from headrace.sources.table_moves import Kind, MovePlan, TableMove
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched
 
@@ -95,6 +96,8 @@ class Source(Component, ABC):
     slice before the rows that follow them."""
     jars: ClassVar[tuple[str, ...]] = ()
     """Maven coordinates of what Spark needs for it."""
+    moves: ClassVar[frozenset[Kind]] = frozenset()
+    """Which ways the changes of one table can be taken (`move`)."""
     whole_tables: ClassVar[Mapping[str, Any]] = {}
     """Options with which a run of its own reads each table whole and in one piece, for `headrace verify`. A source that
     takes no snapshots has none: its log is read from the beginning."""
@@ -280,6 +283,23 @@ class Source(Component, ABC):
             ConnectError: the server can't be asked.
         """
         return None
+
+    def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
+        """What it takes to go on elsewhere with the changes of one table. Only looks; runs where the command does.
+
+        Args:
+            wanted: what the user wants, in the user's words.
+            offset: what is in all sinks.
+
+        Raises:
+            OptionError: the source can't do that at all, or not to this place.
+            CaptureError: the table is not captured.
+            ConnectError: the server can't be asked.
+        """
+        raise OptionError(
+            f"Source '{self.name}' can't {wanted.kind} a single table.",
+            remedy="Read the table again: headrace repair reread.",
+        )
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask the stream that reads this source for something; gives the places where the signal was left.

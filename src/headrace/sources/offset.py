@@ -34,7 +34,7 @@ Key = tuple[str | None, ...]
 _TABLE_PARTS = frozenset(["commit", "chunk", "lower", "last", "bounds", "rows", "done", "empty", "read"])
 _PARTS = frozenset(
     ["version", "source", "commit", "commit_time", "capture_time", "clock", "initial", "known", "tables", "structures"]
-) | frozenset(["heartbeat", "gaps", "ad_hoc", "uncaptured", "log", "reads", "versions"])
+) | frozenset(["heartbeat", "gaps", "ad_hoc", "uncaptured", "log", "reads", "versions", "skipped"])
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,8 @@ class Offset:
             (JSON values).
         reads: how many times tables were read again.
         versions: how often the schemas of tables changed (`headrace.sources.table_versions`).
+        skipped: tables of which changes were left out because a user asked for that: the commits after which and up to
+            which. A table that is read again since is not among them.
     """
 
     source: str = ""
@@ -142,6 +144,7 @@ class Offset:
     log: Mapping[str, Any] = field(default_factory=dict)
     reads: int = 0
     versions: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    skipped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def nothing(cls) -> Offset:
@@ -219,6 +222,7 @@ class Offset:
             **({"log": dict(self.log)} if self.log else {}),
             **({"reads": self.reads} if self.reads else {}),
             **({"versions": {path: list(of) for path, of in sorted(self.versions.items())}} if self.versions else {}),
+            **({"skipped": {path: list(gap) for path, gap in sorted(self.skipped.items())}} if self.skipped else {}),
         }
 
     def to_text(self) -> str:
@@ -251,6 +255,7 @@ class Offset:
             log=data.get("log", {}),
             reads=data.get("reads", 0),
             versions={path: (number, id) for path, (number, id) in data.get("versions", {}).items()},
+            skipped={path: (after, upto) for path, (after, upto) in data.get("skipped", {}).items()},
         )
 
 

@@ -12,6 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,17 @@ def has_files(folder: str, taken: TakenFiles) -> bool:
     except OSError:
         # The planner says so.
         return False
+
+
+def new_signals(folder: str, taken: TakenFiles) -> list[Signal]:
+    """The signals in the files that were not taken yet, as far as they can be read; nothing is taken or said."""
+    found = []
+    with suppress(OSError):
+        for name in taken.new(present_files(folder)):
+            with suppress(FormatError):
+                # The planner that takes it says so.
+                found.append(read_file(Path(folder), name))
+    return found
 
 
 def take_files(folder: str, taken: TakenFiles, say: Callable[[str], None]) -> tuple[TakenFiles, list[Signal]]:

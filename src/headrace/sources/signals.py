@@ -21,7 +21,9 @@ from headrace.registry import did_you_mean
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 LOG, SCHEMA_CHANGES = "log", "schema-changes"
-TYPES = (EXECUTE, STOP, PAUSE, RESUME, LOG, SCHEMA_CHANGES)
+REWIND, SKIP = "rewind-changes", "skip-changes"
+"""Headrace's own: Debezium has no signals for these."""
+TYPES = (EXECUTE, STOP, PAUSE, RESUME, REWIND, SKIP, LOG, SCHEMA_CHANGES)
 """The signals that are understood."""
 SENT = tuple(type for type in TYPES if type != SCHEMA_CHANGES)
 """Those that are worth sending."""
@@ -103,6 +105,21 @@ class ResumeSnapshot:
 
 
 @dataclass(frozen=True)
+class MoveTables:
+    """Go on elsewhere with the changes of these tables.
+
+    Args:
+        kind: back, so that changes come again; or forward, so that changes are left out.
+        collections: names or regular expressions, each `schema.table` or `database.schema.table`.
+        position: the commit after which they go on, in the form of `Offset.commit`.
+    """
+
+    kind: Literal["rewind", "skip"]
+    collections: tuple[str, ...]
+    position: str
+
+
+@dataclass(frozen=True)
 class LogMessage:
     """Write a line into the log."""
 
@@ -119,7 +136,16 @@ class Watermark:
     """A row that another program left in the table; means nothing here."""
 
 
-Meaning = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | SchemaChanges | Watermark
+Meaning = (
+    ExecuteSnapshot
+    | StopSnapshot
+    | PauseSnapshot
+    | ResumeSnapshot
+    | MoveTables
+    | LogMessage
+    | SchemaChanges
+    | Watermark
+)
 
 
 def parse_signal(signal: Signal) -> Meaning:
@@ -144,6 +170,8 @@ def parse_signal(signal: Signal) -> Meaning:
         return PauseSnapshot()
     if kind == RESUME:
         return ResumeSnapshot()
+    if kind in (REWIND, SKIP):
+        return _move(signal, "rewind" if kind == REWIND else "skip", data)
     if kind == LOG:
         message = data.get("message")
         if not isinstance(message, str):
@@ -184,6 +212,7 @@ def signal_data(
     filter: str | None = None,
     message: str | None = None,
     surrogate_key: str | None = None,
+    position: str | None = None,
 ) -> str:
     """The JSON of a signal, as `parse_signal` reads it.
 
@@ -194,6 +223,7 @@ def signal_data(
         filter: a SQL predicate for the rows of all these tables.
         message: what to log.
         surrogate_key: the column by which all these tables are cut into chunks, in place of their key.
+        position: the commit after which the changes of tables go on, for rewind-changes and skip-changes.
 
     Raises:
         OptionError: the type is unknown, or what it needs is missing.
@@ -222,6 +252,12 @@ def signal_data(
             data["surrogate-key"] = surrogate_key
     elif type == STOP:
         data = {"type": "incremental", **({"data-collections": tables} if tables else {})}
+    elif type in (REWIND, SKIP):
+        if not tables or not position:
+            raise OptionError(
+                f"A {type} needs tables and a position.", remedy="Name them: --tables dbo.a --position LSN."
+            )
+        data = {"data-collections": tables, "position": position}
     elif type in (PAUSE, RESUME):
         data = {"type": "incremental"}
     elif type == LOG:
@@ -241,6 +277,16 @@ def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
     """
     wanted = name.strip().casefold()
     return next((path for path in paths if wanted in (path.casefold(), f"{database}.{path}".casefold())), None)
+
+
+def _move(signal: Signal, kind: Literal["rewind", "skip"], data: Mapping[str, Any]) -> MoveTables:
+    collections, position = _texts(signal, data, "data-collections"), data.get("position")
+    wanted = 'Send {"data-collections": ["schema.table"], "position": "..."}.'
+    if not collections:
+        raise _unreadable(signal, "has no list 'data-collections'", wanted)
+    if not isinstance(position, str) or not position.strip():
+        raise _unreadable(signal, "has no text 'position'", wanted)
+    return MoveTables(kind, collections, position.strip())
 
 
 def _execute(signal: Signal, data: Mapping[str, Any]) -> ExecuteSnapshot:

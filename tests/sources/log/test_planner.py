@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.sources.log.toy_log import CLOCK, ToyLog, ToyPlanner, ToyState, place
 from headrace.errors import DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
+from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 
@@ -270,3 +272,78 @@ def test_a_preview_shows_the_next_batch_and_does_nothing() -> None:
     assert run.planner.preview(run.offset, restarted=False) is run.offset
     again = run.restarted(snapshot_mode="always").planner.preview(run.offset, restarted=True)
     assert (list(again.tables), again.initial) == (["s.a", "s.b"], True)
+
+
+# Changes of one table that are left out.
+
+
+def skip(table: str, upto: str) -> Signal:
+    return Signal("1", "skip-changes", json.dumps({"data-collections": [table], "position": upto}))
+
+
+def test_a_signal_file_leaves_out_changes_before_the_log_is_read_on(tmp_path: Path) -> None:
+    run = Run(ToyLog(), signal_path=str(tmp_path)).settled()
+    at = run.offset.commit
+    run.log.write("s.a")
+    upto = run.log.write("s.a", "s.b")
+    run.log.write("s.a")
+    write_file(tmp_path, skip("s.a", upto))
+    first = run.restarted().batch()
+    assert first is not None
+    # The batch that says so has nothing of the log, so none of the changes is in the sinks when the next one leaves
+    # them out.
+    assert (first.commit, ToyState.of_log(first).reads) == (at, False)
+    assert (first.tables["s.a"].commit, first.tables["s.a"].done) == (upto, True)
+    assert (first.gaps, first.skipped) == ({"s.a": (at, upto)}, {"s.a": (at, upto)})
+    second = run.batch()
+    assert second is not None
+    assert (second.commit, dict(second.tables), second.gaps) == (run.log.head, {}, {})
+    assert second.skipped == {"s.a": (at, upto)}
+
+
+def test_a_signal_in_the_log_leaves_out_changes_behind_its_batch() -> None:
+    run = Run(ToyLog()).settled()
+    ahead = place(len(run.log.commits) + 3)
+    at = run.log.write("s.a", signals=(skip("s.a", ahead),))
+    end = run.batch()
+    assert end is not None
+    assert (end.tables["s.a"].commit, end.skipped) == (ahead, {"s.a": (at, ahead)})
+    for _ in range(4):
+        run.log.write("s.a")
+    assert run.settled().offset.is_level
+
+
+@pytest.mark.parametrize(
+    ("table", "upto", "sentence"),
+    [
+        ("s.a", place(1), "are delivered up to 000001 already, so none is left out up to 000001"),
+        ("s.a", "7", "'7' is no place in this log"),
+        ("s.c", place(9), "names 's.c', which no captured table matches"),
+    ],
+)
+def test_what_can_not_be_left_out_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, table: str, upto: str, sentence: str
+) -> None:
+    run = Run(ToyLog(), signal_path=str(tmp_path)).settled()
+    write_file(tmp_path, skip(table, upto))
+    end = run.batch()
+    assert end is not None
+    assert (dict(end.tables), dict(end.skipped)) == ({}, {})
+    assert sentence in caplog.text
+
+
+def test_a_rewind_is_not_followed_because_a_log_is_read_once(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(ToyLog()).settled()
+    wanted = Signal("1", "rewind-changes", json.dumps({"data-collections": ["s.a"], "position": place(1)}))
+    run.log.write("s.a", signals=(wanted,))
+    end = run.batch()
+    assert end is not None
+    assert dict(end.tables) == {}
+    assert "this source can't rewind a table. Read it again instead." in caplog.text
+
+
+def test_a_table_is_read_again_where_the_mode_reads_none_by_itself(tmp_path: Path) -> None:
+    run = Run(ToyLog(), snapshot_mode="no_data", signal_path=str(tmp_path)).settled()
+    write_file(tmp_path, blocking("s.b"))
+    run.batch()
+    assert reading(run.batch()) == {"s.b": (1, True)}

@@ -16,6 +16,7 @@ from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.stream_options import HeartbeatSettings, SelectSettings, SignalSettings
 from headrace.sources.tables.lost import WITHOUT_ROWS
 from headrace.sources.tables.source_table import SourceTable
@@ -112,7 +113,7 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
 
     def __init__(self, log: ToyLog, **options: Any) -> None:
         settings = ToySettings(**options)
-        super().__init__(settings, "toy:db", tables_of, AdHocReads(settings, "db", tables_of))
+        super().__init__(settings, "toy:db", tables_of, AdHocReads(settings, "db", tables_of, ("skip",)))
         self.log = log
         self.kept: dict[str, str] = {}
         """The moments that are kept, by table."""
@@ -159,7 +160,8 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         if not fresh:
             return start
         reads = AdHoc.from_json(start.ad_hoc)
-        reads = replace(reads, blocking=(*reads.blocking, *fresh))
+        first = read_first(self._settings, (table.id for table in tables_of(dict.fromkeys(fresh, True)).values()))
+        reads = replace(reads, blocking=(*reads.blocking, *first))
         state = self._state(start)
         end = replace(start, known=tuple(self.log.tables), schemas=self.log.schemas(), ad_hoc=reads.to_json())
         return replace(state, waiting=(*state.waiting, *fresh)).in_offset(end)

@@ -78,7 +78,8 @@ class AdHocPlanner:
         files, from_files = take_files(self._settings.signal_path, state.files, say)
         signals += from_files
         state = replace(state, files=files)
-        return state.take(signals, [history.newest for history in histories.values()], say, at=commit)
+        tables = [history.newest for history in histories.values()]
+        return state.take(signals, tables, say, at=commit, moves=("rewind", "skip"))
 
     def _rows(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> list[Signal]:
         name = self._settings.signal_data_collection

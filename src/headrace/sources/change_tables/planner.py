@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.errors import CaptureError, DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
@@ -20,6 +20,7 @@ from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.incremental import AdHocPlanner
+from headrace.sources.change_tables.moves import TableMoves
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
@@ -27,9 +28,11 @@ from headrace.sources.change_tables.schema_history import SchemaHistory, schema_
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
 from headrace.sources.snapshots.first_reads import read_first, reads_all
+from headrace.sources.table_moves import MovePlan
 from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.unlogged import say_altered
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
@@ -175,9 +178,14 @@ class Planner:
             requested = self._ad_hoc.requested(start, commit, histories)
             requests, begun = self._ad_hoc.blocking(requested, start, histories)
             lagging |= {path: self._begin(path, start.commit, start.reads + 1) for path in begun}
+        requests, moved = self._moved(requests, start, histories, lagging)
+        lagging |= {plan.move.table: TableProgress(commit=plan.move.to, done=True) for plan in moved}
+        left_out = {plan.move.table: (plan.at, plan.move.to) for plan in moved if plan.move.kind == "skip"}
         for path in fresh:
             lagging[path] = self._taken_in(path, start)
-        gaps = {} if again else self._gaps(start, known, histories, lagging)
+        needed = tuple(path for path in known if path not in left_out)
+        gaps = {} if again else self._gaps(start, needed, histories, lagging)
+        gaps |= {path: (after, lsn.after(upto)) for path, (after, upto) in left_out.items()}
         gaps |= self._gaps_of_returned(start, fresh, lagging)
         # A snapshot that begins again has no chunk yet in the batch that says so.
         advanced = lagging if again else self._more_chunks(lagging, histories, limit)
@@ -190,6 +198,7 @@ class Planner:
             schemas={path: history.to_json() for path, history in histories.items()},
             gaps=gaps,
             uncaptured=uncaptured,
+            skipped={**start.skipped, **left_out},
         )
         budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         requests = self._ad_hoc.more(requests, end, histories, budget)
@@ -209,6 +218,26 @@ class Planner:
             else:
                 lagging[path] = progress.behind()
         return lagging, catching_up
+
+    def _moved(
+        self,
+        requests: AdHoc,
+        start: Offset,
+        histories: Mapping[str, SchemaHistory],
+        lagging: Mapping[str, TableProgress],
+    ) -> tuple[AdHoc, list[MovePlan]]:
+        """The tables whose changes go on elsewhere from this batch on, which has none of them."""
+        found: dict[str, MovePlan] = {}
+        signals, database = self._settings.signal_data_collection, self._settings.database
+        moves = TableMoves(self._connection, self._catalog, histories, signals, database)
+        # A read that begins with this batch counts.
+        at = replace(start, tables={**start.tables, **{path: p for path, p in lagging.items() if not p.done}})
+        for move in requests.moves:
+            try:
+                found[move.table] = moves.checked(move, at)
+            except OptionError as error:
+                say(f"The {move.kind} of table '{move.table}' is not followed: {error}")
+        return replace(requests, moves=()), list(found.values())
 
     def _taken_in(self, path: str, start: Offset) -> TableProgress:
         """A table that is captured since the last batch."""

@@ -313,6 +313,8 @@ class Slicing:
                 self._note_gap(table, after, lsn.before(oldest), self._why_lost(path))
 
     def _why_lost(self, path: str) -> str:
+        if self._end.skipped.get(path) != self._start.skipped.get(path):
+            return "a repair skipped them"
         if self._restored:
             return "the database was restored"
         return "the table was not captured" if self._returned(path) else "they were cleaned on the server"

@@ -25,6 +25,7 @@ from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal
 from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.moves import TableMoves
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
@@ -42,6 +43,7 @@ from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
+from headrace.sources.table_moves import MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
 from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
@@ -67,6 +69,7 @@ class ChangeTableSource(Source):
     dialect: Dialect
     knows_schemas = True
     whole_tables = WHOLE_TABLES
+    moves = frozenset(("rewind", "skip"))
 
     def __init__(self, settings: ChangeTableSettings, *, databases: Sequence[str] = ()) -> None:
         super().__init__(settings)
@@ -275,6 +278,16 @@ class ChangeTableSource(Source):
                     connection.rows(*query)
                 except CaptureError as error:
                     raise refused_filter(id, error.message) from error
+
+    def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
+        """What it takes to go on elsewhere with the changes of one table: the change table has to hold them."""
+        with self._asking() as connection:
+            catalog = self._read_catalog(connection, strict=False)
+            histories = schema_histories(offset.schemas, self.dialect)
+            settings = self.settings
+            moves = TableMoves(connection, catalog, histories, settings.signal_data_collection, settings.database)
+            move = replace(wanted, to=moves.position(wanted.to, self._zone))
+            return moves.described(moves.checked(move, offset), self._zone.of(connection))
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask by a row in each database's signal table; by a file where there is none."""

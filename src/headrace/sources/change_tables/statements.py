@@ -26,6 +26,8 @@ class Statements(Protocol):
     TRANSACTIONS_BEFORE: str
     COMMIT_TIME: str
     COMMIT_TIMES: dict[str, str]
+    FIRST_SINCE: str
+    """The first commit whose time is not before what the clock shows."""
     FIRST_REPEATED: str
     FIRST_SETTLED: str
     TIME_AND_CLOCK: str
@@ -100,6 +102,9 @@ class Statements(Protocol):
 
     def insert(self, table: CapturedTable, columns: Sequence[str], /) -> str:
         """One row into a table of the user's."""
+
+    def count_changes(self, instance: str, /) -> str:
+        """How many changes of a window of commits a change table has; an update counts once."""
 
     def last_change(self, instance: str, has_command_id: bool, /) -> str:
         """Command, sequence value and operation of the last row that a commit left in a change table."""

@@ -186,6 +186,10 @@ class Statements:
             f"UNION ALL SELECT r.SYNCHPOINT AS lsn, r.SYNCHTIME AS at FROM {register} AS r "
             f"WHERE r.GLOBAL_RECORD = 'Y') AS x WHERE x.lsn = ?{tail}"
         )
+        self.FIRST_SINCE = (
+            f"SELECT HEX(MIN(u.IBMSNAP_COMMITSEQ)) FROM {uow} AS u WHERE u.IBMSNAP_LOGMARKER >= CAST(? AS TIMESTAMP)"
+            f"{tail}"
+        )
         self.LAST_TRANSACTION = (
             f"SELECT HEX(u.IBMSNAP_COMMITSEQ), u.IBMSNAP_LOGMARKER FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ <= ? "
             f"ORDER BY u.IBMSNAP_COMMITSEQ DESC FETCH FIRST 1 ROWS ONLY{tail}"
@@ -371,6 +375,13 @@ class Statements:
             "SELECT 0, HEX(d.IBMSNAP_INTENTSEQ), CASE WHEN d.IBMSNAP_OPERATION = 'D' THEN 1 ELSE 2 END "
             f"FROM {change_table(instance)} AS d WHERE d.IBMSNAP_COMMITSEQ = ? "
             "ORDER BY d.IBMSNAP_INTENTSEQ DESC FETCH FIRST 1 ROWS ONLY"
+        )
+
+    def count_changes(self, instance: str, /) -> str:
+        """How many rows of a window of commits a change table has; an update may be two."""
+        return (
+            f"SELECT COUNT(*) FROM {change_table(instance)} AS d "
+            f"WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ?{self._tail}"
         )
 
     def rows_of_change(self, instance: str, /) -> str:

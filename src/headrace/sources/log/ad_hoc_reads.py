@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.errors import CaptureError
 from headrace.sources.offset import Key, Offset
-from headrace.sources.signal_files import take_files
-from headrace.sources.signals import Signal, say, say_once, signal_table
+from headrace.sources.signal_files import new_signals, take_files
+from headrace.sources.signals import SKIP, Signal, say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import (
     AdHoc,
     Request,
@@ -62,11 +62,17 @@ class AdHocReads(Generic[Table]):
         settings: the source's options.
         database: the name of the database in which the tables are.
         tables_of: the tables of an offset by path.
+        moves: the kinds of `TableMove` that the planner can do.
     """
 
     def __init__(
-        self, settings: SignalSettings, database: str, tables_of: Callable[[Mapping[str, Any]], Mapping[str, Table]]
+        self,
+        settings: SignalSettings,
+        database: str,
+        tables_of: Callable[[Mapping[str, Any]], Mapping[str, Table]],
+        moves: Collection[str] = (),
     ) -> None:
+        self._moves = moves
         self._settings = settings
         self._database = database
         self._tables_of = tables_of
@@ -95,7 +101,14 @@ class AdHocReads(Generic[Table]):
         found = [*signals, *from_files]
         if not found:
             return state
-        return state.take(found, list(self._tables_of(end.schemas).values()), say, at=end.commit)
+        tables = list(self._tables_of(end.schemas).values())
+        return state.take(found, tables, say, at=end.commit, moves=self._moves)
+
+    def skips_by_file(self, state: AdHoc) -> bool:
+        """Whether a signal file that was not taken yet asks to leave out changes of a table; only looks."""
+        return any(
+            signal.type.strip().lower() == SKIP for signal in new_signals(self._settings.signal_path, state.files)
+        )
 
     def captured_blocking(self, state: AdHoc, end: Offset) -> list[Table]:
         """The tables that are to be read as in the first snapshot; says which are not captured any more."""

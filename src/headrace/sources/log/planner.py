@@ -14,16 +14,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.errors import DataLossError, PositionMismatch
+from headrace.errors import DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.skips import checked_skip
 from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.signals import Signal, say_once
+from headrace.sources.signals import Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
 from headrace.sources.snapshots.first_reads import read_first, reads_all
-from headrace.sources.tables.lost import WITHOUT_ROWS
 from headrace.sources.tables.source_table import SourceTable
 
 _LOG = logging.getLogger("headrace.sources")
@@ -258,7 +258,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             else:
                 self._release_point()
                 try:
-                    end = self._stream(start, limit, now)
+                    end = self._without_skipped(start) or self._stream(start, limit, now)
                 except DataLossError as error:
                     self.close()
                     end = self._behind_what_is_lost(start, error)
@@ -395,15 +395,14 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         self, start: Offset, end: Offset, reads: AdHoc, signals: Sequence[Signal], limit: Limit
     ) -> tuple[AdHoc, Offset]:
         """The state of ad-hoc snapshots, and the end of a batch with the snapshots that begin there."""
-        takes_rows = self._settings.snapshot_mode not in WITHOUT_ROWS
-        reads = self._ad_hoc.requested(reads, end, signals)
+        reads, end = self._skipping(self._ad_hoc.requested(reads, end, signals), end)
         at_goal = not limit.upto or end.commit >= limit.upto
         first = self._read_first(end) if self._again and at_goal and not end.tables else []
         again = bool(first)
         if again:
             reads = replace(reads, blocking=tuple(dict.fromkeys((*first, *reads.blocking))))
         blocking = [path for path in reads.blocking if path in end.schemas]
-        if blocking and takes_rows and not end.tables:
+        if blocking and not end.tables:
             tables = self._tables_of(end.schemas)
             try:
                 commit = self._point({path: tables[path] for path in blocking}, waits=True)
@@ -416,9 +415,35 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                 state = self._state(end)
                 waiting = tuple(path for path in state.waiting if path not in begun)
                 end = replace(state, waiting=waiting).in_offset(replace(end, tables=begun, initial=again))
-        elif not takes_rows:
-            reads = replace(reads, blocking=())
         return self._more_reads(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch), end
+
+    def _without_skipped(self, start: Offset) -> Offset | None:
+        """A batch of its own, without a window, that leaves out what signal files ask to skip: the changes in the
+        window that follows are not delivered then. Null where none asks for that."""
+        before = AdHoc.from_json(start.ad_hoc).behind()
+        if not self._ad_hoc.skips_by_file(before):
+            return None
+        reads, end = self._skipping(self._ad_hoc.requested(before, start, ()), replace(start, gaps={}))
+        return self._state(start).settled().in_offset(replace(end, ad_hoc=reads.to_json()))
+
+    def _skipping(self, reads: AdHoc, end: Offset) -> tuple[AdHoc, Offset]:
+        """The end of a batch behind which changes of tables are left out as signals ask; only those that come later
+        than the batch."""
+        left_out: dict[str, tuple[str, str]] = {}
+        for move in reads.moves:
+            try:
+                plan = checked_skip(move, end)
+            except OptionError as error:
+                say(f"The skip of table '{move.table}' is not followed: {error}")
+            else:
+                left_out[move.table] = (plan.at, move.to)
+        progress = {path: TableProgress(commit=upto, done=True) for path, (_, upto) in left_out.items()}
+        return replace(reads, moves=()), replace(
+            end,
+            tables={**end.tables, **progress},
+            gaps={**end.gaps, **left_out},
+            skipped={**end.skipped, **left_out},
+        )
 
     # What was lost.
 

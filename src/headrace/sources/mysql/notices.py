@@ -36,16 +36,16 @@ def empty_table(log: LogState, schema: TableSchema, position: Position) -> Notic
     return Notice(Operation.SCHEMA, position, facts, schema.id, schema=schema, snapshot=LAST_OF_TABLE)
 
 
-def gap(log: LogState, path: str, after: str, upto: str) -> Notice:
-    """Reports that changes of a table are lost."""
+def gap(log: LogState, path: str, after: str, upto: str, *, skipped: bool = False) -> Notice:
+    """Reports that changes of a table are lost, or were left out because a user wanted that."""
+    why = "a repair skipped them" if skipped else "the server did not keep these files of its log"
     low, high = _said(log, after), _said(log, upto)
     return Notice(
         Operation.GAP,
         Position(after, _GAP_ORDER),
         {"connector": connector(log.kind), "from": low, "to": high},
         table_id(path),
-        error=f"Changes of table '{path}' from {low} to {high} are lost: the server did not keep these files of its "
-        "log.",
+        error=f"Changes of table '{path}' from {low} to {high} are lost: {why}.",
     )
 
 

@@ -91,7 +91,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     """
 
     def __init__(self, settings: MysqlSettings, identity: str) -> None:
-        super().__init__(settings, identity, tables_of, AdHocReads(settings, "", tables_of))
+        super().__init__(settings, identity, tables_of, AdHocReads(settings, "", tables_of, ("skip",)))
         self._tables = TableSet(settings)
         self._connection: Connection | None = None
         self._quiet: _Quiet | None = None

@@ -9,6 +9,7 @@ Source: MySQL's and MariaDB's documentation of replication; Debezium's documenta
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
+from headrace.sources.log.skips import checked_skip, refuse_rewind
 from headrace.sources.mysql import place
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
@@ -54,6 +56,7 @@ from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
+from headrace.sources.table_moves import NOW, MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unmatched import TableColumns, Unmatched, has_names, unmatched
@@ -69,6 +72,7 @@ class MysqlSource(Source):
     offered = ("port", "snapshot_mode", "sslmode")
     knows_schemas = True
     whole_tables = WHOLE_TABLES
+    moves = frozenset(("skip",))
 
     def __init__(self, settings: MysqlSettings) -> None:
         super().__init__(settings)
@@ -159,7 +163,10 @@ class MysqlSource(Source):
         for path, position in found_empty(start, end):
             yield NoticesSlice((empty_table(log, tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
-            gaps = [gap(log, path, after, upto) for path, (after, upto) in sorted(end.gaps.items())]
+            asked = {path for path, found in end.gaps.items() if end.skipped.get(path) == found}
+            gaps = [
+                gap(log, path, after, upto, skipped=path in asked) for path, (after, upto) in sorted(end.gaps.items())
+            ]
             yield NoticesSlice(tuple(gaps), end.capture_time)
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
@@ -197,6 +204,12 @@ class MysqlSource(Source):
             found = {table.id: table for table in tables.values()}
             for id, filter in requested_tables(signal, found.values()):
                 check_filter(connection, found[id], filter)
+
+    def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
+        """What it takes to leave out changes of one table. A place is a file and a byte of the log, or `now`."""
+        refuse_rewind(wanted)
+        head = self.head_behind(offset)
+        return checked_skip(replace(wanted, to=_place(wanted.to, head)), offset, head)
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Insert a row into the signal table; write a file where there is none."""
@@ -267,3 +280,27 @@ def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
     before, after = tables_of(start.schemas), tables_of(end.schemas)
     gone = [dropped(log, before[path].id, end.commit) for path in end.uncaptured if path in start.known]
     return (*gone, *(created(log, after[path].schema, end.commit) for path in end.known if path not in start.known))
+
+
+def _place(text: str, head: str) -> str:
+    """The commit up to which changes that begin before a place are delivered.
+
+    Raises:
+        OptionError: it is no place.
+    """
+    given = text.strip()
+    if given.lower() == NOW:
+        return head
+    name, separator, position = given.rpartition(":")
+    try:
+        if not separator or not position.isdecimal():
+            raise ValueError
+        if re.fullmatch(r"\d{4}:\d{10}", name):
+            return place.Place.of(given).text
+        _, file = place.file_of(name)
+        return place.commit_before(place.Place(place.Place.of(head).epoch, file, int(position)))
+    except ValueError:
+        raise OptionError(
+            f"'{text}' is no place in the binary log.",
+            remedy="Write file and byte, such as binlog.000042:1234, or now. The log is not searched by time.",
+        ) from None

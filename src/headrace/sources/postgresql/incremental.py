@@ -55,7 +55,7 @@ class AdHocPlanner(AdHocReads[PostgresTable]):
     """
 
     def __init__(self, settings: PostgresSettings) -> None:
-        super().__init__(settings, settings.database, tables_of)
+        super().__init__(settings, settings.database, tables_of, ("skip",))
         self._visibility = Visibility()
 
     def more(self, connection: Connection, state: AdHoc, end: Offset, budget: int) -> AdHoc:

@@ -25,8 +25,9 @@ def empty_table(schema: TableSchema, position: Position) -> Notice:
     )
 
 
-def gap(database: str, path: str, after: str, upto: str) -> Notice:
-    """Reports that changes of a table are lost."""
+def gap(database: str, path: str, after: str, upto: str, *, skipped: bool = False) -> Notice:
+    """Reports that changes of a table are lost, or were left out because a user wanted that."""
+    why = "a repair skipped them" if skipped else "the slot did not keep their log"
     low, high = lsn.to_server(lsn.boundary(after)), lsn.to_server(lsn.number(upto))
     schema, _, name = path.partition(".")
     return Notice(
@@ -34,8 +35,7 @@ def gap(database: str, path: str, after: str, upto: str) -> Notice:
         Position(after, _GAP_ORDER),
         {"connector": CONNECTOR, "from_lsn": low, "to_lsn": high},
         TableId(database, schema, name),
-        error=f"Changes of table '{path}' that were committed from {low} to {high} are lost: the slot did not keep "
-        "their log.",
+        error=f"Changes of table '{path}' that were committed from {low} to {high} are lost: {why}.",
     )
 
 

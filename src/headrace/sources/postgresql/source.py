@@ -10,6 +10,7 @@ Source: PostgreSQL's documentation of logical decoding; Debezium's documentation
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
+from headrace.sources.log.skips import checked_skip, refuse_rewind
 from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
@@ -53,6 +55,7 @@ from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
+from headrace.sources.table_moves import NOW, MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
@@ -70,6 +73,7 @@ class PostgresSource(Source):
     offered = ("port", "slot", "snapshot_mode", "sslmode")
     knows_schemas = True
     whole_tables = WHOLE_TABLES
+    moves = frozenset(("skip",))
 
     def __init__(self, settings: PostgresSettings) -> None:
         super().__init__(settings)
@@ -153,7 +157,11 @@ class PostgresSource(Source):
         for path, position in found_empty(start, end):
             yield NoticesSlice((empty_table(tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
-            gaps = [gap(self.settings.database, path, after, upto) for path, (after, upto) in sorted(end.gaps.items())]
+            asked = {path for path, found in end.gaps.items() if end.skipped.get(path) == found}
+            gaps = [
+                gap(self.settings.database, path, after, upto, skipped=path in asked)
+                for path, (after, upto) in sorted(end.gaps.items())
+            ]
             yield NoticesSlice(tuple(gaps), end.capture_time)
 
     def _stream_slices(self, start: Offset, end: Offset) -> Iterator[PostgresSlice]:
@@ -206,6 +214,12 @@ class PostgresSource(Source):
             for id, filter in requested_tables(signal, found.values()):
                 check_filter(connection, found[id], filter)
 
+    def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
+        """What it takes to leave out changes of one table. A place is an LSN as the server writes it, or `now`."""
+        refuse_rewind(wanted)
+        head = self.head_behind(offset)
+        return checked_skip(replace(wanted, to=_place(wanted.to, head)), offset, head)
+
     def signal(self, signal: Signal) -> Sequence[str]:
         """Insert a row into the signal table; write a file where there is none."""
         if self.settings.signal_data_collection:
@@ -251,3 +265,22 @@ def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
     before, after = tables_of(start.schemas), tables_of(end.schemas)
     gone = [dropped(before[path].id, end.commit) for path in end.uncaptured if path in start.known]
     return (*gone, *(created(after[path].schema, end.commit) for path in end.known if path not in start.known))
+
+
+def _place(text: str, head: str) -> str:
+    """The commit up to which changes that begin before a place are delivered.
+
+    Raises:
+        OptionError: it is no place.
+    """
+    if text.strip().lower() == NOW:
+        return head
+    try:
+        return lsn.commit_before(lsn.of_server(text.strip()))
+    except ValueError:
+        if re.fullmatch(r"[0-9a-f]{16}", text.strip()):
+            return text.strip()
+        raise OptionError(
+            f"'{text}' is no place in the log of PostgreSQL.",
+            remedy="Write an LSN such as 16/B374D848, or now. The log is not searched by time.",
+        ) from None

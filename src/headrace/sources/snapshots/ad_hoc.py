@@ -6,7 +6,7 @@ same key ranges. Tables are read one after another, in the order of the requests
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,11 +14,12 @@ from headrace.changes import TableId
 from headrace.changes.position import Position, order_of_read
 from headrace.errors import FormatError, OptionError
 from headrace.registry import did_you_mean
-from headrace.sources.offset import Key, all_known, key_of
+from headrace.sources.offset import Key, Offset, all_known, key_of
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import (
     ExecuteSnapshot,
     LogMessage,
+    MoveTables,
     PauseSnapshot,
     ResumeSnapshot,
     SchemaChanges,
@@ -30,6 +31,7 @@ from headrace.sources.signals import (
     say,
 )
 from headrace.sources.snapshots.chunks import next_bounds
+from headrace.sources.table_moves import TableMove
 from headrace.sources.tables.source_table import SourceTable
 
 NO_ROW = "1 = 0 AND ({filter}\n)"
@@ -103,7 +105,7 @@ def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list
         FormatError: it can't be read.
     """
     meaning = parse_signal(signal)
-    if not isinstance(meaning, ExecuteSnapshot | StopSnapshot):
+    if not isinstance(meaning, ExecuteSnapshot | StopSnapshot | MoveTables):
         return []
     known = {table.id: table for table in tables}
     meant: dict[TableId, None] = {}
@@ -114,7 +116,7 @@ def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list
                 f"No captured table matches '{pattern}'.", remedy=did_you_mean(pattern, [id.path for id in known])
             )
         meant |= dict.fromkeys(found)
-    if isinstance(meaning, StopSnapshot):
+    if not isinstance(meaning, ExecuteSnapshot):
         return []
     for id in meant if meaning.kind == "incremental" else ():
         try:
@@ -352,6 +354,8 @@ class AdHoc:
         stalled: no further chunk is planned because the capture job does not move.
         files: the signal files that were taken.
         numbers: how many requests there have been.
+        moves: tables whose changes are to go on elsewhere; the planner that took the signals sees to that in the same
+            batch, so that they are not kept.
     """
 
     requests: tuple[Request, ...] = ()
@@ -360,6 +364,7 @@ class AdHoc:
     stalled: bool = False
     files: TakenFiles = TakenFiles()  # noqa: RUF009
     numbers: int = 0
+    moves: tuple[TableMove, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -381,7 +386,13 @@ class AdHoc:
         return [chunk for request in self.requests for chunk in request.chunks(read)]
 
     def take(
-        self, signals: Iterable[Signal], tables: Sequence[SourceTable[Any]], say: Callable[[str], None], *, at: str = ""
+        self,
+        signals: Iterable[Signal],
+        tables: Sequence[SourceTable[Any]],
+        say: Callable[[str], None],
+        *,
+        at: str = "",
+        moves: Collection[str] = (),
     ) -> AdHoc:
         """The state after signals, in their order. One that can't be followed is logged and changes nothing.
 
@@ -390,6 +401,7 @@ class AdHoc:
             tables: what is captured.
             say: is given one sentence for each thing that the user should know.
             at: the commit that the batch reaches; stands for `{}` in a message to be logged.
+            moves: the kinds of `TableMove` that the source can do.
         """
         state = self
         for signal in signals:
@@ -410,6 +422,11 @@ class AdHoc:
                     say(f"{who} pauses snapshots, of which none is running.")
             elif isinstance(meaning, ResumeSnapshot):
                 state = replace(state, paused=False)
+            elif isinstance(meaning, MoveTables):
+                if meaning.kind in moves:
+                    state = state._move(who, meaning, tables, say)
+                else:
+                    say(f"{who} is not followed: this source can't {meaning.kind} a table. Read it again instead.")
             elif isinstance(meaning, LogMessage):
                 say(f"{who}: {meaning.message.replace('{}', at)}")
             elif isinstance(meaning, SchemaChanges):
@@ -445,6 +462,17 @@ class AdHoc:
                     else:
                         state = state._with(id.path, filter, wanted.surrogate_key, signal)
         return state
+
+    def _move(
+        self, who: str, wanted: MoveTables, tables: Sequence[SourceTable[Any]], say: Callable[[str], None]
+    ) -> AdHoc:
+        found: dict[str, TableMove] = {}
+        for pattern in wanted.collections:
+            meant = chosen(pattern, [table.id for table in tables])
+            if not meant:
+                say(f"{who} names '{pattern}', which no captured table matches; it is left out.")
+            found |= {id.path: TableMove(id.path, wanted.kind, wanted.position) for id in meant}
+        return replace(self, moves=(*self.moves, *found.values()))
 
     def reading(self, table: str, *, keyed: bool) -> AdHoc:
         """With a table that is read again: beside the stream where it has a key, else as in the first snapshot."""
@@ -482,7 +510,7 @@ class AdHoc:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; nothing at all where nothing was ever requested."""
-        if self == AdHoc():
+        if replace(self, moves=()) == AdHoc():
             return {}
         return {
             "requests": [request.to_json() for request in self.requests],
@@ -513,6 +541,16 @@ class AdHoc:
             files=TakenFiles.from_json(data),
             numbers=data["numbers"],
         )
+
+
+def without_read_again(start: Offset, end: Offset) -> Offset:
+    """The end of a batch, in which tables that are read again as a whole lack no changes any more."""
+    if not end.skipped:
+        return end
+    read = {one.table for one in AdHoc.from_json(end.ad_hoc).requests if one.done and one.filter is None}
+    read |= {path for path, at in end.tables.items() if at.read and end.takes_in(start, path)}
+    left = {path: gap for path, gap in end.skipped.items() if path not in read}
+    return end if len(left) == len(end.skipped) else replace(end, skipped=left)
 
 
 def _of_path(path: str) -> TableId:

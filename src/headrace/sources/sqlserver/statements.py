@@ -114,6 +114,7 @@ _COMMIT_TIMES = (
     "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
 )
 COMMIT_TIMES = {"end": _COMMIT_TIMES.format(""), "begin": _COMMIT_TIMES.format(", m.tran_begin_time")}
+FIRST_SINCE = "SELECT MIN(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time >= CAST(? AS datetime)"
 FIRST_REPEATED = (
     "SELECT TOP (1) x.start_lsn, x.peak FROM (SELECT m.start_lsn, m.tran_end_time, "
     "MAX(m.tran_end_time) OVER (ORDER BY m.start_lsn ROWS UNBOUNDED PRECEDING) AS peak "
@@ -299,6 +300,14 @@ def inserted(table: CapturedTable, columns: Sequence[str]) -> str:
 def insert(table: CapturedTable, columns: Sequence[str]) -> str:
     """One row into a table of the user's: the only statement that writes, sent by `headrace signal` alone."""
     return _RANGES.insert(table, columns)
+
+
+def count_changes(instance: str) -> str:
+    """How many changes of a window of commits a change table has; the row before an update does not count."""
+    return (
+        f"SELECT COUNT_BIG(*) FROM {change_table(instance)} AS d "
+        "WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ? AND d.[__$operation] <> 3"
+    )
 
 
 def last_change(instance: str, has_command_id: bool) -> str:
