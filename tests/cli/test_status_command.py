@@ -51,6 +51,7 @@ def test_a_snapshot_shows_its_chunks(shop: Shop) -> None:
         "estimated_rows": 5,
         "lost": False,
         "captured": True,
+        "skipped": None,
     }
 
 

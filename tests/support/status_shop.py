@@ -37,6 +37,7 @@ class Shop:
             "snapshot_chunk_rows": "2",
             "snapshot_chunks_per_batch": "1",
         }
+        self.sinks: list[dict[str, Any]] = [{"type": "memory"}]
         self.offset = Offset.nothing()
         self.batches = 0
 
@@ -52,16 +53,20 @@ class Shop:
             self.batch()
         assert self.offset.is_level
 
-    def status(self, *arguments: str, **source: str) -> tuple[int, str]:
-        """Exit code and what was printed."""
+    def file(self, **source: str) -> str:
+        """The pipeline's file."""
         text = {
             "source": {"type": "sqlserver", **self.options, **source},
-            "sink": {"type": "memory"},
+            "sinks": self.sinks,
             "pipeline": {"name": "shop", "checkpoint": "state"},
         }
         file = self.folder / "pipeline.yaml"
         file.write_text(json.dumps(text))
-        done = CliRunner().invoke(app, ["status", str(file), *arguments])
+        return str(file)
+
+    def status(self, *arguments: str, **source: str) -> tuple[int, str]:
+        """Exit code and what was printed."""
+        done = CliRunner().invoke(app, ["status", self.file(**source), *arguments])
         return done.exit_code, done.output
 
     def json(self, *arguments: str, **source: str) -> tuple[int, Any]:

@@ -16,6 +16,7 @@ from headrace.cli.decode import decode
 from headrace.cli.failure import USER_ERROR
 from headrace.cli.init import init
 from headrace.cli.plan import plan
+from headrace.cli.repair import commands as repair
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
@@ -37,6 +38,7 @@ app.command()(run)
 app.command()(status)
 app.command()(verify)
 app.command()(signal)
+app.add_typer(repair)
 app.command()(decode)
 app.command()(convert)
 

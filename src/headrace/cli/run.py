@@ -37,6 +37,14 @@ def run(
         typer.Option("--ui", help="Show lag and throughput in a browser, on a page that only this machine can open."),
     ] = False,
     ui_port: Annotated[int, typer.Option(help="The port of that page; 0 picks a free one.", min=0, max=65535)] = 8480,
+    break_lock: Annotated[
+        bool,
+        typer.Option(
+            "--break-lock",
+            help="Take a checkpoint that is not on this machine from a run that seems to hold it; that one stops "
+            "before its next batch.",
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Run a pipeline. It continues where it stopped. Ctrl-C ends it after the current batch."""
@@ -53,7 +61,7 @@ def run(
                 out.print(f"{loaded.name}: {len(tables)} table{'s' if len(tables) > 1 else ''} ({names})")
             spark = session_for([loaded], debug)
             with interruption() as interrupt:
-                running = loaded.start(spark, once=once)
+                running = loaded.start(spark, once=once, break_lock=break_lock)
                 if ui:
                     show_page(running, out, ui_port)
                 show_until(running, out, loaded.name, interrupt, lambda: running.wait(_SHOW_SECONDS))

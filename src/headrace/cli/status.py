@@ -33,8 +33,8 @@ def status(
 ) -> None:
     """Show where a pipeline stands.
 
-    Exits with 1 if its source does not capture or has deleted needed changes, or if messages were left out because they
-    could not be read.
+    Exits with 1 if its source does not capture or has deleted needed changes, if messages were left out because they
+    could not be read, or if changes were skipped by a repair.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
@@ -59,6 +59,9 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
     found = [f"{status.name}: {_run(status)}"]
     for topic, ends in sorted(status.topics.items()):
         found.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
+    for one in status.skipped:
+        place = f"topic {one.topic}, partition {one.partition}, offsets {one.first:,} to {one.upto - 1:,}"
+        found.append(f"  skipped    {place}, by a repair {_time(one.at, now)}")
     if status.messages:
         from headrace.observe.live import messages_text
 
@@ -77,7 +80,8 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
 
 def _run(status: PipelineStatus) -> str:
     if status.running:
-        state = f"runs (process {status.process})" if status.process else "runs"
+        place = f" on {status.host}" if status.host else ""
+        state = f"runs (process {status.process}{place})" if status.process else "runs"
     else:
         state = (
             "is not running" if status.running is False else "may be running (its checkpoint is not on this machine)"
@@ -132,6 +136,9 @@ def _table(table: TableStatus, now: dt.datetime) -> str:
     if not table.captured:
         return "no longer captured: its changes are missing. Enable its capture again, or remove it from the list"
     lost = "; changes of it were lost" if table.lost else ""
+    if table.skipped is not None:
+        after, upto = table.skipped
+        lost += f"; a repair skipped its changes after {after} up to {upto}: read it again"
     rows = f" of a table of about {table.estimate:,} rows" if table.estimate >= 0 else ""
     if table.snapshot == "running":
         return f"in its snapshot: {_chunks(table.chunks)}{rows} read{lost}"

@@ -24,7 +24,9 @@ LAST_RUN = "headrace-last-run.json"
 """The file that says in what form, and by which release, the last run read and wrote; nothing depends on it."""
 TOPIC_IDS = "headrace-topic-ids.json"
 """The file that holds the id of each topic which the offsets are of."""
-OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS])
+SKIPPED = "headrace-skipped-messages.json"
+"""The file that says which messages of Kafka a user passed over."""
+OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, SKIPPED])
 """Headrace's files in a checkpoint. A release does not go on from a checkpoint that has another: a later one left it.
 
 So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""
@@ -142,6 +144,30 @@ class HadoopFolder:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+
+    def create(self, file: str, text: str) -> bool:
+        """Write a small file that must not be there yet; whether it was not.
+
+        The file system decides between two that do it at once, as far as it can: S3A only with conditional creation.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        path = self._path(self._location, file)
+        try:
+            builder = self._files.createFile(path).recursive().overwrite(False)
+            # Others ignore it.
+            stream = builder.opt("fs.option.create.conditional.overwrite", True).build()
+            stream.write(bytearray(text.encode()))
+            stream.close()
+        except Py4JJavaError:
+            if self._files.exists(path):
+                return False
+            raise
+        return True
+
+    def delete(self, file: str) -> None:
+        """Delete a file, if it is there."""
+        self._files.delete(self._path(self._location, file), False)
 
 
 def local_path(location: str | os.PathLike[str]) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from headrace.observe.completeness import of_tables
 from headrace.observe.messages import MessageCounts
+from headrace.observe.skipped_messages import SkippedMessages
 from headrace.sources.databases import Offsets
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
@@ -29,6 +30,8 @@ class TableStatus:
         estimate: the table's rows when its snapshot began, from the source's catalog; -1 if unknown.
         lost: changes of it are missing in the last batch, because the source had deleted them.
         captured: whether it is captured still; where not, what happens to it is missing.
+        skipped: the commits after which and up to which changes are missing because a user skipped them; null where
+            none is, or where the table was read again since.
     """
 
     table: str
@@ -38,6 +41,7 @@ class TableStatus:
     estimate: int = -1
     lost: bool = False
     captured: bool = True
+    skipped: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,10 @@ class DatabaseStatus:
 
     @property
     def is_fine(self) -> bool:
-        """Whether the source answers and captures every table, and nothing that is needed is deleted or about to be."""
-        if not all(table.captured for table in self.tables):
+        """Whether the source answers and captures every table, and nothing that is needed is deleted or about to be, or
+        was skipped.
+        """
+        if not all(table.captured and table.skipped is None for table in self.tables):
             return False
         if self.health is None:
             return self.answered
@@ -99,11 +105,13 @@ class PipelineStatus:
         checkpoint: path or URL.
         batch: the newest batch that is in all sinks; null before the first.
         running: whether a run holds the checkpoint; null when that can't be seen, as on an object store.
-        process: that run's process id on this machine.
+        process: that run's process id.
+        host: the machine where it is, where that is another one or may be; else empty.
         databases: one for each database that is captured; none where the source is Kafka.
         topics: for Kafka the next offset of each partition, by topic.
         messages: the messages that gave no change since the checkpoint was made, or not all of it; null for a database
             where there is none.
+        skipped: messages of Kafka that a user passed over, and that were not read since.
     """
 
     name: str
@@ -111,15 +119,17 @@ class PipelineStatus:
     batch: int | None = None
     running: bool | None = False
     process: int | None = None
+    host: str = ""
     databases: tuple[DatabaseStatus, ...] = ()
     topics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     messages: MessageCounts | None = None
+    skipped: tuple[SkippedMessages, ...] = ()
 
     @property
     def is_fine(self) -> bool:
-        """Whether every database is, and no message was left out because it could not be read."""
+        """Whether every database is, and no message was left out because it could not be read, or was skipped."""
         left_out = self.messages is not None and self.messages.left_out > 0
-        return not left_out and all(database.is_fine for database in self.databases)
+        return not left_out and not self.skipped and all(database.is_fine for database in self.databases)
 
     @property
     def complete_until(self) -> dt.datetime | None:
@@ -136,11 +146,13 @@ class PipelineStatus:
             "batch": self.batch,
             "running": self.running,
             "process": self.process,
+            "host": self.host or None,
             "fine": self.is_fine,
             "complete_until": _text(self.complete_until),
             "databases": {database.name: _database(database) for database in self.databases},
             "topics": {topic: dict(ends) for topic, ends in self.topics.items()},
             "messages": None if self.messages is None else self.messages.to_json(),
+            "skipped": [one.to_json() for one in self.skipped],
         }
 
 
@@ -195,11 +207,13 @@ def _lag(name: str, offset: Offset, head: str | None, health: Health | None, now
 
 def _table(path: str, offset: Offset, complete: dt.datetime | None) -> TableStatus:
     progress = offset.tables.get(path)
-    lost = path in offset.gaps
+    skipped = offset.skipped.get(path)
+    lost = path in offset.gaps and skipped is None
     if progress is None or (progress.done and progress.commit >= offset.commit):
-        return TableStatus(path, complete, lost=lost)
+        return TableStatus(path, complete, lost=lost, skipped=skipped)
     state: SnapshotState = "catching up" if progress.done else "running"
-    return TableStatus(path, complete, state, progress.chunk + len(progress.bounds), progress.rows, lost)
+    chunks = progress.chunk + len(progress.bounds)
+    return TableStatus(path, complete, state, chunks, progress.rows, lost, skipped=skipped)
 
 
 def _ad_hoc(offset: Offset) -> tuple[AdHocStatus, ...]:
@@ -229,6 +243,7 @@ def _database(status: DatabaseStatus) -> dict[str, Any]:
                 "estimated_rows": table.estimate if table.estimate >= 0 else None,
                 "lost": table.lost,
                 "captured": table.captured,
+                "skipped": None if table.skipped is None else list(table.skipped),
             }
             for table in status.tables
         },

@@ -86,6 +86,7 @@ class BatchWriter:
             reading may give others.
         fused: whether the stream gives the messages of all targets, counted (`sources.messages`).
         sent: whether the workers that make these messages send them, so that the stream gives only those that are left.
+        holds: called before a batch is given to the sinks; raises where another driver took the checkpoint over.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class BatchWriter:
         live: Callable[[int], bool] = lambda batch: False,
         fused: bool = False,
         sent: bool = False,
+        holds: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -120,6 +122,7 @@ class BatchWriter:
         self._live = live
         self._fused = fused
         self._sent = sent
+        self._holds = holds
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -194,6 +197,8 @@ class BatchWriter:
         from pyspark import StorageLevel
 
         begun = time.monotonic()
+        # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
+        self._holds()
         changes = rows if self._decode is None else self._decode(rows)
         with ExitStack() as cleanup:
             if live:
@@ -219,6 +224,10 @@ class BatchWriter:
                 made: list[tuple[Target, EncodedBatch]] = []
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
+                reach("pipeline.batch.shaped")
+                if not self._sent:
+                    # Reading may have taken long.
+                    self._holds()
                 if self._may_meet or self._may_meet_letters:
                     # Before the first sink has a row: of topics, and of tables that appeared later, nobody knew.
                     letters = self._places_of_letters(changes, without)

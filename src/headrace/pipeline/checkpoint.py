@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -29,12 +30,14 @@ from headrace.observe.checkpoint import (
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint, kept_topic_ids
 from headrace.observe.messages import KeptCounts, MessageCounts
+from headrace.pipeline.lease import Lease
 from headrace.sinks.base import offsets_hash
 from headrace.sources.databases import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger("headrace.pipeline")
 LOCK = ".headrace.lock"
 _LOOK_SECONDS = 0.2
 
@@ -62,24 +65,28 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self.location = location
-        self._folder = HadoopFolder(spark, location)
+        self.folder = HadoopFolder(spark, location)
 
     @property
     def local_folder(self) -> Path | None:
         """The folder on this machine, or None when it is elsewhere."""
-        return self._folder.local_path
+        return self.folder.local_path
+
+    def text(self, file: str) -> str | None:
+        """A small file's text; null where it is not there."""
+        return self.folder.text(file)
 
     def committed(self) -> int | None:
         """The number of the newest batch that rests in all sinks; None before the first."""
-        return committed_batch(self._folder)
+        return committed_batch(self.folder)
 
     def planned(self) -> int | None:
         """The number of the newest batch that was planned, whether it was finished or not; None before the first."""
-        return planned_batch(self._folder)
+        return planned_batch(self.folder)
 
     def offset(self, batch: int | None) -> str | None:
         """Where a batch ends, in the source's own words; None when there is no such batch."""
-        lines = [] if batch is None else batch_offsets(self._folder, batch)
+        lines = [] if batch is None else batch_offsets(self.folder, batch)
         return lines[0] if lines else None
 
     def offsets_hash(self, batch: int) -> str:
@@ -88,7 +95,7 @@ class Checkpoint:
         Raises:
             OptionError: the checkpoint does not have the batch.
         """
-        text = self._folder.text(f"offsets/{batch}")
+        text = self.folder.text(f"offsets/{batch}")
         if text is None:
             raise OptionError(
                 f"The checkpoint '{self.location}' has no offsets of batch {batch}, which is being written.",
@@ -98,7 +105,7 @@ class Checkpoint:
 
     def message_counts(self) -> KeptCounts:
         """What was counted of messages that gave no change; nothing where none is kept."""
-        return KeptCounts.from_text(self._folder.text(MESSAGE_COUNTS))
+        return KeptCounts.from_text(self.folder.text(MESSAGE_COUNTS))
 
     def keep_message_counts(self, batch: int, counts: MessageCounts) -> None:
         """Count one batch more; the same batch again counts once."""
@@ -106,14 +113,15 @@ class Checkpoint:
 
     def topic_ids(self) -> Mapping[str, str]:
         """The id of each topic that the offsets are of; none where none are kept."""
-        return kept_topic_ids(self._folder)
+        return kept_topic_ids(self.folder)
 
     def keep(self, file: str, text: str) -> None:
         """Write a small file of Headrace's in place of the older one."""
         folder = self.local_folder
         if folder is None:
-            self._folder.write(file, text)
+            self.folder.write(file, text)
             return
+        # Spark takes names that are no number for no batch.
         draft = folder / f"{file}.draft"
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / file)
@@ -121,6 +129,43 @@ class Checkpoint:
     def committed_offset(self) -> str | None:
         """Where the newest committed batch ends; None before the first."""
         return self.offset(self.committed())
+
+    def plan_batch(self, offset: str | None = None) -> int:
+        """Put a batch behind the committed one, as Spark would: the next run goes on behind it. Gives its number.
+
+        The caller holds the checkpoint (`owned`) and commits the batch when its rows rest in the sinks. Until then a
+        run finds it planned, gives the sinks an empty batch of that number, and goes on.
+
+        Args:
+            offset: where the batch ends, in the source's own words; by default where the committed one ends.
+
+        Raises:
+            OptionError: no batch is finished yet, or the newest one is not.
+        """
+        committed, planned = self.committed(), self.planned()
+        text = None if committed is None else self.folder.text(f"offsets/{committed}")
+        if committed is None or text is None:
+            raise OptionError(
+                f"The checkpoint '{self.location}' has no finished batch yet.", remedy="Run the pipeline first."
+            )
+        if planned != committed:
+            raise OptionError(
+                f"Batch {planned} of the checkpoint '{self.location}' is planned and not finished.",
+                remedy="Run the pipeline with --once first, which finishes it.",
+            )
+        lines = text.rstrip("\n").split("\n")
+        self.keep(f"offsets/{committed + 1}", "\n".join([*lines[:2], lines[2] if offset is None else offset]))
+        return committed + 1
+
+    def commit_batch(self, batch: int) -> None:
+        """Say of a batch of `plan_batch` that it rests in all sinks."""
+        text = self.folder.text(f"commits/{batch - 1}")
+        if text is None:
+            raise OptionError(
+                f"The checkpoint '{self.location}' has no commit of batch {batch - 1}.",
+                remedy="Nobody but the run may change a checkpoint. Restore it, or start with a new one.",
+            )
+        self.keep(f"commits/{batch}", text)
 
 
 def known_offsets(location: str, spark: SparkSession | None = None) -> Offsets:
@@ -152,12 +197,49 @@ def check_sound(location: str, kind: str, spark: SparkSession | None = None) -> 
 
 
 @contextlib.contextmanager
+def held(
+    checkpoint: Checkpoint, name: str, lease_seconds: float, *, breaks: bool = False
+) -> Iterator[Callable[[], None]]:
+    """Be the only pipeline on a checkpoint while the block runs, wherever it is. Gives what says that it still is so,
+    to be asked before each batch is given to the sinks.
+
+    Args:
+        checkpoint: it.
+        name: who holds it.
+        lease_seconds: how long a checkpoint that is not on this machine is held without a word; 0 for no lease.
+        breaks: whether to take it from a holder whose lease is not over.
+
+    Raises:
+        OptionError: another pipeline runs on it.
+    """
+    if checkpoint.local_folder is not None or not lease_seconds:
+        with owned(checkpoint.local_folder, name):
+            yield _no_lease
+        return
+    lease = Lease(checkpoint.folder, checkpoint.location, name, lease_seconds, breaks=breaks)
+    lease.keep()
+    try:
+        yield lease.confirm
+    finally:
+        try:
+            lease.release()
+        except Exception as error:
+            # It ends by itself; why the block ended says more.
+            _LOG.warning(
+                "The lease on checkpoint '%s' was not given back: %s", checkpoint.location, type(error).__name__
+            )
+
+
+def _no_lease() -> None:
+    """The kernel holds the lock for the process, or there is none."""
+
+
+@contextlib.contextmanager
 def owned(folder: Path | None, name: str) -> Iterator[None]:
     """Be the only pipeline on a checkpoint of this machine while the block runs.
 
     The kernel holds the lock for the process, so that a killed one leaves nothing behind that must be cleaned up. A
-    checkpoint on an object store (`folder` None) has no lock: there Spark's own check of its commit log finds a second
-    writer.
+    checkpoint that is elsewhere (`folder` None) has no such lock, but a lease (`held`).
 
     Raises:
         OptionError: another pipeline runs on it.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -195,6 +196,22 @@ class KafkaTopics(Component):
                 of_topic = held.setdefault(partition.topic(), {})
                 of_topic[str(partition.partition())] = OffsetRange(int(starts[partition]), int(end))
             return held
+        finally:
+            consumer.close()
+
+    def offsets_at(
+        self, jvm: Any, partitions: Iterable[tuple[str, str]], time: dt.datetime
+    ) -> dict[tuple[str, str], int]:
+        """The first offset of each partition whose message is not older than a time; without those that have none."""
+        kafka = jvm.org.apache.kafka
+        bytes_reader = kafka.common.serialization.ByteArrayDeserializer
+        consumer = kafka.clients.consumer.KafkaConsumer(self._properties(jvm, None), bytes_reader(), bytes_reader())
+        asked, milliseconds = jvm.java.util.HashMap(), jvm.java.lang.Long.valueOf(int(time.timestamp() * 1000))
+        try:
+            for topic, partition in partitions:
+                asked.put(kafka.common.TopicPartition(topic, int(partition)), milliseconds)
+            found = consumer.offsetsForTimes(asked).items()
+            return {(p.topic(), str(p.partition())): int(at.offset()) for p, at in found if at is not None}
         finally:
             consumer.close()
 

@@ -82,6 +82,7 @@ class Model:
         name: the pipeline's name.
         checkpoint: path or URL, absolute.
         trigger: how often to look for changes, in Spark's words (`1 seconds`).
+        lease_seconds: how long a run holds a checkpoint elsewhere without renewing it; 0 for no lease.
         source_type: the registered name of the source, or `kafka`.
         source_options: what the user gave, for Spark's reader; holds secrets.
         source: a database, or topics with the format that reads them.
@@ -95,6 +96,7 @@ class Model:
     name: str
     checkpoint: str
     trigger: str
+    lease_seconds: int
     source_type: str
     source_options: Mapping[str, Any] = field(repr=False)
     source: Source | KafkaTopics
@@ -156,6 +158,7 @@ def read_model(path: Path) -> Model:
         name=settings.name,
         checkpoint=checkpoint,
         trigger=_trigger(document, settings.trigger),
+        lease_seconds=settings.lease_seconds,
         source_type=section.type,
         source_options=section.options,
         source=source,

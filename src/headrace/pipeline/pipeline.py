@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
+from headrace.errors import OptionError
+from headrace.observe.checkpoint import local_path
 from headrace.observe.status import PipelineStatus
 from headrace.pipeline.checkpoint import check_free, check_sound, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
+from headrace.pipeline.repair import Repair, move_tables, reread_tables
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
+from headrace.pipeline.topic_moves import move_topics
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import Verified, verify
 from headrace.sources.databases import Databases
+from headrace.sources.table_moves import Kind
 from headrace.sources.tables.unmatched import require_matched
 
 if TYPE_CHECKING:
@@ -149,13 +154,47 @@ class Pipeline:
         """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""
         return verify(self._model, spark, most=most)
 
-    def start(self, spark: SparkSession, *, once: bool = False) -> RunningPipeline:
+    @property
+    def repairs_with_spark(self) -> bool:
+        """Whether `reread`, `rewind` and `skip` need a session."""
+        return isinstance(self._model.source, KafkaTopics) or local_path(self.checkpoint) is None
+
+    def reread(
+        self, tables: Sequence[str], *, incremental: bool = False, filter: str = "", spark: SparkSession | None = None
+    ) -> Repair:
+        """Look what it takes to read tables again, while the others go on; `Repair.do` does it.
+
+        It may run meanwhile, here or in another process. Arguments and errors are those of
+        `headrace.pipeline.repair.reread_tables`.
+        """
+        return reread_tables(self._model, tables, incremental=incremental, filter=filter, spark=spark)
+
+    def rewind(self, tables: Sequence[str], to: str, *, spark: SparkSession | None = None) -> Repair:
+        """Look what it takes to deliver changes of tables again since a place, while the others go on.
+
+        Of Kafka topics or partitions (`topic:0`) are named, and the pipeline must not run. `Repair.do` does it.
+        """
+        return self._move("rewind", tables, to, spark)
+
+    def skip(self, tables: Sequence[str], to: str, *, spark: SparkSession | None = None) -> Repair:
+        """Look what it takes to leave out changes of tables up to a place, which loses them; as `rewind` else."""
+        return self._move("skip", tables, to, spark)
+
+    def _move(self, kind: Kind, tables: Sequence[str], to: str, spark: SparkSession | None) -> Repair:
+        if not isinstance(self._model.source, KafkaTopics):
+            return move_tables(self._model, tables, kind, to, spark=spark)
+        if spark is None:
+            raise OptionError("Kafka is asked through Spark.", remedy="Give a Spark session: spark=spark.")
+        return move_topics(self._model, spark, tables, kind, to)
+
+    def start(self, spark: SparkSession, *, once: bool = False, break_lock: bool = False) -> RunningPipeline:
         """Start, or go on from the checkpoint. Checks first, if that was not done.
 
         Args:
             spark: a classic session (not Connect), with the jars of `jars`.
             once: end by itself when everything is in the sinks that the source offered at this moment. `wait` has to
                 be called.
+            break_lock: take a checkpoint that is not on this machine from a run that seems to hold it.
 
         Raises:
             HeadraceError: as `check`; nothing was started.
@@ -163,4 +202,4 @@ class Pipeline:
         if not self._checked:
             self.check(spark=spark)
         self._checked = False
-        return RunningPipeline(self._model, spark, once=once)
+        return RunningPipeline(self._model, spark, once=once, breaks_lease=break_lock)

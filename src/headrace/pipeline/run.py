@@ -17,7 +17,8 @@ from headrace.observe.completeness import completeness
 from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
-from headrace.pipeline.checkpoint import Checkpoint, owned
+from headrace.pipeline.checkpoint import Checkpoint
+from headrace.pipeline.checkpoint import held as held_checkpoint
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
@@ -49,7 +50,7 @@ _LAST_WORDS_SECONDS = 10.0
 class RunningPipeline:
     """A pipeline at work. Its methods may be called from any thread of the driver."""
 
-    def __init__(self, model: Model, spark: SparkSession, *, once: bool) -> None:
+    def __init__(self, model: Model, spark: SparkSession, *, once: bool, breaks_lease: bool = False) -> None:
         self._model = model
         self._spark = spark
         self._checkpoint = Checkpoint(spark, model.checkpoint)
@@ -82,11 +83,14 @@ class RunningPipeline:
             live=self._reads_live_tables,
             fused=self._fusing.fused,
             sent=self._fusing.sends,
+            holds=lambda: self._confirm(),
         )
         self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""
         with ExitStack() as held:
-            held.enter_context(owned(self._checkpoint.local_folder, model.name))
+            self._confirm = held.enter_context(
+                held_checkpoint(self._checkpoint, model.name, model.lease_seconds, breaks=breaks_lease)
+            )
             held.callback(self.watch.close)
             if model.prometheus is not None:
                 self.watch.serve_metrics(model.prometheus)

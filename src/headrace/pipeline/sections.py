@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from headrace.errors import OptionError
+from headrace.pipeline.lease import SECONDS
 from headrace.pipeline.yaml_file import Document, Place
 from headrace.registry import did_you_mean
 
@@ -19,6 +20,7 @@ class RunSettings(BaseModel):
     name: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
     checkpoint: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
     trigger: str = "1s"
+    lease_seconds: Annotated[int, Field(ge=0, le=86_400)] = SECONDS
 
 
 class Sections(BaseModel):
@@ -75,6 +77,10 @@ def _frame_error(document: Document, error: ValidationError) -> OptionError:
         return document.error(place[:-1], f"Key '{name}' is missing.", _MISSING.get(name, "Add it."))
     if kind == "string_too_short":
         return document.error(place, f"Key '{name}' is empty.", _MISSING[name])
+    if place == ("pipeline", "lease_seconds"):
+        return document.error(
+            place, f"Key '{name}' must be a number of seconds.", "Write 60, or 0 for a checkpoint without a lease."
+        )
     wanted = {"list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}.get(kind, "a text")
     return document.error(
         place, f"Key '{name}' must be {wanted}.", "See the example in the documentation of pipelines."

@@ -12,9 +12,12 @@ from headrace.observe.checkpoint import MESSAGE_COUNTS, batch_offsets, committed
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint
 from headrace.observe.messages import KeptCounts
+from headrace.observe.skipped_messages import skipped_messages
 from headrace.observe.status import DatabaseStatus, PipelineStatus, database_status
 from headrace.pipeline.checkpoint import holder
 from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.lease import FOLDER as LEASES
+from headrace.pipeline.lease import LeaseHolder, lease_holder
 from headrace.pipeline.model import Model
 from headrace.sources.base import Source
 from headrace.sources.databases import Databases, Offsets
@@ -32,18 +35,22 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
     lines = [] if batch is None else batch_offsets(folder, batch)
     line = lines[0] if lines else None
     here = local_path(model.checkpoint) is not None
-    by = holder(model.checkpoint)
+    leased = here or bool(folder.names(LEASES))
+    by = holder(model.checkpoint) if here else lease_holder(folder)
     status = PipelineStatus(
         name=model.name,
         checkpoint=model.checkpoint,
         batch=batch,
-        running=by is not None if here else None,
+        running=by is not None if leased else None,
         process=None if by is None else by.process,
+        host="" if not isinstance(by, LeaseHolder) else by.host,
     )
     counts = KeptCounts.from_text(folder.text(MESSAGE_COUNTS)).up_to(batch)
     source = model.source
     if isinstance(source, KafkaTopics):
-        return replace(status, topics=json.loads(line) if line else {}, messages=counts)
+        return replace(
+            status, topics=json.loads(line) if line else {}, messages=counts, skipped=skipped_messages(folder)
+        )
     offsets = (offsets_of(line) if line else None) or Offsets()
     now = dt.datetime.now(dt.UTC)
     captured = Databases(source).sources

@@ -1,0 +1,180 @@
+"""`headrace repair`: one table is read again, rewound or skipped, while the others go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.cli.confirmation import DryRun, Yes, confirmed
+from headrace.cli.failure import errors_reported
+from headrace.cli.run import Debug, session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipeline import Pipeline
+    from headrace.pipeline.repair import Repair
+
+commands = typer.Typer(
+    name="repair",
+    help="Read single tables again, rewind or skip them, while the others go on. Shows first what it will do.",
+    no_args_is_help=True,
+)
+
+PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)]
+Tables = Annotated[
+    list[str],
+    typer.Argument(help="Names or regular expressions of schema.table.", show_default=False),
+]
+TablesOrTopics = Annotated[
+    list[str],
+    typer.Argument(
+        help="Names or regular expressions of schema.table; for a pipeline that reads Kafka, topics or partitions "
+        "(topic:0).",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+
+
+@commands.command()
+def reread(
+    pipeline: PipelineFile,
+    tables: Tables,
+    incremental: Annotated[
+        bool,
+        typer.Option(
+            "--incremental",
+            help="Read beside the table's changes, which do not wait. Rows that the source no longer has stay in the "
+            "targets.",
+        ),
+    ] = False,
+    filter: Annotated[
+        str,
+        typer.Option(help="With --incremental: read only rows that match this SQL predicate.", show_default=False),
+    ] = "",
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Read the rows of tables again. Their changes wait meanwhile; those of other tables go on.
+
+    Rows that the source no longer has are removed from tables that are kept equal to it.
+    """
+
+    def made(loaded: Pipeline, spark: SparkSession | None) -> Repair:
+        return loaded.reread(tables, incremental=incremental, filter=filter, spark=spark)
+
+    _show_and_do(pipeline, made, yes=yes, dry_run=dry_run, as_json=as_json, debug=debug)
+
+
+@commands.command()
+def rewind(
+    pipeline: PipelineFile,
+    tables: TablesOrTopics,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="The place after which changes come again, as the source's tools spell it, or a time with its zone "
+            "(2024-05-01T12:00:00Z). Of Kafka an offset, a time, or earliest.",
+            show_default=False,
+        ),
+    ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Deliver the changes of tables again since a place or a time, while the other tables go on.
+
+    The source must still hold them. Targets that are kept equal to it take what they lack; topics and files get the
+    changes again.
+    """
+
+    def made(loaded: Pipeline, spark: SparkSession | None) -> Repair:
+        return loaded.rewind(tables, to, spark=spark)
+
+    _show_and_do(pipeline, made, yes=yes, dry_run=dry_run, as_json=as_json, debug=debug)
+
+
+@commands.command()
+def skip(
+    pipeline: PipelineFile,
+    tables: TablesOrTopics,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="The place up to which changes are left out, as the source's tools spell it, a time with its zone, "
+            "or now.",
+            show_default=False,
+        ),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Lose these changes.")] = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Leave out changes of tables up to a place, or up to now. This loses them on purpose.
+
+    It is recorded: headrace status shows it and ends with 1 until the table is read again. Needs --yes.
+    """
+
+    def made(loaded: Pipeline, spark: SparkSession | None) -> Repair:
+        return loaded.skip(tables, to, spark=spark)
+
+    _show_and_do(pipeline, made, yes=yes, dry_run=dry_run, as_json=as_json, debug=debug, loses=True)
+
+
+def _show_and_do(
+    pipeline: Path,
+    make: Callable[[Pipeline, SparkSession | None], Repair],
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    debug: bool,
+    loses: bool = False,
+) -> None:
+    out = Console(highlight=False, markup=False, soft_wrap=True)
+    with errors_reported(debug) as shown:
+        from headrace.errors import OptionError
+        from headrace.pipeline import load_pipeline
+
+        loaded = load_pipeline(pipeline)
+        shown.hide = loaded.hide
+        spark = session_for([loaded], debug, short_lived=True) if loaded.repairs_with_spark else None
+        repair = make(loaded, spark)
+        if not as_json:
+            for line in lines(repair):
+                out.print(loaded.hide(line))
+        done: list[str] = []
+        if not dry_run:
+            if loses and not yes:
+                raise OptionError("Nothing was done, because this loses changes.", remedy="Say --yes to lose them.")
+            if not confirmed(yes):
+                return
+            done = list(repair.do())
+        if as_json:
+            found = {**repair.to_json(), "done": done}
+            out.print(loaded.hide(json.dumps(found, indent=2, ensure_ascii=False)))
+            return
+        for sentence in done:
+            out.print(loaded.hide(sentence))
+
+
+def lines(repair: Repair) -> list[str]:
+    """A repair as text for people."""
+    nouns = {"reread": "row", "rewind": "change", "skip": "change"}
+    found = [f"{repair.pipeline}: {repair.kind} (checkpoint {repair.checkpoint})"]
+    for part in repair.parts:
+        noun = nouns[repair.kind]
+        count = "" if part.count is None else f", about {part.count:,} {noun}{'' if part.count == 1 else 's'}"
+        found.append(f"  {part.name}: {part.does}{count}")
+        found += [f"    {sink}: {effect}" for sink, effect in part.sinks]
+    return [*found, *(f"  note  {note}" for note in repair.notes)]
