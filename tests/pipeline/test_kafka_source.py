@@ -80,7 +80,10 @@ def test_a_topic_that_was_made_again_stops_or_is_warned_of_once(caplog: pytest.L
     kept: list[dict[str, str]] = []
 
     def ids(now: dict[str, str], before: dict[str, str], *, fails: bool = True) -> TopicIds:
-        return TopicIds(lambda: now, before, lambda text: kept.append(json.loads(text)), fail_on_data_loss=fails)
+        def keep(text: str) -> None:
+            kept.append(json.loads(text)["topics"])
+
+        return TopicIds(lambda: now, before, keep, fail_on_data_loss=fails)
 
     now = {"a": "1", "b": "2"}
     # A checkpoint of an earlier release has no ids: it goes on with what it finds.
