@@ -26,7 +26,8 @@ class UpkeepSettings(Settings):
     )
     vacuum_retain_hours: int | None = option(
         "For how many hours files of old versions stay. Older ones are deleted after each compaction (`VACUUM` in "
-        "Delta, `expire_snapshots` in Iceberg). Unless it is set, all stay. Delta refuses fewer than 168.",
+        "Delta, `expire_snapshots` in Iceberg). Unless it is set, all stay. Delta refuses fewer than 168, "
+        "Iceberg fewer than 24.",
         default=None,
         minimum=1,
     )
