@@ -24,5 +24,11 @@ def database(database_server: tuple[str, Any]) -> Running:
 
 
 @pytest.fixture
+def large_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lakehouse tables are merged as if they were large, with conditions by which files are skipped."""
+    monkeypatch.setattr("headrace.sinks.lake.table.SMALL_TARGET", -1)
+
+
+@pytest.fixture
 def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return arming(tmp_path, monkeypatch)

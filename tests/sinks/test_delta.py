@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deltalake
@@ -13,7 +14,9 @@ from tests.support.delta_target import DeltaTarget
 
 from headrace.errors import SinkError
 from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.sinks.lake.merge_source import in_spans, key_spans, seen_by
 from headrace.sinks.lake.names import escaped
+from headrace.sinks.lake.sessions import session_for
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos, table
 from headrace.testing.table_sinks import A, B, T, TableSinkContract
@@ -86,6 +89,7 @@ def test_every_type_arrives_exactly(target: DeltaTarget, op: str) -> None:
     assert row == {name: value for name, (_, _, value) in TYPES.items()}
 
 
+@pytest.mark.usefixtures("large_targets")
 @pytest.mark.parametrize("name", ["x]; DROP TABLE y--", "a.b c", "ü`t'q\n..~"])
 def test_odd_names_of_tables_and_columns_work(target: DeltaTarget, name: str) -> None:
     odd = table(name, key=("k " + name,), **{"k " + name: "int32", name: "string", "plain": "string"})
@@ -135,3 +139,50 @@ def test_check_says_when_the_folder_can_not_be_written(spark: Any, tmp_path: Pat
         else:
             with pytest.raises(SinkError, match="can't be written"):
                 sink.check()
+
+
+def test_a_table_can_be_clustered_by_its_key(target: DeltaTarget) -> None:
+    odd = table(key=("a.b", "id"), **{"id": "int32", "a.b": "string"})
+    target.write(Batch(odd).add("c", odd, 1, {"id": "1", "a.b": "x"}), 0, cluster_by_key=True)
+    (detail,) = target.spark.sql(f"describe detail delta.`{target.path('t')}`").collect()
+    assert detail["clusteringColumns"] == ["`a.b`", "id"]
+
+
+def test_a_key_behind_many_columns_has_statistics(target: DeltaTarget) -> None:
+    wide = table(**{f"c{number}": "string" for number in range(40)}, id="int32")
+    target.write(Batch(wide).add("c", wide, 1, {"id": "7"} | {f"c{number}": "x" for number in range(40)}), 0)
+    (file,) = deltalake.DeltaTable(target.path("t")).get_add_actions(flatten=True).to_struct_array().to_pylist()
+    assert (file["min.id"], file["max.id"]) == (7, 7)
+
+
+KEYS = {
+    "int": "cast(id as int)",
+    "bigint": "id * 1000000000000",
+    "decimal(20,4)": "cast(id as decimal(20,4)) / 8",
+    "date": "date_add(date'1582-01-01', cast(id * 100 as int))",
+    "timestamp": "timestamp_micros(id * 3600000001 - 100)",
+    "timestamp_ntz": "timestampadd(hour, id, timestamp_ntz'0001-01-01 00:00:00.000001')",
+    "string": "concat(lpad(hex(id * 3), 4, '0'), '-0000-4000-8000-', repeat(char(97 + id % 26), 80))",
+}
+
+
+@pytest.mark.parametrize(("format", "metric"), [("delta", "numFiles"), ("iceberg", "resultDataFiles")])
+def test_files_without_a_key_of_the_batch_are_skipped(spark: Any, tmp_path: Path, format: str, metric: str) -> None:
+    names = {kind: f"k{n}" for n, kind in enumerate(KEYS)}
+    made = spark.range(0, 80, 1, 8).selectExpr(*(f"{text} as {names[kind]}" for kind, text in KEYS.items()))
+    session = session_for(spark, 1)
+    session.conf.set("spark.sql.catalog.ranges", "org.apache.iceberg.spark.SparkCatalog")
+    session.conf.set("spark.sql.catalog.ranges.type", "hadoop")
+    session.conf.set("spark.sql.catalog.ranges.warehouse", str(tmp_path))
+    name = f"delta.`{tmp_path}/t`" if format == "delta" else "ranges.a.t"
+    target = SimpleNamespace(session=session)
+    with seen_by(target, made) as rows:  # type: ignore[arg-type]
+        session.sql(f"create table {name} using {format} as select * from {rows}")
+        two = session.table(rows).where("k0 in (73, 74)").selectExpr("struct(*) as row")
+        found = key_spans(two, [(names[kind], kind) for kind in KEYS], 2)
+    assert len(found) == len(KEYS)
+    for kind, condition in zip(KEYS, in_spans(found), strict=True):
+        query = session.table(name).where(condition)._jdf
+        plan = query.queryExecution().executedPlan()
+        assert len(query.collect()) == 2, kind
+        assert plan.collectLeaves().head().metrics().get(metric).get().value() == 1, kind

@@ -48,6 +48,8 @@ class Lake:
 @pytest.fixture
 def lake(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     kind = getattr(request, "param", DELTA)
+    if kind == ICEBERG:
+        request.getfixturevalue("large_targets")
     return Lake(DeltaTarget(spark, tmp_path) if kind == DELTA else IcebergTarget(spark, tmp_path))
 
 

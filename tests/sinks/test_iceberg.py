@@ -24,7 +24,7 @@ from headrace.testing.waiting import PATIENCE, until
 
 
 @pytest.fixture
-def target(spark: Any, tmp_path: Path) -> IcebergTarget:
+def target(spark: Any, tmp_path: Path, large_targets: None) -> IcebergTarget:
     return IcebergTarget(spark, tmp_path / "lake")
 
 
@@ -161,3 +161,8 @@ def test_a_catalogue_in_a_database(spark: Any, tmp_path: Path) -> None:
 def test_a_catalogue_in_a_database_needs_its_address() -> None:
     with pytest.raises(OptionError, match="needs the option 'uri'"):
         IcebergSink.of({"catalog_type": "jdbc"})
+
+
+def test_a_table_can_be_sorted_by_its_key(target: IcebergTarget) -> None:
+    target.write(Batch(T).add("c", T, 1, A), 0, cluster_by_key=True)
+    assert target.table().properties()["sort-order"] == "id ASC NULLS FIRST"

@@ -59,7 +59,6 @@ class TableProfile:
         snapshot_ended: the last row of the table's snapshot is among them.
         read_again_from: where the read of the whole table began that ends in this batch; the source has no row that is
             older in a target. Known of the source's own reads, incremental ones aside.
-        keys: the least and the greatest key, where it is one whole number; None where that is not known.
         width: how many columns the newest schema has in the source; 0 for as many as `schema`.
         decoded: some row comes from a message, whose position compares in its sequence only.
         given: the `schema_id` of schemas that the user gave. Rows may be older than them, so what an insert lacks
@@ -79,7 +78,6 @@ class TableProfile:
     initial: bool = False
     snapshot_ended: bool = False
     read_again_from: str | None = None
-    keys: tuple[int, int] | None = None
     width: int = 0
     decoded: bool = False
     given: frozenset[str] = frozenset()
@@ -205,7 +203,6 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
-            "if(op in ('r', 'c', 'u', 'd') and size(key) = 1, try_cast(map_values(key)[0] as bigint), null) as number",
         )
         .groupBy("database", "schema", "name", "schema_id")
         .agg(*_aggregates(counts))
@@ -339,9 +336,6 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("min(after_size) as after_size"),
         sf.expr("min(before_size) as before_size"),
         sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
-        sf.expr("min(number) as least_key"),
-        sf.expr("max(number) as greatest_key"),
-        sf.expr("count(number) as numbers"),
         sf.expr(f"count_if(op = 'r' and snapshot <> 'incremental' and not decoded and not {_AGAIN}) as initial"),
         sf.expr(f"coalesce(bool_or({_READ_ENDS}), false) as snapshot_ended"),
         sf.expr(f"max({_READ_BEGINS}) filter (where {_READ_ENDS} and not decoded) as read_begins"),
@@ -431,7 +425,6 @@ def _table_batch(
         key_changed=any(line["key_changed"] for line in lines),
         initial=bool(counts) and sum(line["initial"] for line in lines) == sum(counts.values()),
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
-        keys=_key_range(schema, lines),
         decoded=any(line["any_decoded"] for line in lines),
         read_again_from=max((line["read_begins"] for line in lines if line["read_begins"]), default=None),
         width=len(newest.columns) if len(newest.columns) != len(schema.columns) else 0,
@@ -445,18 +438,3 @@ def _means(given: TableId, id: TableId) -> bool:
     """Whether two names, of which either may lack parts, can be of one table."""
     parts = ((given.database, id.database), (given.schema, id.schema), (given.name, id.name))
     return all(not ours or not theirs or ours == theirs for ours, theirs in parts)
-
-
-def _key_range(schema: TableSchema, lines: Iterable[Any]) -> tuple[int, int] | None:
-    """The least and the greatest key, where every change has one and it is a whole number."""
-    whole = len(schema.key) == 1 and schema.key_columns[0].logical.spark_type in _WHOLE
-    least, greatest, known = [], [], True
-    for line in lines:
-        known = known and line["numbers"] == sum(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
-        if line["numbers"]:
-            least.append(line["least_key"])
-            greatest.append(line["greatest_key"])
-    return (min(least), max(greatest)) if whole and known and least else None
-
-
-_WHOLE = ("tinyint", "smallint", "int", "bigint")

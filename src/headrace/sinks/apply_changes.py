@@ -19,7 +19,8 @@ from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.sinks.lake.names import NamePattern, escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
-from headrace.sinks.lake.sink import LakeSink, explained, session_for
+from headrace.sinks.lake.sessions import SMALL, session_for
+from headrace.sinks.lake.sink import LakeSink, explained
 from headrace.sinks.lake.table import LakeTable, TargetLayout
 from headrace.sinks.table_sink import given_steps
 
@@ -249,7 +250,7 @@ class _Flat:
     def write(self, df: DataFrame) -> None:
         """Look at the target, bring it into layout, and commit."""
         changes, settings = self._changes, self._sink.settings
-        target = self._sink.target(session_for(df.sparkSession, lake_merge.SMALL + 1), TableId("", "", ""))
+        target = self._sink.target(session_for(df.sparkSession, SMALL + 1), TableId("", "", ""))
         source = target.flat_source
         columns = tuple(TargetColumn(name, kind) for name, kind in changes.columns)
         sequence = TargetColumn(self._position, changes.sequence, "Headrace: place of the row's last change")

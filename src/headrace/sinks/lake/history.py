@@ -18,7 +18,9 @@ from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import TargetColumn
-from headrace.sinks.lake.merge import Values, merge_folded, seen_by
+from headrace.sinks.lake.merge import Shape, Values, merge_folded
+from headrace.sinks.lake.merge_source import KeySpans, in_spans, key_spans, seen_by
+from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.table import LakeTable, TargetLayout
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class History:
         tracked: names of the columns whose changes make a version.
         source: the source's name.
         read_again_from: the position from which the whole table was read again, which ends with this batch.
+        size: about how many changes there are; many where that is not known.
     """
 
     events: DataFrame
@@ -50,6 +53,13 @@ class History:
     tracked: tuple[str, ...]
     source: str
     read_again_from: str | None = None
+    size: int = SMALL + 1
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """The key columns with their types."""
+        types = {column.name: column.type for column in self.columns}
+        return tuple((name, types[name]) for name in self.values.key)
 
 
 def columns(sequence: str) -> tuple[TargetColumn, ...]:
@@ -73,7 +83,10 @@ def bring(target: LakeTable, work: History, batch: BatchId | None, properties: d
         new = session.table(name).drop("origin", "common").selectExpr("*", f"{NEW} as origin", "false as common")
         emptied = work.truncates is not None
         with seen_by(target, _places(work)) as places:
-            ordered = _ordered(target, beside, work, new, session.table(places), emptied).persist(
+            # What was emptied or read again may have any key.
+            some = not emptied and work.read_again_from is None and not target.small
+            spans = key_spans(new, work.keys, work.size) if some else []
+            ordered = _ordered(target, beside, work, new, session.table(places), emptied, spans).persist(
                 StorageLevel.MEMORY_AND_DISK
             )
             try:
@@ -83,7 +96,7 @@ def bring(target: LakeTable, work: History, batch: BatchId | None, properties: d
                 if not kept.isEmpty():
                     _keep(beside, kept, work, batch, properties)
                 found = history.versions(ordered, work.values.key)
-                target.commit(batch, work.source, _merging(target, found, work))
+                target.commit(batch, work.source, _merging(target, found, work, spans))
             finally:
                 ordered.unpersist()
 
@@ -128,7 +141,8 @@ def bring_newest(target: LakeTable, work: History, batch: BatchId | None, *, ign
             before = stored.where("row is null").select("at")
             all_events = all_events.unionByName(_everywhere(before, keys, events, work))
         folded = newest(all_events, key, work.values.columns, ignore_nulls=ignore_nulls)
-        target.commit(batch, work.source, merge_folded(folded, target, work.values, partial=ignore_nulls))
+        shape = Shape(work.size, sent=False, keys=work.keys)
+        target.commit(batch, work.source, merge_folded(folded, target, work.values, partial=ignore_nulls, shape=shape))
 
 
 def append_first(target: LakeTable, work: History, batch: BatchId | None) -> None:
@@ -182,7 +196,13 @@ def rename_unseen(target: LakeTable, steps: tuple[Step, ...], source: str, final
 
 
 def _ordered(
-    target: LakeTable, beside: LakeTable, work: History, new: DataFrame, places: DataFrame, emptied: bool
+    target: LakeTable,
+    beside: LakeTable,
+    work: History,
+    new: DataFrame,
+    places: DataFrame,
+    emptied: bool,
+    spans: list[KeySpans],
 ) -> DataFrame:
     """All that is known of the batch's keys, put in order."""
     from pyspark.sql import functions as sf
@@ -190,7 +210,7 @@ def _ordered(
     key = work.values.key
     fields = ", ".join(f"row.{quote(name)} as {quote(name)}" for name in key)
     keys = new.selectExpr(f"struct({fields}) as k")
-    shown = _versions(target, work)
+    shown = _versions(target, work, spans)
     if emptied:
         # A truncate ends every version that is open there.
         first = places.agg(sf.min("at").alias("first"))
@@ -265,8 +285,8 @@ def _places(work: History) -> DataFrame:
     return work.events.limit(0).select("at") if work.truncates is None else work.truncates
 
 
-def _versions(target: LakeTable, work: History) -> DataFrame:
-    rows = target.read()
+def _versions(target: LakeTable, work: History, spans: list[KeySpans]) -> DataFrame:
+    rows = target.read().where(" and ".join(["true", *in_spans(spans)]))
     return rows.selectExpr(f"{_row(work, rows)} as row", f"{START} as start", f"{END} as end")
 
 
@@ -345,7 +365,7 @@ def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | No
     beside.commit(batch, f"{work.source}/{UNSEEN}", step)
 
 
-def _merging(target: LakeTable, found: DataFrame, work: History) -> Callable[[], None]:
+def _merging(target: LakeTable, found: DataFrame, work: History, spans: list[KeySpans]) -> Callable[[], None]:
     """The MERGE that makes the target's versions those that were found."""
     from pyspark.sql import functions as sf
 
@@ -355,13 +375,14 @@ def _merging(target: LakeTable, found: DataFrame, work: History) -> Callable[[],
     wanted = found.selectExpr(f"struct({fields}) as k", "row", "start", "end", f"{known} as known").alias("w")
     keys = wanted.select("k").distinct()
     shown = (
-        _versions(target, work)
+        _versions(target, work, spans)
         .selectExpr(f"struct({fields}) as k", "row", "start", "end")
         .join(sf.broadcast(keys), "k", "left_semi")
     )
     rest = ", ".join(f"{quote(name)} = {values.of(name)}" for name in values.columns if name not in values.key)
     names = ", ".join(quote(name) for name in (*values.columns, START, END))
     inserted = ", ".join([*(values.of(name) for name in values.columns), "s.start", "s.end"])
+    on = " and ".join([*in_spans(spans, "t."), values.same_key])
 
     def step() -> None:
         joined = wanted.join(shown.alias("h"), sf.expr("w.k <=> h.k and w.start <=> h.start"), "full_outer").selectExpr(
@@ -374,7 +395,7 @@ def _merging(target: LakeTable, found: DataFrame, work: History) -> Callable[[],
         )
         with seen_by(target, target.merge_source(joined.where("not same and known"))) as source:
             target.session.sql(
-                f"merge into {target.sql_name} t using {source} s on {values.same_key} and t.{START} = s.start "
+                f"merge into {target.sql_name} t using {source} s on {on} and t.{START} = s.start "
                 f"when matched and s.gone then delete when matched then update set "
                 f"{rest + ', ' if rest else ''}{END} = s.end "
                 f"when not matched and not s.gone then insert ({names}) values ({inserted})"

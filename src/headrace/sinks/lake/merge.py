@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from headrace.apply import TableProfile, disordered, fold, fold_keyless, upserts
 from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, presence_in_order, quote
+from headrace.sinks.lake.merge_source import in_spans, kept, key_spans, seen_by
+from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.variants import as_variant
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from headrace.sinks.lake.table import LakeTable
 
-SMALL = 20_000
 BROADCAST = 250_000
 """Up to how many changes a batch is sent to every task, so that the target is not shuffled to find its rows; less
 where rows may have large values, which would be sent too."""
@@ -97,16 +96,32 @@ def merge(
     it must be made again with `known` (`headrace.apply.fold`).
     """
     folded = fold(rows, table, ignore_nulls=ignore_nulls, keep_deleted=bool(values.deleted), known=known)
+    emptied = table.truncate_at is not None
     most = SMALL if any(column.large for column in table.schema.columns) else BROADCAST
-    if table.size <= most and table.truncate_at is None:
-        from pyspark.sql import functions as sf
-
-        folded = sf.broadcast(folded)
-    within = key_range(fold_keys(rows, table)) if table.truncate_at is None else ""
+    shape = Shape(
+        table.size,
+        sent=table.size <= most and not emptied,
+        keys=() if emptied else tuple((c.name, c.logical.spark_type) for c in table.schema.key_columns),
+    )
     some = table.partial or ignore_nulls or (bool(values.deleted) and table.may_delete)
     return merge_folded(
-        folded, target, values, partial=some, within=within, emptied_at=table.truncate_at, decoded=table.decoded
+        folded, target, values, partial=some, shape=shape, emptied_at=table.truncate_at, decoded=table.decoded
     )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of folded rows before they are computed.
+
+    Args:
+        size: how many changes they come from.
+        sent: they may be sent to every task.
+        keys: key columns, with their Spark types, by which rows of the target can be left out.
+    """
+
+    size: int
+    sent: bool
+    keys: tuple[tuple[str, str], ...]
 
 
 def merge_folded(
@@ -115,7 +130,7 @@ def merge_folded(
     values: Values,
     *,
     partial: bool,
-    within: str = "",
+    shape: Shape | None = None,
     emptied_at: str | None = None,
     decoded: bool = False,
 ) -> Callable[[], None]:
@@ -130,7 +145,7 @@ def merge_folded(
         target: where they go.
         values: how they are written.
         partial: some row lacks columns.
-        within: Spark SQL that is true of every target row with a key of the batch, so that files are left out.
+        shape: what is known of them; None where Spark has to find out.
         emptied_at: the position before which rows of the target go that the batch has no row of their key for.
         decoded: some row comes from a message, whose position compares in its sequence only.
     """
@@ -176,10 +191,10 @@ def merge_folded(
     else:
         deletes, changed = (f"when matched and {older} and s.op = '{op}'" for op in ("delete", "upsert"))
         deletes, added, empties = f"{deletes} then delete", "s.op = 'upsert'", f"{gone} then delete" if gone else ""
-    on = f"{within} and {values.same_key}" if within else values.same_key
 
     def work() -> None:
-        with seen_by(target, target.merge_source(folded)) as source:
+        with _source(folded, target, shape) as (source, within):
+            on = " and ".join([*within, values.same_key])
             target.session.sql(
                 f"merge into {target.sql_name} as t using {source} as s on {on} "
                 f"{deletes} {changed} then update set "
@@ -234,55 +249,20 @@ def merge_keyless(rows: DataFrame, table: TableProfile, target: LakeTable, value
     return work
 
 
-def fold_keys(rows: DataFrame, table: TableProfile) -> tuple[str, Any, Any] | None:
-    """The first key column with the least and the greatest value in a batch, where files can be told apart by it.
-
-    None where the type has no literal that file statistics are compared with, or where a row may come under two keys.
-    """
+@contextmanager
+def _source(folded: DataFrame, target: LakeTable, shape: Shape | None) -> Iterator[tuple[str, list[str]]]:
+    """The name of the rows in the target's session, and what is true of every target row with a key of theirs."""
     from pyspark.sql import functions as sf
 
-    from headrace.apply.fold import key_of
-
-    column = table.schema.key_columns[0]
-    if table.key_changed or column.logical.spark_type not in _RANGED:
-        return None
-    if table.keys is not None:
-        return (column.name, *table.keys)
-    found = (
-        rows.where(table.where)
-        .selectExpr(f"{key_of(column)} as k")
-        .agg(sf.min("k").alias("lo"), sf.max("k").alias("hi"), sf.bool_or(sf.expr("k is null")).alias("unknown"))
-        .collect()[0]
-    )
-    return None if found["unknown"] or found["lo"] is None else (column.name, found["lo"], found["hi"])
-
-
-def key_range(found: tuple[str, Any, Any] | None) -> str:
-    """Spark SQL that is true of every target row with a key of the batch; empty where there is none."""
-    if found is None:
-        return ""
-    name, least, greatest = found
-    return f"t.{quote(name)} >= {_constant(least)} and t.{quote(name)} <= {_constant(greatest)}"
-
-
-_RANGED = ("tinyint", "smallint", "int", "bigint", "date", "string")
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, dt.date):
-        return f"date'{value.isoformat()}'"
-    return literal(value) if isinstance(value, str) else str(value)
-
-
-@contextmanager
-def seen_by(target: LakeTable, frame: DataFrame) -> Iterator[str]:
-    """A name under which the target's session sees a DataFrame of another session."""
-    name = f"headrace_{uuid4().hex}"
-    frame.createGlobalTempView(name)
-    try:
-        yield f"global_temp.{name}"
-    finally:
-        frame.sparkSession.catalog.dropGlobalTempView(name)
+    if shape is None:
+        with seen_by(target, target.merge_source(folded)) as source:
+            yield source, []
+        return
+    with kept(target, folded) as rows:
+        # A condition with other keys in each batch would be compiled each time.
+        within = [] if target.small else in_spans(key_spans(rows, shape.keys, shape.size), "t.")
+        with seen_by(target, sf.broadcast(rows) if shape.sent else rows) as source:
+            yield source, within
 
 
 def _truncated(at: str, position: str) -> str:

@@ -77,6 +77,13 @@ class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
         """The column that marks deleted rows; empty where they are removed."""
         return self.deleted_column if self.delete_mode == "soft" else ""
 
+    cluster_by_key: bool = option(
+        "Whether new tables are clustered by their key, so that files that are compacted later hold ranges of keys: "
+        "liquid clustering in Delta, which other writers must know too, a sort order in Iceberg. At most four columns "
+        "of the key, and none of a type for which files have no statistics.",
+        default=False,
+    )
+
 
 def refuse_contradictions(settings: LakeSettings) -> None:
     """Stop where options exclude each other.

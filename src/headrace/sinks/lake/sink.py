@@ -30,7 +30,9 @@ from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
+from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
+from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
@@ -41,13 +43,6 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 4
 """How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
-_STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
-_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-_HASH_JOINS = {
-    "spark.sql.join.preferSortMergeJoin": "false",
-    # Up to this size in each task; beyond it Spark sorts, which needs less memory.
-    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
-}
 
 LOG_COLUMNS = (
     TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
@@ -157,7 +152,7 @@ class LakeSink(Sink):
             SchemaError: a change log of a table without a key does not have whole rows.
         """
         stored_as = self.settings.stored_as_scd_type
-        target = self.target(session_for(spark, lake_merge.SMALL + 1), schema.id)
+        target = self.target(session_for(spark, SMALL + 1), schema.id)
         if not target.exists:
             return None
         rows = target.read()
@@ -218,6 +213,7 @@ class LakeSink(Sink):
             stored_as=stored_as,
             deleted=self.settings.mark,
             json=frozenset(c.name for c in schema.columns if self._may_be_variant(c, schema)),
+            clustered=self.settings.cluster_by_key,
         )
         with explained(table.id.full_path, target):
             plan = target.plan(
@@ -289,6 +285,8 @@ class LakeSink(Sink):
                 deleted=self.settings.mark,
                 variants=work.plan.variants,
             )
+            if not work.plan.append and not target.small:
+                expect_many_rows(target.session, rows.sparkSession)
             faultpoints.reach(f"{self.fault_point}.before_commit")
             with self._carried(under_new_names(rows, table), work) as whole:
                 self._commit(whole, work, values, batch)
@@ -320,7 +318,7 @@ class LakeSink(Sink):
             f"struct({fields}) as row", f"{since} as since", f"cast({until} as string) as until"
         )
         with (
-            lake_merge.seen_by(target, standing) as seen,
+            seen_by(target, standing) as seen,
             carried(rows, lasting, lambda _: rows.sparkSession.table(seen)) as whole,
         ):
             yield whole
@@ -345,6 +343,7 @@ class LakeSink(Sink):
                 tracked=tracked(self.settings, table),
                 source=source,
                 read_again_from=table.read_again_from,
+                size=table.size,
             )
             if work.plan.append:
                 lake_history.append_first(target, versions, batch)
@@ -374,7 +373,7 @@ class LakeSink(Sink):
                 raise
             keys = (f"{quote(name)} as h{number}" for number, name in enumerate(table.schema.key))
             there = target.read().selectExpr(*keys, f"{quote(values.position)} as at")
-            with lake_merge.seen_by(target, there) as seen:
+            with seen_by(target, there) as seen:
                 known = rows.sparkSession.table(seen)
                 again = lake_merge.merge(rows, table, target, values, ignore_nulls=ignore_nulls, known=known)
                 target.commit(batch, source, again)
@@ -397,36 +396,6 @@ class LakeSink(Sink):
         mark = self.settings.mark
         deleted = (TargetColumn(mark, "boolean", "Headrace: whether the source has deleted the row"),) if mark else ()
         return (position, *deleted)
-
-
-def session_for(spark: SparkSession, size: int) -> SparkSession:
-    """A session for the work on one table: the same cached data, but settings of its own.
-
-    Where there is nothing to clone (Spark Connect) it is the session itself; the caller then writes one table after
-    another.
-    """
-    if not can_clone(spark):
-        return spark
-    own = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
-    cores = spark.sparkContext.defaultParallelism
-    # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
-    if own.conf.get(_STATE_PARTITIONS, None) is None:
-        own.conf.set(_STATE_PARTITIONS, str(max(2, min(50, cores))))
-    # Spark's default, INT96, holds nanoseconds: readers can't read the years 0001 and 9999 out of it.
-    if own.conf.get(_TIMESTAMPS, None) is None:
-        own.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
-    # The target is far larger than the batch, so it must not be sorted to be joined with it.
-    for name, value in _HASH_JOINS.items():
-        if own.conf.get(name, None) is None:
-            own.conf.set(name, value)
-    if size <= lake_merge.SMALL and cores < int(own.conf.get("spark.sql.shuffle.partitions") or 200):
-        own.conf.set("spark.sql.shuffle.partitions", str(cores))
-    return own
-
-
-def can_clone(spark: SparkSession) -> bool:
-    """Whether commits can have sessions of their own, and so run side by side."""
-    return hasattr(spark, "_jsparkSession")
 
 
 @contextmanager

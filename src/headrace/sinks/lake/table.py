@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace import faultpoints
@@ -18,6 +19,8 @@ from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.key_ranges import comparable
+from headrace.sinks.lake.sessions import SMALL_TARGET
 from headrace.sinks.lake.variants import VARIANT
 from headrace.versions import require_known, require_readable
 
@@ -39,6 +42,8 @@ _PROPERTIES = frozenset([OWNER, KEY, SOURCE_TABLE, PHASE, STORED_AS, DELETED, FO
 """The properties that this release and earlier ones give a target. A release does not write to one that has another."""
 INITIAL = "initial"
 STREAMING = "streaming"
+_MOST_CLUSTERED = 4
+"""Delta takes no more."""
 _KEY_NAME = re.compile(r"`((?:[^`]|``)*)`")
 
 
@@ -59,6 +64,7 @@ class TargetLayout:
         stored_as: `1` and `2` (the SCD type), `append`, or the kind of a table of Headrace's own.
         deleted: which of our columns marks deleted rows; empty where they are removed.
         json: names of the columns with JSON, which may be strings or variants in a target that is there.
+        clustered: a new table is clustered by its key.
     """
 
     source: str
@@ -69,6 +75,14 @@ class TargetLayout:
     stored_as: str = "1"
     deleted: str = ""
     json: frozenset[str] = frozenset()
+    clustered: bool = False
+
+    @property
+    def cluster(self) -> tuple[str, ...]:
+        """The columns by which a new table is clustered."""
+        kinds = {column.name: column.type for column in self.columns}
+        fit = tuple(name for name in self.key if comparable(kinds.get(name, "")))
+        return fit[:_MOST_CLUSTERED] if self.clustered else ()
 
     @property
     def key_names(self) -> str:
@@ -190,6 +204,16 @@ class LakeTable(ABC):
     def label(self) -> str:
         """`Delta table /lake/t`."""
         return f"{self.title} table {self.place}"
+
+    def size(self) -> int | None:
+        """How many bytes its data files have; None where that is not known."""
+        return None
+
+    @cached_property
+    def small(self) -> bool:
+        """Whether the table, as it was when this was first asked, is read as a whole by a few quick tasks."""
+        held = self.size()
+        return held is not None and held <= SMALL_TARGET
 
     def read(self) -> DataFrame:
         """The table's rows."""

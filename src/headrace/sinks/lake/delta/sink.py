@@ -26,7 +26,8 @@ from headrace.sinks.lake.catalog import (
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
 from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import LakeSettings
-from headrace.sinks.lake.sink import LakeSink, can_clone
+from headrace.sinks.lake.sessions import can_clone
+from headrace.sinks.lake.sink import LakeSink
 from headrace.spark.jars import DELTA
 
 if TYPE_CHECKING:

@@ -29,6 +29,8 @@ _SMALL_SIZE = "spark.databricks.delta.optimize.minFileSize"
 _COMPACTED = 128 << 20
 _DATA_COMMITS = ("WRITE", "MERGE", "UPDATE", "DELETE", "STREAMING UPDATE")
 _METADATA_COMMITS = 20
+_INDEXED = "delta.dataSkippingNumIndexedCols"
+_INDEXED_ANYWAY = 32
 
 
 def folder_of(base: str, id: TableId) -> str:
@@ -103,13 +105,10 @@ class DeltaTable(LakeTable):
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
-        if not hasattr(self.session, "_jsparkSession"):
+        snapshot = self._snapshot()
+        if snapshot is None:
             return False
-        from delta.tables import DeltaTable as Deltas
-
-        folder = self._folder
-        found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
-        kept: Any = found._jdt.deltaLog().unsafeVolatileSnapshot().transactions()
+        kept = snapshot.transactions()
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
         for name, has_offsets in {**names, _name_without_offsets(batch, source): False}.items():
             version = kept.get(name)
@@ -147,16 +146,38 @@ class DeltaTable(LakeTable):
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments; every column may be null.
 
-        In SQL, because Delta's builder takes no name with a catalogue.
+        In SQL, because Delta's builder takes no name with a catalogue. Delta keeps statistics of the first columns
+        only; those of the key are always among them.
         """
+        indexed = max((n for n, column in enumerate(layout.columns, 1) if column.name in layout.key), default=0)
+        if indexed > _INDEXED_ANYWAY:
+            properties = {_INDEXED: str(indexed), **properties}
+        cluster = f" cluster by ({', '.join(map(quote, layout.cluster))})" if layout.cluster else ""
         columns = ", ".join(column_ddl(column, nullable=True) for column in (*layout.columns, *layout.own))
         pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         comment = f" comment {literal(layout.comment)}" if layout.comment else ""
         options = f" tblproperties ({pairs})" if pairs else ""
-        self.session.sql(f"create table if not exists {self.sql_name} ({columns}) using delta{comment}{options}")
+        self.session.sql(
+            f"create table if not exists {self.sql_name} ({columns}) using delta{cluster}{comment}{options}"
+        )
 
     def release(self) -> None:
         """It holds none."""
+
+    def size(self) -> int | None:
+        """As Delta's log has it."""
+        snapshot = self._snapshot()
+        return None if snapshot is None else int(snapshot.sizeInBytes())
+
+    def _snapshot(self) -> Any:
+        """What Delta in the driver's JVM knows of the table; None over Spark Connect."""
+        if not hasattr(self.session, "_jsparkSession"):
+            return None
+        from delta.tables import DeltaTable as Deltas
+
+        folder = self._folder
+        found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
+        return found._jdt.deltaLog().unsafeVolatileSnapshot()
 
     def column_type(self, kind: str) -> str:
         """Delta has all of Spark's types."""

@@ -30,7 +30,8 @@ from headrace.sinks.lake.iceberg.rest import reach_rest_catalog
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
 from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
-from headrace.sinks.lake.sink import LakeSink, can_clone
+from headrace.sinks.lake.sessions import can_clone
+from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import ICEBERG
 from headrace.spark.releases import running_version

@@ -115,7 +115,8 @@ class IcebergTable(LakeTable):
 
     def _java(self) -> Any:
         jvm: Any = self.session.sparkContext._jvm
-        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.session._jsparkSession, self.sql_name)
+        name = ".".join(quote(part) for part in self._parts)
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.session._jsparkSession, name)
 
     def _snapshot(self) -> int | None:
         table = self._java()
@@ -195,6 +196,12 @@ class IcebergTable(LakeTable):
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
 
+    def size(self) -> int | None:
+        """As the newest snapshot's summary has it."""
+        snapshot = self._java().currentSnapshot()
+        held = "0" if snapshot is None else snapshot.summary().get("total-files-size")
+        return None if held is None else int(held)
+
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""
         columns = ", ".join(column_ddl(column, nullable=False) for column in (*layout.columns, *layout.own))
@@ -207,6 +214,10 @@ class IcebergTable(LakeTable):
         if layout.key and required.issuperset(layout.key):
             names = ", ".join(quote(name) for name in layout.key)
             self.session.sql(f"alter table {self.sql_name} set identifier fields {names}")
+        if layout.cluster:
+            # Within each task only: over all of them it would take a shuffle with a sample of every batch.
+            names = ", ".join(quote(name) for name in layout.cluster)
+            self.session.sql(f"alter table {self.sql_name} write locally ordered by {names}")
 
     def column_type(self, kind: str) -> str:
         """Iceberg's smallest integer is int."""
