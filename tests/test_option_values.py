@@ -28,7 +28,7 @@ EVERY = {
 }  # fmt: skip
 OPTIONS = [pytest.param(option, id=f"{owner}: {option.name}") for owner in EVERY for option in EVERY[owner]]
 OF_SOURCES = [option for owner in EVERY if owner.startswith("source ") for option in EVERY[owner]]
-MAY_BE_EMPTY = {"kafka.*", "password", "security"}
+MAY_BE_EMPTY = {"catalog.*", "kafka.*", "password", "security"}
 TEXTS = st.text(st.sampled_from(r"ab.,;:\{}[]()\"'1 *?|-é"), max_size=12)
 VALUES = TEXTS | st.lists(TEXTS, max_size=4) | st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS, max_size=3), max_size=3)
 

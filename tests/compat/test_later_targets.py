@@ -27,6 +27,7 @@ class Told(LakeTable):
 
     def __init__(self, said: Mapping[str, str] | None) -> None:
         self.said = said
+        self.namespace = None
 
     @property
     def sql_name(self) -> str:
@@ -66,6 +67,18 @@ class Told(LakeTable):
 
     def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
         return {}
+
+    def release(self) -> None:
+        """It holds no connection."""
+
+    def commits_since_compaction(self, most: int) -> int:
+        return 0
+
+    def compact(self) -> None:
+        raise AssertionError("nobody asked to compact it")
+
+    def vacuum(self, hours: int) -> None:
+        raise AssertionError("nobody asked to vacuum it")
 
 
 def planned(table: Told, *, takeover: bool = False) -> Any:

@@ -54,7 +54,7 @@ PLANNED = [
     (
         slices.IncrementalSlice(TABLE, IncrementalChunk("s.t", 1, 0, None, ("9",), "id > 1", True), "50", NOW),
         {**TABLE.to_json(), "chunk": {"table": "s.t", "request": 1, "number": 0, "lower": None, "upper": ["9"],
-         "filter": "id > 1", "opening": True, "read": 0}, "commit": "50", "capture_time": TIME},
+         "filter": "id > 1", "opening": True, "read": 0, "key": []}, "commit": "50", "capture_time": TIME},
     ),
     (
         slices.StreamSlice(WINDOW, NOW, "Europe/Berlin", first=True),

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.db2 import test_change_rows as db2
-from tests.sources.sqlserver import test_change_rows as sqlserver
+from tests.support import db2_change_table as db2
+from tests.support import sqlserver_change_table as sqlserver
 from tests.support.captured_shop import Db2Database, SqlServerDatabase, closing
 
 from headrace.errors import CaptureError

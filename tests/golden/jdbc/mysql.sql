@@ -34,7 +34,7 @@ DELETE FROM `sales`.`order lines` WHERE (`_headrace_position` IS NULL OR `_headr
 SELECT COUNT(*) FROM `sales`.`_headrace_stage_a5bf4119bcd06ba8` s LEFT JOIN `sales`.`order lines` t ON t.`id` = s.c0 AND t.`line` = s.c1 WHERE s.l IN ('a1', 'b2') AND s.o = 'p' AND (t.`id` IS NULL OR (s.m IS NULL AND (t.`_headrace_position` IS NULL OR t.`_headrace_position` < s.p)));
 ALTER TABLE `sales`.`order lines` RENAME COLUMN `note` TO `it's`;
 CREATE DATABASE IF NOT EXISTS `a b`;
-CREATE TABLE IF NOT EXISTS `_headrace_progress` (target varchar(300) PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at datetime(6), batch_offsets text) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin;
+CREATE TABLE IF NOT EXISTS `_headrace_progress` (target varchar(300) PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at datetime(6), batch_offsets text, format_version integer) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin;
 ALTER TABLE `sales`.`order lines` ADD COLUMN `note` longtext NULL COMMENT 'new';
 ALTER TABLE `sales`.`bag` ADD COLUMN `_headrace_position` varchar(255) character set ascii collate ascii_bin NULL, ADD KEY (`_headrace_position`);
 ALTER TABLE `sales`.`order lines` MODIFY COLUMN `note` longtext NULL COMMENT 'new';

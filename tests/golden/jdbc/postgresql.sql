@@ -37,7 +37,7 @@ DELETE FROM "sales"."order lines" WHERE ("_headrace_position" IS NULL OR "_headr
 SELECT COUNT(*) FROM "sales"."_headrace_stage_a5bf4119bcd06ba8" s LEFT JOIN "sales"."order lines" t ON t."id" = s.c0 AND t."line" = s.c1 WHERE s.l IN ('a1', 'b2') AND s.o = 'p' AND (t."id" IS NULL OR (s.m IS NULL AND (t."_headrace_position" IS NULL OR t."_headrace_position" < s.p)));
 ALTER TABLE "sales"."order lines" RENAME COLUMN "note" TO "it's";
 CREATE SCHEMA IF NOT EXISTS "a b";
-CREATE TABLE IF NOT EXISTS "_headrace_progress" (target text PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at timestamp with time zone, batch_offsets text);
+CREATE TABLE IF NOT EXISTS "_headrace_progress" (target text PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at timestamp with time zone, batch_offsets text, format_version integer);
 ALTER TABLE "sales"."order lines" ADD COLUMN IF NOT EXISTS "note" text;
 COMMENT ON COLUMN "sales"."order lines"."note" IS 'new';
 ALTER TABLE "sales"."bag" ADD COLUMN IF NOT EXISTS "_headrace_position" text COLLATE "C";

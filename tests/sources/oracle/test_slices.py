@@ -40,7 +40,7 @@ PLANNED = [
     (
         slices.IncrementalSlice(TABLE, IncrementalChunk("S.T", 1, 0, None, ("9",), "ID > 1", True), "50", NOW),
         {"table": TABLE.to_json(), "asked": {"table": "S.T", "request": 1, "number": 0, "lower": None, "upper": ["9"],
-         "filter": "ID > 1", "opening": True, "read": 0}, "commit": "50", "capture_time": TIME},
+         "filter": "ID > 1", "opening": True, "read": 0, "key": []}, "commit": "50", "capture_time": TIME},
     ),
     (
         slices.GapsSlice("X", {"S.T": ("1", "9")}, None),
