@@ -12,6 +12,7 @@ import typer
 
 from headrace.cli.check import check
 from headrace.cli.convert import convert
+from headrace.cli.dead_letters import commands as dead_letters
 from headrace.cli.decode import decode
 from headrace.cli.failure import USER_ERROR
 from headrace.cli.init import init
@@ -39,6 +40,7 @@ app.command()(status)
 app.command()(verify)
 app.command()(signal)
 app.add_typer(repair)
+app.add_typer(dead_letters)
 app.command()(decode)
 app.command()(convert)
 

@@ -24,9 +24,11 @@ LAST_RUN = "headrace-last-run.json"
 """The file that says in what form, and by which release, the last run read and wrote; nothing depends on it."""
 TOPIC_IDS = "headrace-topic-ids.json"
 """The file that holds the id of each topic which the offsets are of."""
+REPLAYED = "headrace-replayed-letters.json"
+"""The file that says which dead letters were replayed."""
 SKIPPED = "headrace-skipped-messages.json"
 """The file that says which messages of Kafka a user passed over."""
-OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, SKIPPED])
+OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED])
 """Headrace's files in a checkpoint. A release does not go on from a checkpoint that has another: a later one left it.
 
 So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""

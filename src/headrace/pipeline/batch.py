@@ -86,6 +86,7 @@ class BatchWriter:
             reading may give others.
         fused: whether the stream gives the messages of all targets, counted (`sources.messages`).
         sent: whether the workers that make these messages send them, so that the stream gives only those that are left.
+        share: gives what of a batch's rows a sink gets; null for nothing. By default each gets all.
         holds: called before a batch is given to the sinks; raises where another driver took the checkpoint over.
     """
 
@@ -106,6 +107,7 @@ class BatchWriter:
         live: Callable[[int], bool] = lambda batch: False,
         fused: bool = False,
         sent: bool = False,
+        share: Callable[[Target, DataFrame], DataFrame | None] = lambda target, rows: rows,
         holds: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline = pipeline
@@ -122,6 +124,7 @@ class BatchWriter:
         self._live = live
         self._fused = fused
         self._sent = sent
+        self._share = share
         self._holds = holds
         self._told = ""
         self._sinks = identities(targets)
@@ -234,6 +237,7 @@ class BatchWriter:
                     refuse_shared_places(self._targets, tables_in(rows), self._connector, letters)
                 for number, target in enumerate(self._targets, 1):
                     own = shaped[target.shaping.key]
+                    own = None if own is None else self._share(target, own)
                     if own is None:
                         continue
                     given = own

@@ -32,7 +32,7 @@ from headrace.sinks.kafka.topics import topic_places
 from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 HEADER = "headrace.error."
 """What the names of the headers begin with that tell where a dead letter came from and why it is one."""
@@ -137,6 +137,38 @@ class DeadLetters:
                     remedy="Give 'dead_letter' a topic that topics.pattern does not match.",
                 )
 
+    def kept(self, spark: SparkSession, pipeline: str) -> DataFrame | None:
+        """The dead letters of a pipeline as the messages that came, each once, with its `reason`; null where no sink of
+        them is there yet. Lazy; in no order.
+
+        Args:
+            spark: a classic session.
+            pipeline: the pipeline's name; several may share a topic of dead letters.
+
+        Raises:
+            SinkError: the sink can't be read back.
+        """
+        if self.sink.takes == "messages":
+            found = self.sink.messages(spark, self._topics_expression)
+            rows = None if found is None else _from_messages(found, pipeline)
+        elif self.sink.reads_back == "no":
+            raise SinkError(
+                f"The dead letters in sink '{self.type}' can't be read back.",
+                remedy="Keep them in the sink 'kafka', 'files', or one of tables such as 'delta'.",
+            )
+        else:
+            found = self.sink.now(spark, self.schema)
+            rows = None if found is None else _from_table(found)
+        # At-least-once sinks have a message again, byte for byte, where a batch was repeated.
+        return None if rows is None else rows.dropDuplicates(["topic", "partition", "offset"])
+
+    @property
+    def _topics_expression(self) -> str:
+        """A regular expression of the topics that dead letters go to."""
+        topics = "|".join(re.escape(topic) for topic in self.source.settings.topics)
+        given = f"(?:{topics})" if topics else ".+"
+        return given.join(re.escape(part) for part in self.name.split("${topic}"))
+
     def messages(self, errors: DataFrame, batch: BatchId) -> DataFrame:
         """The messages as they came, with headers that say from where and why."""
         facts = {
@@ -196,3 +228,32 @@ class DeadLetters:
         schema, _, name = self.name.rpartition(".")
         columns = (Column(n, at, LogicalType.parse(kind)) for at, (n, (kind, _)) in enumerate(_COLUMNS.items(), 1))
         return TableSchema(TableId("", schema, name), tuple(columns), ())
+
+
+def _from_messages(messages: DataFrame, pipeline: str) -> DataFrame:
+    """Dead letters as `DeadLetters.messages` wrote them, as they came."""
+    # A dead letter that was read as a message, and became one again, has more of these headers before the last ones.
+    last = f"size(headers) - array_position(reverse(transform(headers, h -> h.key)), '{HEADER}reason')"
+    facts = "map_from_entries(transform(slice(headers, _own + 1, 6), h -> struct(h.key, cast(h.value as string))))"
+    found = messages.where(f"exists(headers, h -> h.key = '{HEADER}reason')").selectExpr("*", f"int({last}) as _own")
+    found = found.selectExpr("*", f"{facts} as _facts").where(f"_facts['{HEADER}pipeline'] = {literal(pipeline)}")
+    return found.selectExpr(
+        f"_facts['{HEADER}topic'] as topic",
+        f"cast(_facts['{HEADER}partition'] as int) as partition",
+        f"cast(_facts['{HEADER}offset'] as bigint) as offset",
+        f"timestamp_millis(cast(_facts['{HEADER}timestamp'] as bigint)) as timestamp",
+        "key",
+        "value",
+        "slice(headers, 1, _own) as headers",
+        f"_facts['{HEADER}reason'] as reason",
+    )
+
+
+def _from_table(rows: DataFrame) -> DataFrame:
+    """Dead letters as `DeadLetters.changes` wrote them, as they came."""
+    headers = "from_json(headers, 'array<struct<key:string,value:string>>')"
+    return rows.selectExpr(
+        *(name for name in _COLUMNS if name not in ("headers", "reason")),
+        f"transform({headers}, h -> named_struct('key', h.key, 'value', unbase64(h.value))) as headers",
+        "reason",
+    )

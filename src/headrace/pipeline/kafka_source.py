@@ -170,6 +170,23 @@ class KafkaTopics(Component):
             reader = reader.option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         return reader.options(**self.client_settings).load()
 
+    def read_between(
+        self, spark: SparkSession, begin: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]
+    ) -> DataFrame:
+        """The messages of some partitions as they are now, from an offset up to another one that is left out.
+
+        Args:
+            spark: a classic session.
+            begin: the first offset of each partition, by topic.
+            end: the offset behind the last one.
+        """
+        reader = spark.read.format("kafka").option("includeHeaders", "true")
+        reader = reader.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
+        partitions = {topic: sorted(map(int, found)) for topic, found in begin.items()}
+        reader = reader.option("assign", json.dumps(partitions))
+        reader = reader.option("startingOffsets", json.dumps(begin)).option("endingOffsets", json.dumps(end))
+        return reader.options(**self.client_settings).load()
+
     def head(self, spark: SparkSession) -> dict[str, dict[str, OffsetRange]]:
         """What every partition holds, asked of Kafka now with the client settings of the stream; runs in the driver's
         JVM.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.repair import Repair, move_tables, reread_tables
+from headrace.pipeline.replay import LetterGroup, OnTrimmed, OutOfOrder, Replay, list_letters, prepared_replay
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
@@ -186,6 +188,32 @@ class Pipeline:
         if spark is None:
             raise OptionError("Kafka is asked through Spark.", remedy="Give a Spark session: spark=spark.")
         return move_topics(self._model, spark, tables, kind, to)
+
+    def dead_letters(self, spark: SparkSession) -> Sequence[LetterGroup]:
+        """The dead letters that the pipeline has kept, by partition and reason. Nothing is written.
+
+        Args:
+            spark: a classic session, with the jars of `jars`.
+
+        Raises:
+            OptionError: the pipeline keeps none.
+            SinkError: their sink can't be read back.
+        """
+        return list_letters(self._model, spark)
+
+    def replay(
+        self,
+        spark: SparkSession,
+        *,
+        topic: str = "",
+        out_of_order: OutOfOrder | None = None,
+        on_trimmed: OnTrimmed = "fail",
+        holds: bool = True,
+    ) -> AbstractContextManager[Replay]:
+        """A replay of the dead letters, to be looked at (`plan`) and run; see `headrace.pipeline.replay`."""
+        return prepared_replay(
+            self._model, spark, topic=topic, out_of_order=out_of_order, on_trimmed=on_trimmed, holds=holds
+        )
 
     def start(self, spark: SparkSession, *, once: bool = False, break_lock: bool = False) -> RunningPipeline:
         """Start, or go on from the checkpoint. Checks first, if that was not done.

@@ -204,6 +204,22 @@ class Sink(Component, ABC):
         """
         raise TypeError(f"Sink '{self.name}' can't be read back.")
 
+    def messages(self, spark: SparkSession, topics: str) -> DataFrame | None:
+        """The messages that rest in a sink that takes messages, with `topic`, `key`, `value` and `headers` as they were
+        written, in no order; a message that was written twice comes twice. Null where there is no place yet. Lazy.
+
+        Args:
+            spark: a classic session.
+            topics: a regular expression that the whole name of a topic matches.
+
+        Raises:
+            SinkError: it can't be read back.
+        """
+        raise SinkError(
+            f"The messages in sink '{self.name}' can't be read back.",
+            remedy="Read them with a program of its own kind, or let messages go to the sink 'kafka' or 'files'.",
+        )
+
     @abstractmethod
     def check(self) -> None:
         """Whether the target can be written, before anything is. Runs in the driver, at the start of a run.

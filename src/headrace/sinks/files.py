@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace import faultpoints
 from headrace.changes.table import TableId
 from headrace.changes.texts import base64_text
+from headrace.changes.typed import literal
 from headrace.errors import SinkError
 from headrace.options import folder
 from headrace.permissions import Permissions
@@ -17,13 +18,17 @@ from headrace.sinks.folder import Folder, absolute, folder_identity, folder_perm
 from headrace.versions import require_readable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 OWNER_FILE = "_headrace_owner"
 """Whose the folder is; behind that, on a line of its own, the version of its layout where that is not 1."""
 OFFSETS_FILE = "_headrace_offsets"
 _FORMAT_VERSION = "format-version: "
 _NEWEST_FORMAT = 1
+_LINE_DDL = (
+    "topic string, key string, value string, key_base64 string, value_base64 string, "
+    "headers array<struct<key:string,value:string,value_base64:string>>"
+)
 
 
 class FilesSettings(Settings):
@@ -101,6 +106,23 @@ class FilesSink(Sink):
                 remedy="Run with --debug to see Spark's message. You can repeat the batch.",
             ) from failure
         faultpoints.reach("sink.files.after_commit")
+
+    def messages(self, spark: SparkSession, topics: str) -> DataFrame | None:
+        """The messages of all batches that are whole."""
+        base = absolute(self.settings.path)
+        batches = [name for name in Folder(spark, base).names() if name.startswith("batch=")]
+        if not batches:
+            return None
+        text = spark.read.option("lineSep", "\n").text([f"{base}/{name}" for name in batches])
+        found = text.selectExpr(f"from_json(value, '{_LINE_DDL}') as line").selectExpr("line.*")
+        headers = "transform(headers, h -> named_struct('key', h.key, 'value', {}))"
+        coded = "coalesce(unbase64(h.value_base64), cast(h.value as binary))"
+        return found.where(f"topic rlike {literal(f'^(?:{topics})$')}").selectExpr(
+            "topic",
+            "coalesce(unbase64(key_base64), cast(key as binary)) as key",
+            "coalesce(unbase64(value_base64), cast(value as binary)) as value",
+            f"{headers.format(coded)} as headers",
+        )
 
     def _own(self, folder: Folder, batch: BatchId) -> None:
         said = folder.read(OWNER_FILE)

@@ -104,6 +104,13 @@ class Folder:
         finally:
             stream.close()
 
+    def names(self) -> list[str]:
+        """The names of what lies in it, in order; none where there is no folder."""
+        base = self._make_path(self._base)
+        if not self._files.exists(base):
+            return []
+        return sorted(status.getPath().getName() for status in self._files.listStatus(base))
+
     def create(self, name: str, text: str) -> None:
         """Write a small text file that must not be there yet."""
         stream = self._files.create(self._path(name), False)

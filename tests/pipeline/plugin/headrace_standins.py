@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from headrace import registry
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
 from headrace.errors import CaptureError, ConnectError, SinkError
 from headrace.formats.base import Format, FormatSettings
@@ -177,6 +178,37 @@ class LinesFormat(Format):
         nulls["position"] = "lpad(cast(offset as string), 10, '0') as position"
         nulls["event_time"] = "timestamp as event_time"
         return messages.selectExpr(*nulls.values())
+
+
+class FussySettings(FormatSettings):
+    """What can't be read."""
+
+    refuses: str = option("A text; messages that have it can't be read. Empty for none.", default="", may_be_empty=True)
+
+
+class FussyCanal(Format):
+    """Canal's messages, of which some can't be read until the user says otherwise."""
+
+    name = "fussy_canal"
+    settings: FussySettings
+
+    def decode(self, messages: DataFrame) -> DataFrame:
+        from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
+
+        messages = kafka_columns(messages)
+        canal = registry.find("format", "canal_json").of({})
+        if not self.settings.refuses:
+            return canal.decode(messages)
+        refused = f"contains(coalesce(cast(value as string), ''), '{self.settings.refuses}')"
+        columns = {
+            "op": "'error'",
+            "position": "concat(lpad(offset, 20, '0'), '/1/')",
+            "capture_time": "timestamp",
+            "message": f"struct({', '.join(KAFKA_COLUMNS)})",
+            "error": "'It has what is refused.'",
+        }
+        made = (f"cast({columns.get(name, 'null')} as {kind}) as {name}" for name, kind in _sql_types().items())
+        return canal.decode(messages.where(f"not {refused}")).unionByName(messages.where(refused).selectExpr(*made))
 
 
 def _sql_types() -> dict[str, str]:

@@ -237,6 +237,13 @@ class KafkaSink(Sink):
             self._send(messages, batch)
         faultpoints.reach("sink.kafka.after_write")
 
+    def messages(self, spark: SparkSession, topics: str) -> DataFrame:
+        """The messages that the topics hold now, read by Spark's Kafka source with the sink's settings."""
+        _hide_private_key(spark, self.settings.kafka)
+        reader = spark.read.format("kafka").options(**self.settings.kafka).option("includeHeaders", "true")
+        reader = reader.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
+        return reader.option("subscribePattern", topics).load().select("topic", "key", "value", "headers")
+
     def outlet(self) -> KafkaOutlet | str:
         """Kafka through librdkafka, where that is installed and knows all settings that are given."""
         if self.settings.on_oversized != "fail":
