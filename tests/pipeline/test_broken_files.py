@@ -43,7 +43,8 @@ NO_REGISTRY = "Option 'registry' of format '{}' is missing. Set it to the addres
 BROKEN: list[tuple[dict[str, str], str]] = [
     # The first section is the one that is wrong.
     *(({"source": source(options)}, sentence) for options, sentence in IN_SOURCE.items()),
-    ({"sink": "{type: delta, path: ' '}"}, "Option 'path' is empty. Set it: "),
+    ({"sink": "{type: files, path: ' '}"}, "Option 'path' is empty. Set it: "),
+    ({"sink": "{type: delta, path: ' '}"}, "Option 'path' is empty. Give it a value, or leave the option out."),
     (
         {"format": "{type: canal_json, topic: ''}"},
         "Option 'topic' is empty. Give it a value, or leave the option out.",

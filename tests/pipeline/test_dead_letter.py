@@ -318,8 +318,8 @@ def test_a_database_has_no_dead_letters(tmp_path: Path) -> None:
 
 def test_the_dead_letter_sink_is_checked_first(tmp_path: Path) -> None:
     with_sink = file(tmp_path, {"format": LETTERS}, dead_letter={"type": "list_changes", "path": "unwritable"})
-    loaded = load_pipeline(with_sink)
-    assert [sink.settings.path for sink in loaded._sinks] == [str(tmp_path / "out"), str(tmp_path / "unwritable")]
+    found = [sink.settings.path for _, sink in read_model(with_sink).sinks]
+    assert found == [str(tmp_path / "out"), str(tmp_path / "unwritable")]
 
 
 # --- a real broker --------------------------------------------------------------------------------------------------

@@ -131,6 +131,12 @@ MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {
         "Leave such rows out, or order by an expression that is never null.",
     ),
     StopReason.NO_ORDER: (_met_by_a_lake, str(no_order("dbo.a", "Delta table /lake/a"))),
+    # The sink makes another MERGE then, so nobody meets it as an error.
+    StopReason.LATE_CHANGE: (
+        _met_by_a_lake,
+        "The Delta table /lake/a can't be written (Refused). Run with --debug to see Spark's message. "
+        "You can repeat the batch.",
+    ),
     StopReason.MAYBE_TOO_LARGE: (
         _met_by_kafka,
         "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message. You can repeat the batch.",
