@@ -104,7 +104,8 @@ def test_the_plan_of_a_wide_merge_grows_with_the_columns_and_not_with_their_squa
             folded = delta.spark.table(text.split(" using ")[1].split(" as s")[0])
             plans.append(folded._jdf.queryExecution().optimizedPlan().toJSON())  # type: ignore[attr-defined]
 
-        target: Any = SimpleNamespace(session=SimpleNamespace(sql=sql), sql_name="t", label="t")
+        session = SimpleNamespace(sql=sql, table=delta.spark.table)
+        target: Any = SimpleNamespace(session=session, sql_name="t", label="t", small=True)
         names = tuple(column.name for column in schema.columns)
         values = Values(names, ("id",), frozenset(), "_headrace_position", {}, deleted="_headrace_deleted")
         merge(rows, found, target, values)()
