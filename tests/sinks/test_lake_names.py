@@ -305,7 +305,9 @@ def test_check_asks_a_rest_catalogue_whether_it_takes_the_login(
     assert not any(secret in said for secret in ("hunter2", "t0k3n", "wrong"))
 
 
-def test_check_finds_a_metastore_that_answers_and_one_that_does_not() -> None:
+def test_check_finds_a_metastore_that_answers_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command `check` starts no Spark; a session of other tests has no metastore.
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
         assert "answers" in DeltaSink.of({**HIVE, "warehouse": "/tmp", "uri": uri}).reach()

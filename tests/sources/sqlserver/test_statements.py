@@ -16,13 +16,14 @@ from sqlglot import exp
 from tests.support.sqlserver_runs import ENABLE, NOW, Run, create, rows_of
 from tests.support.sqlserver_statements import _SQL, table_called, texts_of
 
-from headrace.errors import CaptureError, DataLossError
+from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.select_overrides import derived
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
+from headrace.sources.table_moves import TableMove
 from headrace_emulators.engine.storage import utc_now
 from headrace_emulators.sqlserver import EmulatedServer
 
@@ -109,6 +110,7 @@ def built(name):
     yield "inserted", statements.inserted(table, columns), 2
     yield "insert", statements.insert(table, columns), 3
     yield "rows_of_change", statements.rows_of_change(instance), 2
+    yield "count_changes", statements.count_changes(instance), 2
     yield "lock", statements.lock(table), 0
     asked = f"{statements.quote(columns[0])} > 1 -- all"
     ranges = [
@@ -277,6 +279,19 @@ def signals(database):
         assert rows_of(run.source, run.offset, end)
 
 
+def moves(database):
+    run = Run(database, snapshot_mode="no_data", tables="dbo.t")
+    run.batch()
+    database.execute("UPDATE dbo.t SET w = 3 WHERE id = 1")
+    database.capture()
+    assert run.source.move(TableMove("dbo.t", "skip", "now"), run.offset)
+    with pytest.raises(OptionError, match="delivered"):
+        run.source.move(
+            TableMove("dbo.t", "skip", f"{dt.datetime.now(dt.UTC) - dt.timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}"),
+            run.offset,
+        )
+
+
 def health(server, database, sent):
     run = Run(database, snapshot_mode="no_data", tables="dbo.log")
     run.batch()
@@ -300,6 +315,7 @@ def test_every_statement_is_sent_and_no_other(server, sent):
         snapshots(database)
         streams(database)
         signals(database)
+        moves(database)
         health(server, database, sent)
         permissions(database)
     assert {name for name, sql in constants().items() if sql not in sent.texts} == set()
