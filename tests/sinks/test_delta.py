@@ -44,7 +44,7 @@ def test_a_replayed_batch_makes_no_version(target: DeltaTarget) -> None:
         target.write(batch, number)
         target.write(first, 0)
         assert target.version() == version
-    assert target.operations() == ["CREATE TABLE", "WRITE", "MERGE", "MERGE"]
+    assert target.operations() == ["CREATE TABLE", "WRITE", "STREAMING UPDATE", "MERGE"]
 
 
 TYPES = {

@@ -13,6 +13,7 @@ from headrace.changes.typed import literal, presence_in_order, quote
 from headrace.sinks.lake.merge_source import in_spans, kept, key_spans, seen_by
 from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.variants import as_variant
+from headrace.sinks.lake.whole_rows import WholeRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,6 +150,8 @@ def merge_folded(
         emptied_at: the position before which rows of the target go that the batch has no row of their key for.
         decoded: some row comes from a message, whose position compares in its sequence only.
     """
+    from pyspark.sql import functions as sf
+
     at = f"t.{quote(values.position)}"
     older = f"({at} is null or {at} < s.position)"
     if decoded:
@@ -192,16 +195,25 @@ def merge_folded(
         deletes, changed = (f"when matched and {older} and s.op = '{op}'" for op in ("delete", "upsert"))
         deletes, added, empties = f"{deletes} then delete", "s.op = 'upsert'", f"{gone} then delete" if gone else ""
 
+    columns = {**{name: values.of(name) for name in values.columns}, values.position: "s.position"}
+    whole = not partial and emptied_at is None and not mark
+
     def work() -> None:
-        with _source(folded, target, shape) as (source, within):
-            on = " and ".join([*within, values.same_key])
-            target.session.sql(
-                f"merge into {target.sql_name} as t using {source} as s on {on} "
-                f"{deletes} {changed} then update set "
-                f"{', '.join(f'{name} = {value}' for name, value in sets.items())} "
-                f"when not matched and {added} then insert ({', '.join(inserts)}) "
-                f"values ({', '.join(inserts.values())}) {empties}"
-            )
+        with _source(folded, target, shape) as (rows, within):
+            if shape is not None and whole:
+                few = shape.size <= SMALL
+                change = WholeRows(rows, values.key, values.same_key, older, columns, within, sent=shape.sent, few=few)
+                if target.replace(change):
+                    return
+            with seen_by(target, sf.broadcast(rows) if shape is not None and shape.sent else rows) as source:
+                on = " and ".join([*within, values.same_key])
+                target.session.sql(
+                    f"merge into {target.sql_name} as t using {source} as s on {on} "
+                    f"{deletes} {changed} then update set "
+                    f"{', '.join(f'{name} = {value}' for name, value in sets.items())} "
+                    f"when not matched and {added} then insert ({', '.join(inserts)}) "
+                    f"values ({', '.join(inserts.values())}) {empties}"
+                )
 
     return work
 
@@ -250,19 +262,14 @@ def merge_keyless(rows: DataFrame, table: TableProfile, target: LakeTable, value
 
 
 @contextmanager
-def _source(folded: DataFrame, target: LakeTable, shape: Shape | None) -> Iterator[tuple[str, list[str]]]:
-    """The name of the rows in the target's session, and what is true of every target row with a key of theirs."""
-    from pyspark.sql import functions as sf
-
+def _source(folded: DataFrame, target: LakeTable, shape: Shape | None) -> Iterator[tuple[DataFrame, list[str]]]:
+    """The rows in the target's session, and what is true of every target row with a key of theirs."""
     if shape is None:
-        with seen_by(target, target.merge_source(folded)) as source:
-            yield source, []
+        yield target.merge_source(folded), []
         return
     with kept(target, folded) as rows:
         # A condition with other keys in each batch would be compiled each time.
-        within = [] if target.small else in_spans(key_spans(rows, shape.keys, shape.size), "t.")
-        with seen_by(target, sf.broadcast(rows) if shape.sent else rows) as source:
-            yield source, within
+        yield rows, [] if target.small else in_spans(key_spans(rows, shape.keys, shape.size), "t.")
 
 
 def _truncated(at: str, position: str) -> str:

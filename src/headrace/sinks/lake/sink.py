@@ -33,16 +33,13 @@ from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
-from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, TargetMoved
+from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
 from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_ATTEMPTS = 4
-"""How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
 
 LOG_COLUMNS = (
     TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
@@ -251,7 +248,7 @@ class LakeSink(Sink):
         self, rows: DataFrame, found: tuple[TableProfile, LakeTable], work: _Work, batch: BatchId
     ) -> None:
         """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(TRIES - 1):
             try:
                 self._bring(rows, work, batch)
                 return

@@ -22,6 +22,7 @@ from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.key_ranges import comparable
 from headrace.sinks.lake.sessions import SMALL_TARGET
 from headrace.sinks.lake.variants import VARIANT
+from headrace.sinks.lake.whole_rows import WholeRows
 from headrace.versions import require_known, require_readable
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ STREAMING = "streaming"
 _MOST_CLUSTERED = 4
 """Delta takes no more."""
 _KEY_NAME = re.compile(r"`((?:[^`]|``)*)`")
+
+
+TRIES = 4
+"""How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
 
 
 class TargetMoved(SinkError):
@@ -199,6 +204,10 @@ class LakeTable(ABC):
     @abstractmethod
     def vacuum(self, hours: int) -> None:
         """Delete files that only versions older than so many hours have."""
+
+    def replace(self, change: WholeRows) -> bool:
+        """Do it in one commit without a MERGE, where the format can. Otherwise nothing has happened."""
+        return False
 
     @property
     def label(self) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, alone
+from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.names import escaped
+from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
+from headrace.sinks.lake.whole_rows import WholeRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +63,7 @@ class DeltaTable(LakeTable):
     ) -> None:
         super().__init__(session, namespace=namespace)
         self._folder = place if isinstance(place, str) else None
+        self._mark: BatchMark | None = None
         self._parts = ("delta", place) if isinstance(place, str) else place
 
     @property
@@ -92,7 +97,11 @@ class DeltaTable(LakeTable):
         return DeltaTable(self.session, (*self._parts[:-1], f"{self._parts[-1]}{suffix}"), namespace=self.namespace)
 
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
-        """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits."""
+        """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits.
+
+        Raises:
+            TargetMoved: somebody else's commit got into the way; nothing of the batch is in the table.
+        """
         if batch is None:
             work()
             return
@@ -100,23 +109,35 @@ class DeltaTable(LakeTable):
             return
         # SQL has no options: it takes application and version from the session's settings.
         name = _application(batch, source, batch.sink) if batch.offsets else _name_without_offsets(batch, source)
-        with _settings(self.session, {_APP_ID: name, _VERSION: str(_version(batch))}):
-            work()
+        self._mark = BatchMark(name, _version(batch), batch.number)
+        try:
+            with (
+                _settings(self.session, {_APP_ID: name, _VERSION: str(self._mark.version)}),
+                alone(self.label),
+            ):
+                work()
+        finally:
+            self._mark = None
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
-        snapshot = self._snapshot()
-        if snapshot is None:
+        log = self._log
+        if log is None:
             return False
-        kept = snapshot.transactions()
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
         for name, has_offsets in {**names, _name_without_offsets(batch, source): False}.items():
-            version = kept.get(name)
-            if version.isDefined() and _last_batch(int(version.get()), batch, has_offsets).covers(
-                batch, f"the {self.label}"
-            ):
+            version = log.transaction_version(name)
+            if version is not None and _last_batch(version, batch, has_offsets).covers(batch, f"the {self.label}"):
                 return True
         return False
+
+    def replace(self, change: WholeRows) -> bool:
+        """Do it as Delta's commands do it, below them."""
+        log = self._log
+        if log is None:
+            return False
+        with log.transaction() as commit:
+            return replaced(commit, change, self._mark)
 
     def commits_since_compaction(self, most: int) -> int:
         """Commits of data in the table's history before the last OPTIMIZE."""
@@ -166,18 +187,18 @@ class DeltaTable(LakeTable):
 
     def size(self) -> int | None:
         """As Delta's log has it."""
-        snapshot = self._snapshot()
-        return None if snapshot is None else int(snapshot.sizeInBytes())
+        return None if self._log is None else self._log.size
 
-    def _snapshot(self) -> Any:
-        """What Delta in the driver's JVM knows of the table; None over Spark Connect."""
-        if not hasattr(self.session, "_jsparkSession"):
+    @property
+    def _log(self) -> DeltaLog | None:
+        """Delta's log of the table, which is there; None over Spark Connect."""
+        if not can_clone(self.session):
             return None
         from delta.tables import DeltaTable as Deltas
 
         folder = self._folder
         found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
-        return found._jdt.deltaLog().unsafeVolatileSnapshot()
+        return DeltaLog(self.session, found._jdt.deltaLog())
 
     def column_type(self, kind: str) -> str:
         """Delta has all of Spark's types."""

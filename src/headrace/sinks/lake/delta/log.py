@@ -1,0 +1,288 @@
+"""Delta's own log of a table, in the driver's JVM: what a commit finds there, and what it leaves.
+
+Delta's Python API ends at whole commands. This is the part below, which Delta's commands themselves are made of, and
+which has not changed since 4.0. Every name that is used of it stands here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.sinks.lake.table import TRIES, TargetMoved
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KNOWN_FEATURES = frozenset(
+    [
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "typeWidening",
+        "typeWidening-preview",
+        "timestampNtz",
+        "variantType",
+        "variantType-preview",
+        "domainMetadata",
+        "clustering",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "inCommitTimestamp",
+        "changeDataFeed",
+        "generatedColumns",
+        "identityColumns",
+        "allowColumnDefaults",
+    ]
+)
+"""Features of tables with which rows can be written without a command; of the last four it must be looked at whether
+they are used."""
+_NEEDS_COMMAND = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
+_VECTORS = "delta.enableDeletionVectors"
+_COMPUTED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+_OTHERS = re.compile(r"\bConcurrent(Append|DeleteRead|DeleteDelete|Transaction|Write)Exception\b")
+_FEATURES = 7
+"""The version of writers from which a table lists its features."""
+
+
+@dataclass(frozen=True)
+class BatchMark:
+    """What a commit leaves in the log of the batch that it brought.
+
+    Args:
+        application: under which name.
+        version: the number that Delta keeps for the name.
+        epoch: the batch's number, for people who read the table's history.
+    """
+
+    application: str
+    version: int
+    epoch: int
+
+
+class DeltaLog:
+    """The log of a Delta table that is there.
+
+    Args:
+        session: a session with a JVM in this process.
+        log: Delta's own.
+    """
+
+    def __init__(self, session: SparkSession, log: Any) -> None:
+        self._session = session
+        self._log = log
+        jvm: Any = session.sparkContext._jvm
+        self._jvm = jvm
+        self._delta = jvm.org.apache.spark.sql.delta
+
+    @property
+    def _snapshot(self) -> Any:
+        return self._log.unsafeVolatileSnapshot()
+
+    @property
+    def size(self) -> int:
+        """How many bytes the data files have."""
+        checksum = self._snapshot.checksumOpt()
+        return int(checksum.get().tableSizeBytes() if checksum.isDefined() else self._snapshot.sizeInBytes())
+
+    def transaction_version(self, application: str) -> int | None:
+        """The number that the last commit of an application left; None for none."""
+        known = _of_checksum(self._snapshot, "setTransactions")
+        if known is not None:
+            return next((int(one.version()) for one in known if one.appId() == application), None)
+        version = self._snapshot.transactions().get(application)
+        return int(version.get()) if version.isDefined() else None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """A commit to be made, on the newest version of the table."""
+        sessions = type(self._session)._get_j_spark_session_class(self._jvm)
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(self._session._jsparkSession)
+        try:
+            yield Transaction(self._session, self._log, self._delta)
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+class Transaction:
+    """A commit to be made to a Delta table. Fails, like a command, where another commit got into its way.
+
+    It counts as having read the whole table, so no other commit can get in between.
+    """
+
+    def __init__(self, session: SparkSession, log: Any, delta: Any) -> None:
+        self._session = session
+        self._log = log
+        self._delta = delta
+        self._jvm: Any = session.sparkContext._jvm
+        self._own = log.startTransaction()
+        self._own.readWholeTable()
+
+    @property
+    def version(self) -> int:
+        """The version of the table that the commit builds on."""
+        return int(self._own.snapshot().version())
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows can come and go without more ado: nothing is to be computed from them, or to be kept of them."""
+        snapshot = self._own.snapshot()
+        metadata, protocol = snapshot.metadata(), snapshot.protocol()
+        if protocol.minWriterVersion() >= _FEATURES:
+            features = set(_each(protocol.writerFeatureNames()))
+            if not features <= _KNOWN_FEATURES:
+                return False
+        if any(self._set(name) for name in _NEEDS_COMMAND):
+            return False
+        return not any(name in metadata.schemaString() for name in _COMPUTED)
+
+    @property
+    def marks_rows(self) -> bool:
+        """Whether rows of the table are marked as deleted, so that their files stay."""
+        return self._set(_VECTORS)
+
+    def _set(self, name: str) -> bool:
+        value = self._own.snapshot().metadata().configuration().get(name)
+        return bool(value.isDefined() and value.get() == "true")
+
+    def files(self, where: Sequence[str]) -> list[Any]:
+        """The files that may have rows of which all of these conditions are true."""
+        known = _of_checksum(self._own.snapshot(), "allFiles")
+        if known is not None:
+            return list(known)
+        filters = self._jvm.java.util.ArrayList()
+        if where:
+            none = self.rows([]).alias("t").where(" and ".join(where))
+            plan = none._jdf.queryExecution().optimizedPlan()
+            filters.add(plan.condition())
+        found = self._own.filterFiles(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(filters), False)
+        return list(_each(found))
+
+    def _with_statistics(self, files: Sequence[Any]) -> list[Any]:
+        """The same files as the log has them."""
+        from pyspark.sql import functions as sf
+
+        if all(file.stats() for file in files):
+            return list(files)
+        paths = [file.path() for file in files]
+        return list(self._own.snapshot().allFiles().filter(sf.col("path").isin(paths)._jc).collectAsList())
+
+    def rows(self, files: Sequence[Any]) -> DataFrame:
+        """The rows of some files."""
+        from pyspark.sql import DataFrame
+
+        none = self._jvm.scala.Option.empty()
+        found = self._log.createDataFrame(self._own.snapshot(), self._sequence(files), False, none)
+        return DataFrame(found, self._session)
+
+    def marked(self, rows: DataFrame, files: Sequence[Any]) -> list[Any]:
+        """Mark rows as deleted. The actions of the commit that say so.
+
+        Args:
+            rows: their `file_path` and `row_index`.
+            files: where they may be.
+        """
+        from pyspark.sql import functions as sf
+
+        some, generator = self._jvm.scala.Some, self._delta.commands.DeletionVectorBitmapGenerator
+        found = generator.buildRowIndexSetsForFilesMatchingCondition(
+            self._session._jsparkSession,
+            self._own,
+            True,
+            rows._jdf,
+            self._sequence(files),
+            self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral(),
+            some(sf.col("file_path")._jc),
+            some(sf.col("row_index")._jc),
+        )
+        helper = getattr(self._delta.commands, "DMLWithDeletionVectorsHelper$").__getattr__("MODULE$")
+        by_name = helper.generateCandidateFileMap(self._log.dataPath(), self._sequence(files))
+        touched = list(_each(helper.findFilesWithMatchingRows(self._own, by_name, found)))
+        actions = [one.fileLogEntry().remove() for one in touched if one.isFullyReplaced()]
+        marked = {
+            one.fileLogEntry().path(): one for one in touched if not one.isFullyReplaced() and not one.isUnchanged()
+        }
+        for entry in self._with_statistics([one.fileLogEntry() for one in marked.values()]):
+            pair = entry.removeRows(marked[entry.path()].newDeletionVector(), True, True)
+            actions += [pair._1(), pair._2()]
+        return actions
+
+    def named(self, files: Sequence[Any], paths: Sequence[str]) -> list[Any]:
+        """The files, of those given, that have these paths."""
+        helper = getattr(self._delta.commands, "DMLWithDeletionVectorsHelper$").__getattr__("MODULE$")
+        by_name = helper.generateCandidateFileMap(self._log.dataPath(), self._sequence(files))
+        return [helper.getTouchedFile(self._log.dataPath(), path, by_name) for path in paths]
+
+    def write(self, rows: DataFrame) -> list[Any]:
+        """Write rows, which have the table's columns, into new files. The actions of the commit that say so."""
+        return list(_each(self._own.writeFiles(rows._jdf)))
+
+    def commit(self, actions: Iterable[Any], mark: BatchMark | None) -> None:
+        """Make it.
+
+        Args:
+            actions: what it does.
+            mark: what it leaves in the log; None for nothing.
+        """
+        none, some = self._jvm.scala.Option.empty(), self._jvm.scala.Some
+        actions = list(actions)
+        if mark is not None:
+            self._own.readTxn().addOne(mark.application)
+            now = int(time.time() * 1000)
+            actions.append(self._delta.actions.SetTransaction(mark.application, mark.version, some(now)))
+        mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
+        name, epoch = ("", 0) if mark is None else (mark.application, mark.epoch)
+        update = getattr(self._delta, "DeltaOperations$StreamingUpdate")(mode, name, epoch, none)
+        self._own.commit(self._sequence(actions), update)
+
+    def _sequence(self, items: Sequence[Any]) -> Any:
+        found = self._jvm.java.util.ArrayList()
+        for item in items:
+            found.add(item)
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(found)
+
+
+@contextmanager
+def alone(label: str) -> Iterator[None]:
+    """Delta's word that another commit got into the way of one, as ours.
+
+    Raises:
+        TargetMoved: nothing of the commit is in the table.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        if not _OTHERS.search(f"{type(failure).__name__} {failure}"):
+            raise
+        raise TargetMoved(
+            f"Another commit to the {label} got into the way of a batch, {TRIES} times in a row.",
+            remedy="Compact the table while the pipeline stands, or in partitions. You can repeat the batch.",
+        ) from failure
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    found = sequence.iterator()
+    while found.hasNext():
+        yield found.next()
+
+
+def _of_checksum(snapshot: Any, what: str) -> Any:
+    """What the file beside the last commit says of the whole table; None if it doesn't."""
+    checksum = snapshot.checksumOpt()
+    if not checksum.isDefined():
+        return None
+    found = getattr(checksum.get(), what)()
+    return list(_each(found.get())) if found.isDefined() else None

@@ -1,0 +1,85 @@
+"""A commit of whole rows to a Delta table without MERGE, which reads the table three times.
+
+One look for the rows that go, by the columns of the key and the position alone; one write of those that come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes.typed import quote
+from headrace.sinks.lake.delta.log import BatchMark, Transaction
+from headrace.sinks.lake.sessions import SMALL_TARGET
+from headrace.sinks.lake.whole_rows import WholeRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PLACE = ("t._metadata.file_path", "t._metadata.row_index")
+
+
+def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> bool:
+    """Make the commit. False where only a MERGE can; then nothing happened.
+
+    Args:
+        commit: to be made.
+        change: what it does.
+        mark: what it leaves in the log.
+    """
+    from pyspark.sql import functions as sf
+
+    if not commit.plain:
+        return False
+    files = commit.files(change.within)
+    there = commit.rows(files)
+    coming = change.rows.alias("s").where("s.op = 'upsert'")
+    if set(there.columns) != set(change.columns):
+        return False
+    written = [f"{change.columns[name]} as {quote(name)}" for name in there.columns]
+    if not _same_types(there, coming.selectExpr(*written)):
+        return False
+    source = change.rows.selectExpr("position", f"struct({', '.join(f'row.{quote(n)}' for n in change.key)}) as row")
+    source = (sf.broadcast(source) if change.sent else source).alias("s")
+    standing = there.alias("t")
+    for condition in change.within:
+        standing = standing.where(condition)
+    found = standing.join(source, sf.expr(change.same_key))
+    actions: list[Any] = []
+    touched: list[Any] = []
+    newer = 0
+    if files and commit.marks_rows:
+        with _computed(found.selectExpr(f"{change.older} as older", *_PLACE)) as places:
+            newer = places.where("not older").count()
+            actions = commit.marked(places.where("older"), files)
+    elif files:
+        by_file = found.selectExpr(f"{change.older} as older", _PLACE[0]).groupBy("file_path")
+        lines = by_file.agg(sf.expr("bool_or(older) as some"), sf.expr("count_if(not older) as newer")).collect()
+        newer = sum(line["newer"] for line in lines)
+        touched = commit.named(files, [line["file_path"] for line in lines if line["some"]])
+        actions = [file.remove() for file in touched]
+    if newer:
+        coming = coming.join(standing, sf.expr(f"{change.same_key} and not ({change.older})"), "left_anti")
+    coming = coming.selectExpr(*written)
+    if touched:
+        gone = sf.expr(f"{change.same_key} and {change.older}")
+        coming = commit.rows(touched).alias("t").join(source, gone, "left_anti").unionByName(coming)
+    if change.few and sum(file.size() for file in touched) <= SMALL_TARGET:
+        coming = coming.coalesce(1)
+    commit.commit([*actions, *commit.write(coming)], mark)
+    return True
+
+
+@contextmanager
+def _computed(rows: DataFrame) -> Iterator[DataFrame]:
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+def _same_types(one: DataFrame, other: DataFrame) -> bool:
+    types = [{field.name: field.dataType.simpleString() for field in frame.schema} for frame in (one, other)]
+    return types[0] == types[1]
