@@ -61,7 +61,7 @@ def compactions(target: Any) -> list[int]:
     for operation in target.operations():
         if operation in ("OPTIMIZE", "replace"):
             found.append(commits)
-        commits += operation in ("WRITE", "MERGE", "append", "overwrite")
+        commits += operation in ("WRITE", "MERGE", "STREAMING UPDATE", "append", "overwrite")
     return sorted(set(found))
 
 
