@@ -16,12 +16,12 @@ from pathlib import Path
 
 from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import connect
-from headrace.sources.mysql.decode import Window
 from headrace.sources.mysql.log_read import log_from
 from headrace.sources.mysql.look import Look
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place, file_of
 from headrace.sources.mysql.stream_read import read_window
+from headrace.sources.mysql.window import Window
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlServer
 
 COLUMNS = """id bigint primary key, customer int, quantity int unsigned, name varchar(100), city varchar(50),

@@ -11,12 +11,13 @@ from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import CaptureError, FormatError, OptionError
 from headrace.sources.mysql import decode, kernels
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.decode import Window, WindowDecoder
+from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import EventType, Frames
 from headrace.sources.mysql.groups import GroupEnd, GroupReader, Prepared
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.types import NativeType
+from headrace.sources.mysql.window import Window
 
 ENDS = {MARIADB: Place(0, 4, 379), MYSQL: Place(0, 2, 633)}
 CONNECTORS = {MARIADB: "mariadb", MYSQL: "mysql"}

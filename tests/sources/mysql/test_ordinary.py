@@ -13,13 +13,14 @@ from tests.sources.mysql.recorded_log import event, format_description, turn
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import FormatError
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.decode import Window, WindowDecoder
+from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import EventType
 from headrace.sources.mysql.groups import GroupReader
 from headrace.sources.mysql.look import Look
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import FIRST, Place
 from headrace.sources.mysql.types import LONG, NativeType
+from headrace.sources.mysql.window import Window
 
 INT = NativeType("int")
 TABLE = MysqlTable(TableSchema(TableId("d", "", "t"), (Column("id", 1, INT.logical, "int"),), ("id",)), (INT,), ("id",))

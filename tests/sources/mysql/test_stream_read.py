@@ -6,7 +6,6 @@ from headrace.changes import TableSchema
 from headrace.errors import DataLossError
 from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import connect
-from headrace.sources.mysql.decode import Window
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.log_state import LogState
@@ -15,6 +14,7 @@ from headrace.sources.mysql.place import Place, file_of
 from headrace.sources.mysql.snapshot_read import texts_of
 from headrace.sources.mysql.snapshot_statements import rows as select_rows
 from headrace.sources.mysql.stream_read import changes_of, read_window
+from headrace.sources.mysql.window import Window
 
 SHARED = (
     "id BIGINT UNSIGNED PRIMARY KEY, b TINYINT(1), price DECIMAL(12,2), ratio DOUBLE, single FLOAT, "

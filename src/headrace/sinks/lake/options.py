@@ -54,7 +54,7 @@ class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
     """What the lakehouse sinks share."""
 
     delete_mode: str = option(
-        "What becomes of a row that the source deletes. `hard` removes it; `soft` keeps it with its last values, "
+        "What happens to a row that the source deletes: `hard` removes it, `soft` keeps it with its last values, "
         "marked in `deleted_column`. A row that is created again with the key is not marked any more.",
         default="hard",
         choices=("hard", "soft"),

@@ -7,10 +7,9 @@ values, and not on how many tables and transactions they belong to. Each is read
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,6 @@ from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.log.row_images import RowImages
-from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, OfGroup, Rows, RowWriter, Steps
 from headrace.sources.mysql.described_table import DescribedTable, described_table
 from headrace.sources.mysql.events import event_at, events_in
@@ -41,6 +39,7 @@ from headrace.sources.mysql.place import Place, file_name
 from headrace.sources.mysql.row_images import WrongRow, read_rows
 from headrace.sources.mysql.statements import Meaning
 from headrace.sources.mysql.table_map import read_table_map, table_named
+from headrace.sources.mysql.window import Window
 from headrace.sources.signals import say_once
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
@@ -67,74 +66,6 @@ Again = Callable[[Place], Generator["bytes | memoryview", None, None]]
 """Reads the log once more, from a boundary on: whole events, as `BinlogConnection.receive` gives them."""
 Earlier = Callable[[str], Prepared]
 """Finds a distributed transaction that was prepared before the window, by its name."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """A part of the log that one task reads: the groups with `start <= place < end`.
-
-    Args:
-        start, end: boundaries.
-        log: the base name of the log's files.
-        connector: `mysql` or `mariadb`.
-        tables: those whose rows are taken, by path.
-        after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
-        prepared: distributed transactions that were prepared before the window and may be decided in it.
-        server: whose log it is, as `LogState.server`; empty where any server will do.
-        mark: what the file at its start says of itself, as `LogState.mark`; empty where that is not known.
-        folds_names: as of `ServerKind`.
-        unsettled: as of `StreamState`.
-    """
-
-    start: Place
-    end: Place
-    log: str
-    connector: str
-    tables: Mapping[str, MysqlTable]
-    after: Mapping[str, str] = field(default_factory=dict)
-    prepared: tuple[Prepared, ...] = ()
-    server: str = ""
-    mark: str = ""
-    folds_names: bool = False
-    unsettled: str = ""
-
-    @property
-    def names(self) -> dict[tuple[str, str], str]:
-        """The paths of the tables, by database and name as the log spells them."""
-        return {(table.id.database or "", table.id.name): path for path, table in self.tables.items()}
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "start": self.start.text,
-            "end": self.end.text,
-            "log": self.log,
-            "connector": self.connector,
-            "tables": {path: table.to_json() for path, table in self.tables.items()},
-            "after": dict(self.after),
-            "prepared": [held.to_json() for held in self.prepared],
-            "server": self.server,
-            "mark": self.mark,
-            "folds_names": self.folds_names,
-            "unsettled": self.unsettled,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Window:
-        """Read `to_json`'s form back."""
-        return cls(
-            Place.of(data["start"]),
-            Place.of(data["end"]),
-            data["log"],
-            data["connector"],
-            {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},
-            data["after"],
-            tuple(map(Prepared.from_json, data["prepared"])),
-            data["server"],
-            data["mark"],
-            data["folds_names"],
-            data["unsettled"],
-        )
 
 
 @dataclass

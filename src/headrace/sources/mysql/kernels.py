@@ -14,12 +14,13 @@ from collections.abc import Generator
 from headrace.changes import Column, TableId, TableSchema
 from headrace.formats.kernels import main
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.decode import Window, WindowDecoder
+from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import ARTIFICIAL, HEADER_SIZE, EventType
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import FIRST, Place
 from headrace.sources.mysql.types import DOUBLE, LONG, VARCHAR, NativeType
+from headrace.sources.mysql.window import Window
 
 _OPTIONS = {"provide_transaction_metadata": True, "skip_messages_without_change": True}
 _NATIVES = {"id": NativeType("int"), "ratio": NativeType("double"), "name": NativeType("varchar", length=9)}

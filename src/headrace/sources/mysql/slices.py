@@ -18,7 +18,6 @@ from headrace.changes import TableSchema
 from headrace.sources.base import Slice
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
-from headrace.sources.mysql.decode import Window
 from headrace.sources.mysql.incremental import read_incremental
 from headrace.sources.mysql.log_read import require_server
 from headrace.sources.mysql.log_state import LogState
@@ -27,6 +26,7 @@ from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_read import SnapshotReader
 from headrace.sources.mysql.stream_read import changes_of, read_window
 from headrace.sources.mysql.visibility import Snapshots
+from headrace.sources.mysql.window import Window
 from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk

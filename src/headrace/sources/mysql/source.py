@@ -28,7 +28,6 @@ from headrace.sources.mysql import place
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.connection import connect
-from headrace.sources.mysql.decode import Window
 from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.incremental import check_filter
 from headrace.sources.mysql.notices import connector, created, dropped, empty_table, gap, heartbeat, table_id
@@ -47,6 +46,7 @@ from headrace.sources.mysql.slices import (
 )
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.mysql.visibility import Snapshots
+from headrace.sources.mysql.window import Window
 from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.retries import Retries

@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.decode import Window, WindowDecoder
+from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_read import PreparedBefore, log_from, log_up_to
 from headrace.sources.mysql.log_state import LogState
@@ -22,6 +22,7 @@ from headrace.sources.mysql.notices import connector
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.snapshot_read import Changes
+from headrace.sources.mysql.window import Window
 
 
 def read_window(window: Window, settings: MysqlSettings, capture_time: dt.datetime | None) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,79 @@
+"""The part of the binary log that one task reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.place import Place
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the log that one task reads: the groups with `start <= place < end`.
+
+    Args:
+        start, end: boundaries.
+        log: the base name of the log's files.
+        connector: `mysql` or `mariadb`.
+        tables: those whose rows are taken, by path.
+        after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
+        prepared: distributed transactions that were prepared before the window and may be decided in it.
+        server: whose log it is, as `LogState.server`; empty where any server will do.
+        mark: what the file at its start says of itself, as `LogState.mark`; empty where that is not known.
+        folds_names: as of `ServerKind`.
+        unsettled: as of `StreamState`.
+    """
+
+    start: Place
+    end: Place
+    log: str
+    connector: str
+    tables: Mapping[str, MysqlTable]
+    after: Mapping[str, str] = field(default_factory=dict)
+    prepared: tuple[Prepared, ...] = ()
+    server: str = ""
+    mark: str = ""
+    folds_names: bool = False
+    unsettled: str = ""
+
+    @property
+    def names(self) -> dict[tuple[str, str], str]:
+        """The paths of the tables, by database and name as the log spells them."""
+        return {(table.id.database or "", table.id.name): path for path, table in self.tables.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "start": self.start.text,
+            "end": self.end.text,
+            "log": self.log,
+            "connector": self.connector,
+            "tables": {path: table.to_json() for path, table in self.tables.items()},
+            "after": dict(self.after),
+            "prepared": [held.to_json() for held in self.prepared],
+            "server": self.server,
+            "mark": self.mark,
+            "folds_names": self.folds_names,
+            "unsettled": self.unsettled,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Window:
+        """Read `to_json`'s form back."""
+        return cls(
+            Place.of(data["start"]),
+            Place.of(data["end"]),
+            data["log"],
+            data["connector"],
+            {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},
+            data["after"],
+            tuple(map(Prepared.from_json, data["prepared"])),
+            data["server"],
+            data["mark"],
+            data["folds_names"],
+            data["unsettled"],
+        )
