@@ -380,6 +380,16 @@ def test_each_committed_change_comes_once_and_nothing_else(postgres_server: Post
         ],
         cut={"max_commits_per_trigger": 1, "max_wal_per_batch": 300, "min_wal_per_reader": 1, "max_readers": 3},
     )  # fmt: skip
+    @example(
+        steps=[
+            ("truncate", 0, "t"), ("insert", 0, "t", 0, False), ("alter", 0, "heap", True), ("delete", 0, "t", 0),
+            ("truncate", 1, "heap"), ("copy", 0, "t", 22), ("elsewhere", 0),
+        ],
+        cut={
+            "max_commits_per_trigger": 1, "max_wal_per_batch": 5_000, "min_wal_per_reader": 10**8, "max_readers": 1,
+            "provide_transaction_metadata": "false",
+        },
+    )  # fmt: skip
     def of(steps: list[tuple[Any, ...]], cut: dict[str, Any]) -> None:
         check(postgres_server, steps, cut)
 

@@ -87,6 +87,19 @@ def test_what_changes_no_row_reads_nothing_again(database: CapturedPostgres, sta
     assert [row["op"] for row in run.all() if row["op"] in "rcud"] == ["c"]
 
 
+def test_a_table_that_was_altered_and_emptied_is_not_read_again_and_its_truncate_is_sent(
+    database: CapturedPostgres,
+) -> None:
+    database.create("t", _T, [(1, "one")])
+    run = database.run()
+    run.all()
+    database.execute("ALTER TABLE t ADD w int")
+    database.execute("TRUNCATE t")
+    assert [row["op"] for row in run.all() if row["op"] in "rcudt"] == ["t"]
+    database.insert("t", 2, "two", 3)
+    assert [row["op"] for row in run.all() if row["op"] in "rcudt"] == ["c"]
+
+
 def test_with_warn_the_log_says_so(database: CapturedPostgres, caplog: pytest.LogCaptureFixture) -> None:
     database.create("t", _T, [(1, "one")])
     run = database.run(on_rewrite="warn")

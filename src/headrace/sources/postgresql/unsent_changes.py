@@ -30,6 +30,11 @@ WHERE i.inhrelid = ANY (%s::bigint[]::oid[]) AND i.xmin <> t.xmin
 _EMPTIED = "SELECT oid::bigint, relname::text FROM pg_class WHERE oid = ANY (%s::bigint[]::oid[]) AND reltuples <= 0"
 
 
+_WITHOUT_ROWS = """
+SELECT oid::bigint FROM pg_class WHERE oid = ANY (%s::bigint[]::oid[]) AND pg_relation_size(oid) = 0
+"""
+
+
 @dataclass(frozen=True)
 class TableFiles:
     """In which files the rows of tables are; a statement that rewrites a table makes others.
@@ -78,6 +83,9 @@ def unsent_changes(
     for oid, column in connection.rows(_FILLED, (leaves,)):
         filled.setdefault(oid, set()).add(column)
     attached = {oid for (oid,) in connection.rows(_ATTACHED, (leaves,))}
+    moved = [leaf for leaf in leaves if before.numbers.get(leaf, now.numbers.get(leaf)) != now.numbers.get(leaf)]
+    # A new file without a row is a TRUNCATE's, which the log has; of one with rows the catalog can't tell whose it is.
+    rewritten = set(moved) - {oid for (oid,) in connection.rows(_WITHOUT_ROWS, (moved,))} if moved else set()
     changes = {}
     for path in same:
         old, new = known[path], found[path]
@@ -86,9 +94,7 @@ def unsent_changes(
             changes[path] = "a partition came with its rows"
         elif any(filled.get(leaf, set()) & fresh for leaf in new.leaves):
             changes[path] = "a column was added with a default"
-        elif old.schema.fingerprint != new.schema.fingerprint and any(
-            leaf in before.numbers and before.numbers[leaf] != now.numbers.get(leaf) for leaf in new.leaves
-        ):
+        elif old.schema.fingerprint != new.schema.fingerprint and rewritten & set(new.leaves):
             changes[path] = "its rows were rewritten by ALTER TABLE"
     return changes
 
