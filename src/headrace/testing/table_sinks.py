@@ -155,6 +155,12 @@ class TableSinkContract(Contract):
         target.write(Batch(T).add("r", T, 12, {**A, "a": "read"}, snapshot="true"), 2)
         assert target.content(T) == [(1, "read", "y")]
 
+    def test_a_late_change_does_not_get_into_a_row_by_way_of_one_that_lacks_columns(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("u", T, 9, A).add("u", T, 9, B), 0)
+        late = Batch(T).add("u", T, 3, {**A, "b": "late"}).add("u", T, 12, {"id": "1", "a": "new"})
+        target.write(late.add("u", T, 12, {"id": "2", "b": "new"}), 1)
+        assert target.content(T) == [(1, "new", "y"), (2, "z", "new")]
+
     def test_a_table_read_again_loses_the_rows_that_vanished_meanwhile(self, target: TableTarget) -> None:
         gone, other = {**A, "id": "7"}, {**A, "id": "8"}
         first = Batch(T, K).add("r", T, "1//1", A, snapshot="true").add("r", T, "1//2", gone, snapshot="last")

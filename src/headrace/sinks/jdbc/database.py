@@ -141,8 +141,8 @@ class Database(ABC):
     def stage(self, connection: Any, mirror: Mirror, label: str, batches: Iterable[pa.RecordBatch]) -> int:
         """Load folded rows into the staging table, under a label of their own; how many there were.
 
-        The caller commits. Runs in executors, or anywhere: the batches' columns are `o`, `p`, `m`, `n` and then the
-        source's columns in order, typed.
+        The caller commits. Runs in executors, or anywhere: the batches' columns are `o`, `p`, `m`, `f`, `n` and then
+        the source's columns in order, typed.
 
         Args:
             connection: an open connection.
@@ -152,9 +152,9 @@ class Database(ABC):
         """
         import pyarrow as pa
 
-        ours = ("o", "p", "m", "n")
+        ours = ("o", "p", "m", "f", "n")
         columns = ("l", *ours, *(staged for _, staged in mirror.all))
-        types = [_TEXT, _TEXT, _TEXT, _TEXT, LogicalType("int64"), *map(self.logical_for, mirror.source.columns)]
+        types = [_TEXT, _TEXT, _TEXT, _TEXT, _TEXT, LogicalType("int64"), *map(self.logical_for, mirror.source.columns)]
         rows = 0
 
         def spelled() -> Iterator[pa.Buffer]:

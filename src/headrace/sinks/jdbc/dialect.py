@@ -8,6 +8,7 @@ A batch comes as rows of a staging table whose columns have Headrace's own names
 | `o` | `d` delete, `u` upsert of a whole row, `p` upsert of a row that may lack values; without a key `i` insert |
 | `p` | position of the key's last change |
 | `m` | null: every column is written. Otherwise a `1` (write it) or `0` (keep the target's) per column beside the key |
+| `f` | position of the first change that had a part in the row; null where there is one change |
 | `n` | without a key: how many rows of the target a delete stands for |
 | `c0`, `c1`, ... | the values, typed as in the target |
 
@@ -256,6 +257,15 @@ class TargetDialect(ABC):
             f"LEFT JOIN {self.table(mirror.name)} t ON {self.same_key(mirror)} "
             f"WHERE {self.taken(labels)} AND s.o = 'p' "
             f"AND (t.{first} IS NULL OR (s.m IS NULL AND {self.older(mirror)}))"
+        )
+
+    def count_late(self, mirror: Mirror, labels: Sequence[str]) -> str:
+        """Count the changes laid over others of which one is no newer than the target's row."""
+        return (
+            f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s "
+            f"JOIN {self.table(mirror.name)} t ON {self.same_key(mirror)} "
+            f"WHERE {self.taken(labels)} AND s.f IS NOT NULL AND {self.older(mirror)} "
+            f"AND NOT {self.older(mirror, 's.f')}"
         )
 
     @abstractmethod

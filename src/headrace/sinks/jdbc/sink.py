@@ -38,7 +38,7 @@ from headrace.sinks.jdbc.dialect import Mirror, TableName
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
-from headrace.sinks.jdbc.target import MirrorPlan, StagedBatch, TargetTables, names_in
+from headrace.sinks.jdbc.target import LateChanges, MirrorPlan, StagedBatch, TargetTables, names_in
 from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -268,14 +268,16 @@ class JdbcSink(Sink):
         names = {column.name for column in plan.mirror.source.columns}
         table = table.selecting(names.__contains__).emptying
 
-        def load() -> StagedBatch:
-            labels, count = self._stage(rows, table, plan.mirror)
+        def load(known: DataFrame | None = None) -> StagedBatch:
+            labels, count = self._stage(rows, table, plan.mirror, known)
+            partial = bool(table.schema.key) and table.partial
             return StagedBatch(
                 labels=labels,
                 rows=count,
                 truncate_at=table.gone_before,
-                partial=bool(table.schema.key) and table.partial,
+                partial=partial,
                 insert_partial=self.settings.missing_row == "insert",
+                late=partial and known is None,
                 deletes=not table.inserts_only,
                 decoded=table.decoded,
             )
@@ -284,9 +286,25 @@ class JdbcSink(Sink):
             return
         with self.database.connected(table.id, plan.mirror.name) as connection:
             vanished = plan.exists and table.truncate_at is not None
-            targets.write(connection, plan, batch, load if table.size or vanished else None)
+            wanted = load if table.size or vanished else None
+            try:
+                targets.write(connection, plan, batch, wanted)
+            except LateChanges:
+                known = self._known(rows.sparkSession, plan.mirror)
+                targets.write(connection, plan, batch, lambda: load(known))
 
-    def _stage(self, rows: DataFrame, table: TableProfile, mirror: Mirror) -> tuple[tuple[str, ...], int]:
+    def _known(self, spark: SparkSession, mirror: Mirror) -> DataFrame:
+        """The keys of the mirror's rows and when these were changed last, as `fold` takes them."""
+        ours = Column(mirror.position_column, len(mirror.source.columns) + 1, LogicalType("string"))
+        columns = replace(mirror.source, columns=(*mirror.source.key_columns, ours))
+        found = mirrored_rows(spark, self.database, mirror.name, columns)
+        assert found is not None
+        keys = (f"{quote(name)} as h{number}" for number, name in enumerate(mirror.source.key))
+        return found.selectExpr(*keys, f"{quote(ours.name)} as at")
+
+    def _stage(
+        self, rows: DataFrame, table: TableProfile, mirror: Mirror, known: DataFrame | None
+    ) -> tuple[tuple[str, ...], int]:
         """Let executors load the folded rows; the labels of the attempts that succeeded, and how many rows they have.
 
         Raises:
@@ -295,7 +313,7 @@ class JdbcSink(Sink):
         """
         named = under_new_names(rows, table)
         with _explained(table, mirror), carried(named, table, partial(self._standing, table, mirror)) as whole:
-            folded = folded_rows(whole, table).coalesce(self.settings.max_connections)
+            folded = folded_rows(whole, table, known).coalesce(self.settings.max_connections)
             attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
         for attempt in attempts:
             if attempt["problem"] is not None:
@@ -351,16 +369,18 @@ def _explained(table: TableProfile, mirror: Mirror) -> Iterator[None]:
         ) from failure
 
 
-def folded_rows(rows: DataFrame, table: TableProfile) -> DataFrame:
-    """The folded changes of one table in the columns of the staging table, but its label: `o`, `p`, `m`, `n`, values.
+def folded_rows(rows: DataFrame, table: TableProfile, known: DataFrame | None = None) -> DataFrame:
+    """The folded changes of one table in the columns of the staging table, but its label: `o`, `p`, `m`, `f`, `n`,
+    values.
 
-    Lazy; a plain Spark DataFrame.
+    Lazy; a plain Spark DataFrame. `known` is as `fold` takes it.
     """
     if not table.schema.key:
         folded = fold_keyless(rows, table)
-        ours = ["if(op = 'delete', 'd', 'i') as o", "position as p", "cast(null as string) as m", "occurrences as n"]
+        ours = ["if(op = 'delete', 'd', 'i') as o", "position as p", "cast(null as string) as m"]
+        ours += ["cast(null as string) as f", "occurrences as n"]
     else:
-        folded = upserts(rows, table) if table.initial else fold(rows, table)
+        folded = upserts(rows, table) if table.initial else fold(rows, table, known=known)
         rest = [column.name for column in table.schema.columns if column.name not in table.schema.key]
         says = f"array_join(transform({presence_in_order('present', rest)}, said -> if(said, '1', '0')), '')"
         mask = says if rest and table.partial else "null"
@@ -368,6 +388,7 @@ def folded_rows(rows: DataFrame, table: TableProfile) -> DataFrame:
             "if(op = 'delete', 'd', if(whole, 'u', 'p')) as o",
             "position as p",
             f"cast({mask} as string) as m",
+            f"cast({'since' if 'since' in folded.columns else 'null'} as string) as f",
             "cast(null as bigint) as n",
         ]
     # Own names again: the source may have a column `o`, and mapInArrow does not accept a name with a dot.

@@ -30,6 +30,10 @@ _NEWEST_FORMAT = 1
 _AWAY = "Move the target away and take a new snapshot."
 
 
+class LateChanges(Exception):
+    """Changes that are no newer than the target's rows got into others of the batch; nothing of it is in the target."""
+
+
 @dataclass(frozen=True)
 class TargetProgress:
     """What the progress table says of a target: who writes it, and the last batch that it has.
@@ -104,6 +108,7 @@ class StagedBatch:
         truncate_at: position of the last truncate; older rows of the target go.
         partial: some row may lack columns, whose values in the target are kept.
         insert_partial: whether null may stand for what is not known.
+        late: changes that are no newer than the target's rows may be among those that make a row.
         deletes: some row is a delete.
         decoded: some row comes from a message, whose position compares in its sequence only.
     """
@@ -113,6 +118,7 @@ class StagedBatch:
     truncate_at: str | None = None
     partial: bool = False
     insert_partial: bool = False
+    late: bool = False
     deletes: bool = True
     decoded: bool = False
 
@@ -338,6 +344,7 @@ class TargetTables:
             SinkError: the target belongs to somebody else by now, another writer took the staging table away, or a key
                 holds NULL.
             SchemaError: a change does not carry all columns, and the target has no row of its key.
+            LateChanges: the batch has to be folded by what the target has.
         """
         database, dialect = self.database, self.database.dialect
         progress, target = dialect.table(self.progress), dialect.table(mirror.name)
@@ -365,6 +372,9 @@ class TargetTables:
             database.run(connection, [dialect.truncate(mirror, staged.truncate_at)])
         if mirror.source.key:
             self._refuse_null_key(connection, mirror, staged.labels)
+            if staged.late and self.database.ask(connection, dialect.count_late(mirror, staged.labels))[0][0]:
+                connection.rollback()
+                raise LateChanges
             if staged.partial and not staged.insert_partial:
                 self._refuse_missing(connection, mirror, staged.labels)
             statements = dialect.apply_keyed(mirror, staged.labels, partial=staged.partial)

@@ -156,7 +156,8 @@ class MariaDbDialect(TargetDialect):
         return [
             self.drop_stage(mirror),
             f"CREATE TABLE {self.table(mirror.stage)} (l varchar(64) character set ascii, "
-            f"o char(1) character set ascii, p {_POSITION}, m {mask}, n bigint, {columns}) {self._table_options}",
+            f"o char(1) character set ascii, p {_POSITION}, m {mask}, f {_POSITION}, n bigint, {columns}) "
+            f"{self._table_options}",
         ]
 
     def apply_keyed(self, mirror: Mirror, labels: Sequence[str], *, partial: bool) -> list[str]:

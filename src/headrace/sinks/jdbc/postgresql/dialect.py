@@ -126,7 +126,7 @@ class PostgresDialect(TargetDialect):
         return [
             self.drop_stage(mirror),
             f"CREATE UNLOGGED TABLE {self.table(mirror.stage)} "
-            f"(l text, o char(1), p {types['']}, m text, n bigint, {columns})",
+            f"(l text, o char(1), p {types['']}, m text, f {types['']}, n bigint, {columns})",
         ]
 
     def apply_keyed(self, mirror: Mirror, labels: Sequence[str], *, partial: bool) -> list[str]:
