@@ -30,6 +30,7 @@ class Folded:
     row: Mapping[str, Any]
     present: frozenset[str] | None = None
     occurrences: int | None = None
+    since: str | None = None
 
 
 def record_batch(schema: TableSchema, rows: Sequence[Folded], types: Mapping[str, Any] | None = None) -> pa.RecordBatch:
@@ -41,6 +42,7 @@ def record_batch(schema: TableSchema, rows: Sequence[Folded], types: Mapping[str
         "o": pa.array([row.op for row in rows], pa.string()),
         "p": pa.array([row.position for row in rows], pa.string()),
         "m": pa.array(masks, pa.string()),
+        "f": pa.array([row.since for row in rows], pa.string()),
         "n": pa.array([row.occurrences for row in rows], pa.int64()),
     }
     arrays = list(columns.values())

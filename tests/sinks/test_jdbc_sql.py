@@ -63,7 +63,7 @@ KINDS = [
 def statements(dialect: TargetDialect) -> list[str]:
     keyed, bag = mirror(KEYED), mirror(BAG)
     said = [*dialect.create_table(keyed), dialect.truncate(keyed, "01//"), dialect.count_missing(keyed, LABELS)]
-    said.append(dialect.rename_column(keyed, "note", "it's"))
+    said += [dialect.count_late(keyed, LABELS), dialect.rename_column(keyed, "note", "it's")]
     newer = Column("note", 3, LogicalType("decimal", 12, 2), comment="new")
     return [
         *said,

@@ -35,6 +35,7 @@ COMMENT ON COLUMN "sales"."order lines"."_headrace_position" IS 'Headrace: posit
 COMMENT ON TABLE "sales"."order lines" IS 'it''s the lines';
 DELETE FROM "sales"."order lines" WHERE ("_headrace_position" IS NULL OR "_headrace_position" < '01//');
 SELECT COUNT(*) FROM "sales"."_headrace_stage_a5bf4119bcd06ba8" s LEFT JOIN "sales"."order lines" t ON t."id" = s.c0 AND t."line" = s.c1 WHERE s.l IN ('a1', 'b2') AND s.o = 'p' AND (t."id" IS NULL OR (s.m IS NULL AND (t."_headrace_position" IS NULL OR t."_headrace_position" < s.p)));
+SELECT COUNT(*) FROM "sales"."_headrace_stage_a5bf4119bcd06ba8" s JOIN "sales"."order lines" t ON t."id" = s.c0 AND t."line" = s.c1 WHERE s.l IN ('a1', 'b2') AND s.f IS NOT NULL AND (t."_headrace_position" IS NULL OR t."_headrace_position" < s.p) AND NOT (t."_headrace_position" IS NULL OR t."_headrace_position" < s.f);
 ALTER TABLE "sales"."order lines" RENAME COLUMN "note" TO "it's";
 CREATE SCHEMA IF NOT EXISTS "a b";
 CREATE TABLE IF NOT EXISTS "_headrace_progress" (target text PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at timestamp with time zone, batch_offsets text, format_version integer);
@@ -43,7 +44,7 @@ COMMENT ON COLUMN "sales"."order lines"."note" IS 'new';
 ALTER TABLE "sales"."bag" ADD COLUMN IF NOT EXISTS "_headrace_position" text COLLATE "C";
 ALTER TABLE "sales"."order lines" ALTER COLUMN "note" TYPE text;
 DROP TABLE IF EXISTS "sales"."_headrace_stage_a5bf4119bcd06ba8";
-CREATE UNLOGGED TABLE "sales"."_headrace_stage_a5bf4119bcd06ba8" (l text, o char(1), p text COLLATE "C", m text, n bigint, c0 bigint, c1 text, c2 text, c3 numeric(12,2));
+CREATE UNLOGGED TABLE "sales"."_headrace_stage_a5bf4119bcd06ba8" (l text, o char(1), p text COLLATE "C", m text, f text COLLATE "C", n bigint, c0 bigint, c1 text, c2 text, c3 numeric(12,2));
 DELETE FROM "sales"."order lines" t USING "sales"."_headrace_stage_a5bf4119bcd06ba8" s WHERE s.l IN ('a1', 'b2') AND s.o = 'd' AND t."id" = s.c0 AND t."line" = s.c1 AND (t."_headrace_position" IS NULL OR t."_headrace_position" < s.p);
 INSERT INTO "sales"."order lines" AS t ("id", "line", "note", "price", "_headrace_position") SELECT s.c0, s.c1, s.c2, s.c3, s.p FROM "sales"."_headrace_stage_a5bf4119bcd06ba8" s WHERE s.l IN ('a1', 'b2') AND s.o <> 'd' AND s.m IS NULL ON CONFLICT ("id", "line") DO UPDATE SET "note" = EXCLUDED."note", "price" = EXCLUDED."price", "_headrace_position" = EXCLUDED."_headrace_position" WHERE (t."_headrace_position" IS NULL OR t."_headrace_position" < EXCLUDED."_headrace_position");
 DELETE FROM "sales"."order lines" t USING "sales"."_headrace_stage_a5bf4119bcd06ba8" s WHERE s.l IN ('a1', 'b2') AND s.o = 'd' AND t."id" = s.c0 AND t."line" = s.c1 AND (t."_headrace_position" IS NULL OR t."_headrace_position" < s.p);
