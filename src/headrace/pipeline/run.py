@@ -240,12 +240,12 @@ class RunningPipeline:
             return finished
 
     def _start(self, once: bool) -> StreamingQuery:
-        stream = self._read_stream()
+        stream = self._read_stream(once)
         trigger = _DRAIN_TRIGGER if once else self._model.trigger
         writer = stream.writeStream.foreachBatch(self._writer).queryName(self._model.name)
         return writer.option("checkpointLocation", self._model.checkpoint).trigger(processingTime=trigger).start()
 
-    def _read_stream(self) -> DataFrame:
+    def _read_stream(self, once: bool) -> DataFrame:
         source = self._model.source
         if isinstance(source, KafkaTopics):
             return source.read_stream(self._spark)
@@ -258,6 +258,8 @@ class RunningPipeline:
         own = {
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
             "serialNumbers": str(numbered).lower(),
+            # The end of such a run is a place in the log.
+            "followsLog": str(once).lower(),
         }
         return reader.options(**given, **own, **self._fusing.options).load()
 

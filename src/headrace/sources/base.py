@@ -53,11 +53,13 @@ class Limit:
         commits: source commits in the streaming part of a batch.
         chunks: snapshot chunks planned per batch.
         upto: the last commit that a batch may hold; empty for no bound.
+        follows: an empty batch is wanted where the log goes on without changes of captured tables.
     """
 
     commits: int = 0
     chunks: int = 0
     upto: str = ""
+    follows: bool = False
 
 
 ONE_CHUNK = Limit(chunks=1)

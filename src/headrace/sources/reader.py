@@ -105,7 +105,7 @@ def source_named(name: str, options: dict[str, Any]) -> Source:
 
 
 def _of_reader(name: str) -> bool:
-    return name.replace("_", "").lower() in ("parallelism", "serialnumbers")
+    return name.replace("_", "").lower() in ("parallelism", "serialnumbers", "followslog")
 
 
 def _of_format(name: str) -> bool:
@@ -124,6 +124,11 @@ class ReadingSettings(Settings):
         "Whether each change has a serial number in `source['id']`, as messages of Canal and DTS say it.",
         default=False,
     )
+    follows_log: bool = option(
+        "Whether an empty batch follows the log as soon as it goes on without changes of captured tables, for a query "
+        "that waits for a place in the log. Otherwise it takes some minutes, or some megabytes of log.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,7 @@ class Reading:
         messages: what its workers make of change rows; None where they give these.
         parallelism: by how many tasks light slices are read that together are the work of one.
         serial_numbers: whether each change has a serial number (`sources.serial_numbers`).
+        follows_log: whether empty batches follow the log at once.
     """
 
     source: str
@@ -143,11 +149,12 @@ class Reading:
     messages: Messages | None = None
     parallelism: int = 1
     serial_numbers: bool = False
+    follows_log: bool = False
 
     @classmethod
     def of(cls, source: str, options: Mapping[str, Any], /) -> Reading:
         """From the options of a reader: the source's own, `parallelism` (else the cores of the machine that plans),
-        `serialNumbers`, `format`, and the format's as `format.<option>`.
+        `serialNumbers`, `followsLog`, `format`, and the format's as `format.<option>`.
 
         Raises:
             OptionError: the format is unknown, can't be encoded by workers, or one of its options is malformed.
@@ -158,7 +165,7 @@ class Reading:
         settings = ReadingSettings.parse(ours, owner=f"source '{source}'")
         parallelism, numbers = settings.parallelism or os.cpu_count() or 1, settings.serial_numbers
         if not named:
-            return cls(source, own, None, parallelism, numbers)
+            return cls(source, own, None, parallelism, numbers, settings.follows_log)
         format = named.pop(_FORMAT, None)
         if format is None:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
@@ -167,7 +174,7 @@ class Reading:
         messages = Messages.named(
             format, of_format, counted=counted, lines=lines, outlet=_outlet(of_format.pop(_OUTLET, ""))
         )
-        return cls(source, own, messages, parallelism, numbers or messages.format.numbered)
+        return cls(source, own, messages, parallelism, numbers or messages.format.numbered, settings.follows_log)
 
     @property
     def ddl(self) -> str:
@@ -245,6 +252,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         reading = Reading.of(name, options)
         self._messages, self._parallelism = reading.messages, reading.parallelism
         self._serial_numbers = reading.serial_numbers
+        self._limit = Limit(follows=reading.follows_log)
         self._databases = Databases(source_named(name, dict(reading.options)))
         if self._messages is not None and not self._databases.knows_schemas:
             raise OptionError(
@@ -262,7 +270,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         """Where the next batch ends. `start` is given from Spark 4.2 on; before, the last planned batch says it."""
         before = Offsets.from_json(start) if start else self._last
         everything = self._goal is None and _SPARK is not None and isinstance(limit, _SPARK.ReadAllAvailable)
-        limit_of_batch = _EVERYTHING if everything else Limit()
+        limit_of_batch = _EVERYTHING if everything else self._limit
         end = self._databases.advance(before, limit_of_batch, dt.datetime.now(dt.UTC), self._goal)
         return end.to_json()
 

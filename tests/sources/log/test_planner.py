@@ -80,6 +80,17 @@ def test_tables_are_read_in_chunks_and_the_stream_follows_from_where_the_log_was
     assert run.batch() is None
 
 
+def test_who_waits_for_a_place_in_the_log_gets_there_at_once() -> None:
+    log = ToyLog()
+    run = Run(log).settled()
+    assert run.batch(Limit(follows=True)) is None
+    log.write("other.t")
+    moved = run.batch(Limit(follows=True))
+    assert moved is not None
+    assert (moved.commit, ToyState.of_log(moved).reads) == (log.head, False)
+    assert run.batch(Limit(follows=True)) is None
+
+
 def test_commits_of_other_tables_make_no_batch_until_the_offset_is_far_behind() -> None:
     log = ToyLog()
     run = Run(log).settled()
