@@ -140,6 +140,17 @@ def test_changes_that_lack_columns_get_a_merge(target: DeltaTarget) -> None:
     assert operations(target)[-1] == MERGED
 
 
+def test_a_delta_that_lacks_a_part_gets_a_merge(
+    target: DeltaTarget, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(target, 3)
+    monkeypatch.setattr(Transaction, "plain", property(lambda self: self._own.noSuchThing()))
+    target.write(Batch(T).add("u", T, 5, row(1, "new")), 1)
+    assert target.content(T) == [(0, "read 0"), (1, "new"), (2, "read 2")]
+    assert operations(target)[-1] == MERGED
+    assert "noSuchThing" in caplog.text
+
+
 def test_a_batch_is_made_again_when_another_commit_got_into_its_way(
     target: DeltaTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:

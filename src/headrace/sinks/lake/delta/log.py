@@ -82,18 +82,25 @@ class DeltaLog:
         self._delta = jvm.org.apache.spark.sql.delta
 
     @property
+    def known(self) -> bool:
+        """Whether this is the Delta whose parts are named here, and not another build of it."""
+        return str(self._log.getClass().getName()) == "org.apache.spark.sql.delta.DeltaLog"
+
+    @property
     def _snapshot(self) -> Any:
         return self._log.unsafeVolatileSnapshot()
 
     @property
     def size(self) -> int:
         """How many bytes the data files have."""
-        checksum = self._snapshot.checksumOpt()
-        return int(checksum.get().tableSizeBytes() if checksum.isDefined() else self._snapshot.sizeInBytes())
+        checksum = self._snapshot.checksumOpt() if self.known else None
+        if checksum is not None and checksum.isDefined():
+            return int(checksum.get().tableSizeBytes())
+        return int(self._snapshot.sizeInBytes())
 
     def transaction_version(self, application: str) -> int | None:
         """The number that the last commit of an application left; None for none."""
-        known = _of_checksum(self._snapshot, "setTransactions")
+        known = _of_checksum(self._snapshot, "setTransactions") if self.known else None
         if known is not None:
             return next((int(one.version()) for one in known if one.appId() == application), None)
         version = self._snapshot.transactions().get(application)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from headrace.sinks.lake.whole_rows import WholeRows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _OTHER_WIDENINGS = {("date", "timestamp_ntz"), ("tinyint", "double"), ("smallint", "double"), ("int", "double")}
@@ -133,11 +135,22 @@ class DeltaTable(LakeTable):
 
     def replace(self, change: WholeRows) -> bool:
         """Do it as Delta's commands do it, below them."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+
         log = self._log
-        if log is None:
+        if log is None or not log.known:
             return False
-        with log.transaction() as commit:
-            return replaced(commit, change, self._mark)
+        try:
+            with log.transaction() as commit:
+                return replaced(commit, change, self._mark)
+        except Py4JError as failure:
+            # The commit is the last step, so nothing has happened.
+            if isinstance(failure, Py4JJavaError) or "does not exist" not in str(failure):
+                raise
+            _LOG.warning(
+                "This Delta lacks a part that Headrace knows, so MERGE writes to the %s. %s", self.label, failure
+            )
+            return False
 
     def commits_since_compaction(self, most: int) -> int:
         """Commits of data in the table's history before the last OPTIMIZE."""
