@@ -1,4 +1,4 @@
-"""What a batch does to a target where each of its rows is whole: old rows go, and new ones come."""
+"""What a batch does to a target if none of its rows lacks a column."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class WholeRows:
     """Folded rows that carry every column, for a table whose deleted rows are removed.
 
-    A row of the target goes where there is one of its key that is later. What comes are the upserts, but for those
-    whose key has a row in the target that is no older.
+    A row here replaces the target's row with the same key if that is older, and is ignored if it isn't. A delete
+    leaves nothing in its place.
 
     Args:
         rows: `op` (`upsert` or `delete`), `position` and `row`, at most one per key, computed already.

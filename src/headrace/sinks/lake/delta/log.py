@@ -102,7 +102,7 @@ class DeltaLog:
         """The number that the last commit of an application left; None for none."""
         known = _of_checksum(self._snapshot, "setTransactions") if self.known else None
         if known is not None:
-            return next((int(one.version()) for one in known if one.appId() == application), None)
+            return next((int(one.version()) for one in _each(known) if one.appId() == application), None)
         version = self._snapshot.transactions().get(application)
         return int(version.get()) if version.isDefined() else None
 
@@ -122,9 +122,9 @@ class DeltaLog:
 
 
 class Transaction:
-    """A commit to be made to a Delta table. Fails, like a command, where another commit got into its way.
+    """A commit to be made to a Delta table. Like a command, it fails if another commit got in the way.
 
-    It counts as having read the whole table, so no other commit can get in between.
+    It counts as having read the whole table, so no other commit can come in between.
     """
 
     def __init__(self, session: SparkSession, log: Any, delta: Any) -> None:
@@ -136,11 +136,6 @@ class Transaction:
         self._own.readWholeTable()
 
     @property
-    def version(self) -> int:
-        """The version of the table that the commit builds on."""
-        return int(self._own.snapshot().version())
-
-    @property
     def plain(self) -> bool:
         """Whether rows can come and go without more ado: nothing is to be computed from them, or to be kept of them."""
         snapshot = self._own.snapshot()
@@ -149,34 +144,35 @@ class Transaction:
             features = set(_each(protocol.writerFeatureNames()))
             if not features <= _KNOWN_FEATURES:
                 return False
-        if any(self._set(name) for name in _NEEDS_COMMAND):
+        if any(self._is_on(name) for name in _NEEDS_COMMAND):
             return False
         return not any(name in metadata.schemaString() for name in _COMPUTED)
 
     @property
     def marks_rows(self) -> bool:
         """Whether rows of the table are marked as deleted, so that their files stay."""
-        return self._set(_VECTORS)
+        return self._is_on(_VECTORS)
 
-    def _set(self, name: str) -> bool:
+    def _is_on(self, name: str) -> bool:
         value = self._own.snapshot().metadata().configuration().get(name)
         return bool(value.isDefined() and value.get() == "true")
 
-    def files(self, where: Sequence[str]) -> list[Any]:
-        """The files that may have rows of which all of these conditions are true."""
+    def files(self, where: Sequence[str]) -> Any:
+        """The files that may have rows of which all of these conditions are true, as a sequence of Scala.
+
+        They stay in the JVM, because a table may have very many.
+        """
         known = _of_checksum(self._own.snapshot(), "allFiles")
         if known is not None:
-            return list(known)
-        filters = self._jvm.java.util.ArrayList()
+            return known
+        filters = []
         if where:
-            none = self.rows([]).alias("t").where(" and ".join(where))
-            plan = none._jdf.queryExecution().optimizedPlan()
-            filters.add(plan.condition())
-        found = self._own.filterFiles(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(filters), False)
-        return list(_each(found))
+            none = self.rows(self.sequence([])).alias("t").where(" and ".join(where))
+            filters.append(none._jdf.queryExecution().optimizedPlan().condition())
+        return self._own.filterFiles(self.sequence(filters), False)
 
     def _with_statistics(self, files: Sequence[Any]) -> list[Any]:
-        """The same files as the log has them."""
+        """The same files as the log has them, with the statistics that a search for files leaves out."""
         from pyspark.sql import functions as sf
 
         if all(file.stats() for file in files):
@@ -184,20 +180,20 @@ class Transaction:
         paths = [file.path() for file in files]
         return list(self._own.snapshot().allFiles().filter(sf.col("path").isin(paths)._jc).collectAsList())
 
-    def rows(self, files: Sequence[Any]) -> DataFrame:
-        """The rows of some files."""
+    def rows(self, files: Any) -> DataFrame:
+        """The rows of some files, a sequence of Scala."""
         from pyspark.sql import DataFrame
 
         none = self._jvm.scala.Option.empty()
-        found = self._log.createDataFrame(self._own.snapshot(), self._sequence(files), False, none)
+        found = self._log.createDataFrame(self._own.snapshot(), files, False, none)
         return DataFrame(found, self._session)
 
-    def marked(self, rows: DataFrame, files: Sequence[Any]) -> list[Any]:
+    def marked(self, rows: DataFrame, files: Any) -> list[Any]:
         """Mark rows as deleted. The actions of the commit that say so.
 
         Args:
             rows: their `file_path` and `row_index`.
-            files: where they may be.
+            files: where they may be, a sequence of Scala.
         """
         from pyspark.sql import functions as sf
 
@@ -207,13 +203,13 @@ class Transaction:
             self._own,
             True,
             rows._jdf,
-            self._sequence(files),
+            files,
             self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral(),
             some(sf.col("file_path")._jc),
             some(sf.col("row_index")._jc),
         )
-        helper = getattr(self._delta.commands, "DMLWithDeletionVectorsHelper$").__getattr__("MODULE$")
-        by_name = helper.generateCandidateFileMap(self._log.dataPath(), self._sequence(files))
+        helper = self._files_of_commands
+        by_name = helper.generateCandidateFileMap(self._log.dataPath(), files)
         touched = list(_each(helper.findFilesWithMatchingRows(self._own, by_name, found)))
         actions = [one.fileLogEntry().remove() for one in touched if one.isFullyReplaced()]
         marked = {
@@ -224,10 +220,10 @@ class Transaction:
             actions += [pair._1(), pair._2()]
         return actions
 
-    def named(self, files: Sequence[Any], paths: Sequence[str]) -> list[Any]:
-        """The files, of those given, that have these paths."""
-        helper = getattr(self._delta.commands, "DMLWithDeletionVectorsHelper$").__getattr__("MODULE$")
-        by_name = helper.generateCandidateFileMap(self._log.dataPath(), self._sequence(files))
+    def named(self, files: Any, paths: Sequence[str]) -> list[Any]:
+        """The files, of a sequence of Scala, that have these paths."""
+        helper = self._files_of_commands
+        by_name = helper.generateCandidateFileMap(self._log.dataPath(), files)
         return [helper.getTouchedFile(self._log.dataPath(), path, by_name) for path in paths]
 
     def write(self, rows: DataFrame) -> list[Any]:
@@ -250,9 +246,14 @@ class Transaction:
         mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
         name, epoch = ("", 0) if mark is None else (mark.application, mark.epoch)
         update = getattr(self._delta, "DeltaOperations$StreamingUpdate")(mode, name, epoch, none)
-        self._own.commit(self._sequence(actions), update)
+        self._own.commit(self.sequence(actions), update)
 
-    def _sequence(self, items: Sequence[Any]) -> Any:
+    @property
+    def _files_of_commands(self) -> Any:
+        return getattr(self._delta.commands, "DMLWithDeletionVectorsHelper$").__getattr__("MODULE$")
+
+    def sequence(self, items: Iterable[Any]) -> Any:
+        """As Scala has it."""
         found = self._jvm.java.util.ArrayList()
         for item in items:
             found.add(item)
@@ -260,8 +261,8 @@ class Transaction:
 
 
 @contextmanager
-def alone(label: str) -> Iterator[None]:
-    """Delta's word that another commit got into the way of one, as ours.
+def conflicts_found(label: str) -> Iterator[None]:
+    """Tells a commit that lost against another one from a commit that failed.
 
     Raises:
         TargetMoved: nothing of the commit is in the table.
@@ -275,8 +276,9 @@ def alone(label: str) -> Iterator[None]:
         if not _OTHERS.search(f"{type(failure).__name__} {failure}"):
             raise
         raise TargetMoved(
-            f"Another commit to the {label} got into the way of a batch, {TRIES} times in a row.",
-            remedy="Compact the table while the pipeline stands, or in partitions. You can repeat the batch.",
+            f"Other commits to the {label} got in the way of a batch {TRIES} times in a row.",
+            remedy="Compact the table while the pipeline stands, or let the sink do it (compact_every). You can repeat "
+            "the batch.",
         ) from failure
 
 
@@ -287,9 +289,9 @@ def _each(sequence: Any) -> Iterator[Any]:
 
 
 def _of_checksum(snapshot: Any, what: str) -> Any:
-    """What the file beside the last commit says of the whole table; None if it doesn't."""
+    """What the file beside the last commit says of the whole table, a sequence of Scala; None if it doesn't."""
     checksum = snapshot.checksumOpt()
     if not checksum.isDefined():
         return None
     found = getattr(checksum.get(), what)()
-    return list(_each(found.get())) if found.isDefined() else None
+    return found.get() if found.isDefined() else None

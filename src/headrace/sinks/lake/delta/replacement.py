@@ -1,6 +1,6 @@
-"""A commit of whole rows to a Delta table without MERGE, which reads the table three times.
+"""A commit of whole rows to a Delta table without a MERGE, which would read the table three times.
 
-One look for the rows that go, by the columns of the key and the position alone; one write of those that come.
+It looks once for the rows that go, at nothing but their keys and positions, and writes those that come.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> 
     actions: list[Any] = []
     touched: list[Any] = []
     newer = 0
-    if files and commit.marks_rows:
+    filled = not files.isEmpty()
+    if filled and commit.marks_rows:
         with _computed(found.selectExpr(f"{change.older} as older", *_PLACE)) as places:
             newer = places.where("not older").count()
             actions = commit.marked(places.where("older"), files)
-    elif files:
+    elif filled:
         by_file = found.selectExpr(f"{change.older} as older", _PLACE[0]).groupBy("file_path")
         lines = by_file.agg(sf.expr("bool_or(older) as some"), sf.expr("count_if(not older) as newer")).collect()
         newer = sum(line["newer"] for line in lines)
@@ -64,7 +65,7 @@ def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> 
     coming = coming.selectExpr(*written)
     if touched:
         gone = sf.expr(f"{change.same_key} and {change.older}")
-        coming = commit.rows(touched).alias("t").join(source, gone, "left_anti").unionByName(coming)
+        coming = commit.rows(commit.sequence(touched)).alias("t").join(source, gone, "left_anti").unionByName(coming)
     if change.few and sum(file.size() for file in touched) <= SMALL_TARGET:
         coming = coming.coalesce(1)
     commit.commit([*actions, *commit.write(coming)], mark)

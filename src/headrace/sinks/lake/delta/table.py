@@ -13,7 +13,7 @@ from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, alone
+from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, conflicts_found
 from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
@@ -102,7 +102,7 @@ class DeltaTable(LakeTable):
         """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits.
 
         Raises:
-            TargetMoved: somebody else's commit got into the way; nothing of the batch is in the table.
+            TargetMoved: somebody else's commit got in the way; nothing of the batch is in the table.
         """
         if batch is None:
             work()
@@ -115,7 +115,7 @@ class DeltaTable(LakeTable):
         try:
             with (
                 _settings(self.session, {_APP_ID: name, _VERSION: str(self._mark.version)}),
-                alone(self.label),
+                conflicts_found(self.label),
             ):
                 work()
         finally:
