@@ -8,7 +8,7 @@ A batch comes as rows of a staging table whose columns have Headrace's own names
 | `o` | `d` delete, `u` upsert of a whole row, `p` upsert of a row that may lack values; without a key `i` insert |
 | `p` | position of the key's last change |
 | `m` | null: every column is written. Otherwise a `1` (write it) or `0` (keep the target's) per column beside the key |
-| `f` | position of the first change that had a part in the row; null where there is one change |
+| `f` | position of the first change that had a part in the row; null where no change lacks columns |
 | `n` | without a key: how many rows of the target a delete stands for |
 | `c0`, `c1`, ... | the values, typed as in the target |
 
