@@ -26,8 +26,13 @@ def names_in(file):
     """The names of the tests of a file, with those of the contracts that it runs; it is parsed and not imported."""
     nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "headrace.testing"]
-    contracts = {testing.PLACES[alias.name] for node in imports for alias in node.names}
+    bases = {
+        base.id for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases if isinstance(base, ast.Name)
+    }
+    imports = [(node.module, alias.name) for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    contracts = {testing.PLACES[name] for module, name in imports if module == "headrace.testing"}
+    # A contract may itself build on another.
+    contracts |= {module for module, name in imports if module.startswith("headrace.testing.") and name in bases}
     return own.union(*(names_in(f"src/{place.replace('.', '/')}.py") for place in contracts))
 
 
