@@ -243,6 +243,15 @@ def test_values_without_types_of_their_own() -> None:
     assert bytes(base64[0].after.b) == b"\xff"
 
 
+@pytest.mark.parametrize("typed", [{}, {"schema": "b binary"}], ids=["by mysqlType", "by schema"])
+@pytest.mark.parametrize("text", ["/w=", "ÿ", "/w==\n", "a b=", "/w-_"])
+def test_a_text_that_is_not_base64_is_refused_where_bytes_come_as_base64(text, typed):
+    rows = decoded([message("INSERT", [{"b": text}], mysqlType={"b": "blob"})], bytes="base64", **typed)
+    assert [row.error for row in rows] == [
+        "Column 'b' holds a text that is not base64. If its bytes come as characters, set bytes: characters."
+    ]
+
+
 STRUCTS = [
     (message("INSERT", [{"id": "1", "name": None, "weight": "1"}]), None, None),
     (message("INSERT", [{"id": "1"}]), ["name", "weight"], None),

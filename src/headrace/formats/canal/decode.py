@@ -43,6 +43,7 @@ from headrace.wire.typed import integers
 _CODES = constant(list(DATA.values()))
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
 NO_BYTES = "A column of bytes holds a character that is not a byte."
+NO_BASE64 = "Column '{}' holds a text that is not base64. If its bytes come as characters, set bytes: characters."
 MISFIT = "A value of column '{}' does not fit its type {}."
 
 
@@ -130,7 +131,10 @@ class CanalDecoder(Codec):
         spellings = [known.spellings for known in self._known.all]
         objects = np.concatenate([rows.data, rows.old])
         for unread in spell(tape, objects, np.tile(rows.known, 2), spellings, _canonical):
-            problem = NO_BYTES if self._reading.typed is None else MISFIT.format(unread.column, "binary")
+            if self._reading.base64:
+                problem = NO_BASE64.format(unread.column)
+            else:
+                problem = NO_BYTES if self._reading.typed is None else MISFIT.format(unread.column, "binary")
             problems[int(rows.message[unread.object % rows.message.size])] = problem
 
     def _columns(

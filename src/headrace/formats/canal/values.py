@@ -31,7 +31,7 @@ class CanalSpelling:
     """How Canal writes the values of a column, where that is not their canonical text.
 
     Args:
-        code: enum, set, bytes, boolean, bits, geometry or instant.
+        code: enum, set, bytes, base64, boolean, bits, geometry or instant.
         labels: of an enum or set.
         zone: of an instant.
         size: of bits, in bytes.
@@ -59,19 +59,19 @@ class CanalSpelling:
             return cls("bits", size=((column.length or 64) + 7) // 8)
         if found.word in GEOMETRIES and kind == "nested":
             return cls("geometry")
-        if kind == "bytes" and not base64:
-            return cls("bytes")
+        if kind == "bytes":
+            return cls("base64" if base64 else "bytes")
         if kind == "boolean":
             return cls("boolean")
         return cls("instant", zone=zone or "UTC") if kind == "instant" else None
 
     def canonical(self, texts: pa.StringArray) -> pa.StringArray:
-        """Canonical texts; null where a column of bytes holds a character that stands for none. Null stays null."""
+        """Canonical texts; null where a text of a column of bytes stands for none. Null stays null."""
         return _each(texts, self.canonical_text)
 
     def wire(self, texts: pa.StringArray) -> pa.StringArray:
         """What Canal writes for canonical texts; a text that does not fit stays. Null stays null."""
-        return _each(texts, self.wire_text)
+        return texts if self.code == "base64" else _each(texts, self.wire_text)
 
     def canonical_text(self, text: str) -> str | None:
         """One canonical text. What is no number of a label stays, because other writers write labels."""
@@ -90,6 +90,11 @@ class CanalSpelling:
             try:
                 return base64.b64encode(text.encode("latin-1")).decode()
             except UnicodeEncodeError:
+                return None
+        if self.code == "base64":
+            try:
+                return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+            except (binascii.Error, ValueError):
                 return None
         if self.code == "boolean":
             # MySQL's booleans are numbers, and every number but 0 is true.
