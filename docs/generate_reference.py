@@ -25,7 +25,7 @@ from headrace.pipeline.watch import ObserveSettings
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options
 
-Generated from the code by `python docs/generate_reference.py`; do not edit.
+<!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
 
 An option has one name. It is accepted in snake case (YAML, Python), in camelCase (`spark.readStream.option`) and under
 the other names of its row. An unknown name is an error that tells the nearest known one. Values of options whose name
@@ -61,7 +61,7 @@ A sink like the others, for messages that can't be read, and one of these.
 {_TABLE_HEAD}"""
 _DEBEZIUM_HEAD = """# Properties of Debezium's connectors that have no counterpart
 
-Generated from the code by `python docs/generate_reference.py`; do not edit.
+<!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
 
 What Headrace has under a property's own name stands in [the options](options.md). Of the others, `headrace convert`
 says what stands here. It refuses a configuration with a property of the first table, unless its value asks for what is
@@ -73,7 +73,7 @@ does not carry them; a column of another type that an image does not carry is wr
 """
 _FORMATS_HEAD = """# What each wire format carries
 
-Generated from the code by `python docs/generate_reference.py`; do not edit.
+<!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
 
 Every format is read and written: `headrace.decode(df, format=...)` gives change rows, `headrace.encode(df, format=...)`
 messages, so any format becomes any other. A change row says more than most messages can. The first table says what
