@@ -6,16 +6,16 @@ Each kind is a class, which is the one place that writes and reads the JSON valu
 from __future__ import annotations
 
 import datetime as dt
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.sources.base import Slice
+from headrace.sources.log.slices import LogSlice, NoticesSlice
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.incremental import read_incremental
@@ -27,45 +27,12 @@ from headrace.sources.mysql.snapshot_read import SnapshotReader
 from headrace.sources.mysql.stream_read import changes_of, read_window
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
-from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
 
-
-class MysqlSlice(ABC):
-    """What one task reads."""
-
-    kind: ClassVar[str]
-    same_rows: ClassVar[bool] = True
-    """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
-
-    @property
-    def tables(self) -> tuple[str, ...] | None:
-        """As `Slice.tables`."""
-        return None
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        """The schemas that are known before it is read; rows of others come behind their `schema` row."""
-        return ()
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, data: Mapping[str, Any]) -> MysqlSlice:
-        """Read `to_json`'s form back."""
-
-    @abstractmethod
-    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
-        """Its change rows, in position order."""
-
-    def planned(self) -> Slice:
-        """The slice as the reader of the stream hands it to a task."""
-        return Slice(self.kind, self.to_json(), tables=self.tables)
+MysqlSlice = LogSlice[MysqlSettings]
+"""What one task reads."""
 
 
 def slice_of(planned: Slice) -> MysqlSlice:
@@ -74,44 +41,7 @@ def slice_of(planned: Slice) -> MysqlSlice:
 
 
 @dataclass(frozen=True)
-class NoticesSlice(MysqlSlice):
-    """Announces what has no rows of its own: empty tables, gaps, heartbeats.
-
-    Args:
-        notices: the announcements, in order of their positions.
-        capture_time: when the batch was planned.
-    """
-
-    kind: ClassVar[str] = "notices"
-    notices: tuple[Notice, ...]
-    capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Those that the announcements are about."""
-        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        """Those that are announced."""
-        return [notice.schema for notice in self.notices if notice.schema is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> NoticesSlice:
-        """Read `to_json`'s form back."""
-        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
-
-    def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
-        """The announcements."""
-        yield notice_batch(self.notices, self.capture_time)
-
-
-@dataclass(frozen=True)
-class SnapshotSlice(MysqlSlice):
+class SnapshotSlice(LogSlice[MysqlSettings]):
     """Reads one chunk of a snapshot.
 
     Args:
@@ -148,7 +78,7 @@ class SnapshotSlice(MysqlSlice):
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SnapshotSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
         table, chunk = MysqlTable.from_json(data["table"]), Chunk.from_json(data["chunk"])
         return cls(table, chunk, LogState.from_json(data["log"]), time_of(data["capture_time"]))
@@ -159,7 +89,7 @@ class SnapshotSlice(MysqlSlice):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(MysqlSlice):
+class IncrementalSlice(LogSlice[MysqlSettings]):
     """Reads one chunk of an incremental snapshot.
 
     Args:
@@ -199,7 +129,7 @@ class IncrementalSlice(MysqlSlice):
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IncrementalSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
         table, chunk = MysqlTable.from_json(data["table"]), IncrementalChunk.from_json(data["chunk"])
         return cls(table, chunk, data["commit"], LogState.from_json(data["log"]), time_of(data["capture_time"]))
@@ -211,7 +141,7 @@ class IncrementalSlice(MysqlSlice):
 
 
 @dataclass(frozen=True)
-class StreamSlice(MysqlSlice):
+class StreamSlice(LogSlice[MysqlSettings]):
     """Reads a window of the log.
 
     Args:
@@ -233,7 +163,7 @@ class StreamSlice(MysqlSlice):
         return {"window": self.window.to_json(), "capture_time": time_text(self.capture_time)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StreamSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
         return cls(Window.from_json(data["window"]), time_of(data["capture_time"]))
 

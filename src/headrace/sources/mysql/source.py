@@ -24,6 +24,7 @@ from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.log.skips import checked_skip, refuse_rewind
+from headrace.sources.log.slices import NoticesSlice
 from headrace.sources.mysql import place
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
@@ -39,7 +40,6 @@ from headrace.sources.mysql.signal_table import insert_signal, require_signal_ta
 from headrace.sources.mysql.slices import (
     IncrementalSlice,
     MysqlSlice,
-    NoticesSlice,
     SnapshotSlice,
     StreamSlice,
     slice_of,

@@ -6,16 +6,15 @@ Each kind is a class, which is the one place that writes and reads the JSON valu
 from __future__ import annotations
 
 import datetime as dt
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.sources.base import Slice
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.log.slices import LogSlice, NoticesSlice
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.incremental import read_incremental
@@ -26,40 +25,8 @@ from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
 
-
-class PostgresSlice(ABC):
-    """What one task reads."""
-
-    kind: ClassVar[str]
-    same_rows: ClassVar[bool] = True
-    """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
-
-    @property
-    def tables(self) -> tuple[str, ...] | None:
-        """As `Slice.tables`."""
-        return None
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        """The schemas that are known before it is read; rows of others come behind their `schema` row."""
-        return ()
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PostgresSlice:
-        """Read `to_json`'s form back."""
-
-    @abstractmethod
-    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
-        """Its change rows, in position order."""
-
-    def planned(self) -> Slice:
-        """The slice as the reader of the stream hands it to a task."""
-        return Slice(self.kind, self.to_json(), tables=self.tables)
+PostgresSlice = LogSlice[PostgresSettings]
+"""What one task reads."""
 
 
 def slice_of(planned: Slice) -> PostgresSlice:
@@ -68,44 +35,7 @@ def slice_of(planned: Slice) -> PostgresSlice:
 
 
 @dataclass(frozen=True)
-class NoticesSlice(PostgresSlice):
-    """Announces what has no rows of its own: empty tables, gaps, heartbeats.
-
-    Args:
-        notices: the announcements, in order of their positions.
-        capture_time: when the batch was planned.
-    """
-
-    kind: ClassVar[str] = "notices"
-    notices: tuple[Notice, ...]
-    capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Those that the announcements are about."""
-        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        """Those that are announced."""
-        return [notice.schema for notice in self.notices if notice.schema is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> NoticesSlice:
-        """Read `to_json`'s form back."""
-        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
-
-    def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
-        """The announcements."""
-        yield notice_batch(self.notices, self.capture_time)
-
-
-@dataclass(frozen=True)
-class SnapshotSlice(PostgresSlice):
+class SnapshotSlice(LogSlice[PostgresSettings]):
     """Reads one chunk of a snapshot.
 
     Args:
@@ -142,7 +72,7 @@ class SnapshotSlice(PostgresSlice):
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SnapshotSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
         table, chunk = PostgresTable.from_json(data["table"]), Chunk.from_json(data["chunk"])
         return cls(table, chunk, data["snapshot"], time_of(data["capture_time"]))
@@ -153,7 +83,7 @@ class SnapshotSlice(PostgresSlice):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(PostgresSlice):
+class IncrementalSlice(LogSlice[PostgresSettings]):
     """Reads one chunk of an incremental snapshot.
 
     Args:
@@ -190,7 +120,7 @@ class IncrementalSlice(PostgresSlice):
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IncrementalSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
         table, chunk = PostgresTable.from_json(data["table"]), IncrementalChunk.from_json(data["chunk"])
         return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
@@ -201,7 +131,7 @@ class IncrementalSlice(PostgresSlice):
 
 
 @dataclass(frozen=True)
-class StreamSlice(PostgresSlice):
+class StreamSlice(LogSlice[PostgresSettings]):
     """Reads a window of the log.
 
     Args:
@@ -229,7 +159,7 @@ class StreamSlice(PostgresSlice):
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StreamSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
         window, types = Window.from_json(data["window"]), TypeCatalog.from_json(data["types"])
         return cls(window, types, time_of(data["capture_time"]))

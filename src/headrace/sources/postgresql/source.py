@@ -25,6 +25,7 @@ from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.log.skips import checked_skip, refuse_rewind
+from headrace.sources.log.slices import NoticesSlice
 from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
@@ -40,7 +41,6 @@ from headrace.sources.postgresql.planner import Planner
 from headrace.sources.postgresql.signal_table import insert_signal, require_signal_table
 from headrace.sources.postgresql.slices import (
     IncrementalSlice,
-    NoticesSlice,
     PostgresSlice,
     SnapshotSlice,
     StreamSlice,

@@ -1,0 +1,94 @@
+"""Slices of databases that are read from a log of their own: what one task reads, with everything that it needs.
+
+Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.sources.base import Slice
+from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.offset import time_of, time_text
+
+Settings = TypeVar("Settings", contravariant=True)
+"""The options of the source."""
+
+
+class LogSlice(ABC, Generic[Settings]):
+    """What one task reads."""
+
+    kind: ClassVar[str]
+    same_rows: ClassVar[bool] = True
+    """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
+
+    @property
+    def tables(self) -> tuple[str, ...] | None:
+        """As `Slice.tables`."""
+        return None
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The schemas that are known before it is read; rows of others come behind their `schema` row."""
+        return ()
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read `to_json`'s form back."""
+
+    @abstractmethod
+    def rows(self, settings: Settings) -> Iterator[pa.RecordBatch]:
+        """Its change rows, in position order."""
+
+    def planned(self) -> Slice:
+        """The slice as the reader of the stream hands it to a task."""
+        return Slice(self.kind, self.to_json(), tables=self.tables)
+
+
+@dataclass(frozen=True)
+class NoticesSlice(LogSlice[object]):
+    """Announces what has no rows of its own: empty tables, gaps, heartbeats.
+
+    Args:
+        notices: the announcements, in order of their positions.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "notices"
+    notices: tuple[Notice, ...]
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that the announcements are about."""
+        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those that are announced."""
+        return [notice.schema for notice in self.notices if notice.schema is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read `to_json`'s form back."""
+        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+
+    def rows(self, settings: object) -> Iterator[pa.RecordBatch]:
+        """The announcements."""
+        yield notice_batch(self.notices, self.capture_time)
