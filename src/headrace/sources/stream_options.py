@@ -67,6 +67,42 @@ WHOLE_TABLES: Mapping[str, Any] = {
 captured have no say in what it should hold."""
 
 
+class ChunkSettings(Settings):
+    """How snapshots are cut."""
+
+    snapshot_chunk_rows: int = option(
+        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without key ranges.",
+        default=100_000,
+        minimum=0,
+    )
+    snapshot_chunks_per_batch: int = option(
+        "Snapshot chunks per batch. A batch is what is lost when a run is killed.",
+        default=4,
+        minimum=1,
+    )
+
+
+class LogSettings(Settings):
+    """What of a database's own log becomes rows."""
+
+    table: str = option(
+        "One table, in place of 'tables'.",
+        default="",
+        names=Names("tables", "selects"),
+    )
+    tables_excluded: tuple[str, ...] = option(
+        "Tables to leave out, in the form of 'tables'.",
+        default=(),
+        aliases=("table.exclude.list",),
+        names=Names("tables", "protects"),
+    )
+    provide_transaction_metadata: bool = option(
+        "Whether changes carry their place in their transaction, with BEGIN and END of each.",
+        default=False,
+        aliases=("provide.transaction.metadata",),
+    )
+
+
 class HeartbeatSettings(Settings):
     """How far the source was read, now and then."""
 

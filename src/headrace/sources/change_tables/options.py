@@ -6,6 +6,7 @@ from headrace.options import Names
 from headrace.settings import Settings, option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
+    ChunkSettings,
     ColumnSettings,
     HeartbeatSettings,
     RetrySettings,
@@ -42,6 +43,7 @@ class ChangeTableSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    ChunkSettings,
     UnreadableSettings,
 ):
     """What is read, how a snapshot is taken, and how batches are cut.
@@ -107,16 +109,6 @@ class ChangeTableSettings(
         "together in commit order, by as many tasks as there are ranges of commits.",
         default=False,
         aliases=("provide.transaction.metadata",),
-    )
-    snapshot_chunk_rows: int = option(
-        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without key ranges.",
-        default=100_000,
-        minimum=0,
-    )
-    snapshot_chunks_per_batch: int = option(
-        "Snapshot chunks per batch. A batch is what is lost when a run is killed.",
-        default=4,
-        minimum=1,
     )
     max_commits_per_trigger: int = option(
         "Commits per batch when streaming; 0 for no bound. A commit is never split.",

@@ -6,8 +6,10 @@ from headrace.options import OTHER_NAMES, Names
 from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
+    ChunkSettings,
     ColumnSettings,
     HeartbeatSettings,
+    LogSettings,
     RetrySettings,
     SelectSettings,
     SignalSettings,
@@ -46,6 +48,8 @@ class MysqlSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    ChunkSettings,
+    LogSettings,
 ):
     """What users set on the source for MySQL and MariaDB."""
 
@@ -117,17 +121,6 @@ class MysqlSettings(
         aliases=("table.include.list",),
         names=Names("tables", "selects"),
     )
-    table: str = option(
-        "One table, in place of 'tables'.",
-        default="",
-        names=Names("tables", "selects"),
-    )
-    tables_excluded: tuple[str, ...] = option(
-        "Tables to leave out, in the same form.",
-        default=(),
-        aliases=("table.exclude.list",),
-        names=Names("tables", "protects"),
-    )
     snapshot_mode: str = option(
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
@@ -142,16 +135,6 @@ class MysqlSettings(
         "Whether the run stops when changes that it needs were purged on the server. Otherwise it goes on with what is "
         "left, and a `gap` row for each table says what is missing.",
         default=True,
-    )
-    snapshot_chunk_rows: int = option(
-        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without ranges.",
-        default=100_000,
-        minimum=0,
-    )
-    snapshot_chunks_per_batch: int = option(
-        "Snapshot chunks per batch.",
-        default=4,
-        minimum=1,
     )
     snapshot_lock_timeout_ms: int = option(
         "How long a snapshot waits for the locks of tables that it can't read without, in milliseconds.",
@@ -184,9 +167,4 @@ class MysqlSettings(
         "on MariaDB binlog_annotate_row_events).",
         default=False,
         aliases=("include.query",),
-    )
-    provide_transaction_metadata: bool = option(
-        "Whether changes carry their place in their transaction, with BEGIN and END of each.",
-        default=False,
-        aliases=("provide.transaction.metadata",),
     )

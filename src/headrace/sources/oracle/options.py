@@ -7,8 +7,10 @@ from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import (
+    ChunkSettings,
     ColumnSettings,
     HeartbeatSettings,
+    LogSettings,
     SelectSettings,
     SignalSettings,
     port,
@@ -27,6 +29,8 @@ class OracleSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    ChunkSettings,
+    LogSettings,
     UnreadableSettings,
 ):
     """What users set on the Oracle source."""
@@ -97,17 +101,6 @@ class OracleSettings(
         aliases=("table.include.list",),
         names=Names("tables", "selects"),
     )
-    table: str = option(
-        "One table, in place of 'tables'.",
-        default="",
-        names=Names("tables", "selects"),
-    )
-    tables_excluded: tuple[str, ...] = option(
-        "Tables to leave out, in the same form.",
-        default=(),
-        aliases=("table.exclude.list",),
-        names=Names("tables", "protects"),
-    )
     snapshot_mode: str = option(
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
@@ -122,16 +115,6 @@ class OracleSettings(
         "Whether the run stops when redo logs that it needs are gone. Otherwise it goes on with the oldest that are "
         "there, and a `gap` row for each table says what is missing.",
         default=True,
-    )
-    snapshot_chunk_rows: int = option(
-        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without key ranges.",
-        default=100_000,
-        minimum=0,
-    )
-    snapshot_chunks_per_batch: int = option(
-        "Snapshot chunks per batch.",
-        default=4,
-        minimum=1,
     )
     max_commits_per_trigger: int = option(
         "Commits per batch when streaming; 0 for no bound. A commit is never split.",
@@ -216,9 +199,4 @@ class OracleSettings(
         "Whether quotes in values may stand undoubled, as LogMiner prints extended strings.",
         default=False,
         aliases=("log.mining.sql.relaxed.quote.detection",),
-    )
-    provide_transaction_metadata: bool = option(
-        "Whether changes carry their place in their transaction, with BEGIN and END of each.",
-        default=False,
-        aliases=("provide.transaction.metadata",),
     )

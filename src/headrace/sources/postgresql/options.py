@@ -6,8 +6,10 @@ from headrace.options import OTHER_NAMES, Names, items
 from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
+    ChunkSettings,
     ColumnSettings,
     HeartbeatSettings,
+    LogSettings,
     RetrySettings,
     SelectSettings,
     SignalSettings,
@@ -27,6 +29,8 @@ class PostgresSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    ChunkSettings,
+    LogSettings,
 ):
     """What users set on the PostgreSQL source."""
 
@@ -108,17 +112,6 @@ class PostgresSettings(
         aliases=("table.include.list",),
         names=Names("tables", "selects"),
     )
-    table: str = option(
-        "One table, in place of 'tables'.",
-        default="",
-        names=Names("tables", "selects"),
-    )
-    tables_excluded: tuple[str, ...] = option(
-        "Tables to leave out, in the same form.",
-        default=(),
-        aliases=("table.exclude.list",),
-        names=Names("tables", "protects"),
-    )
     snapshot_mode: str = option(
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
@@ -141,16 +134,6 @@ class PostgresSettings(
         "detached or dropped the log says so with both.",
         default="snapshot",
         choices=("snapshot", "warn"),
-    )
-    snapshot_chunk_rows: int = option(
-        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without ranges.",
-        default=100_000,
-        minimum=0,
-    )
-    snapshot_chunks_per_batch: int = option(
-        "Snapshot chunks per batch.",
-        default=4,
-        minimum=1,
     )
     snapshot_lock_timeout_ms: int = option(
         "How long the snapshot waits for the lock (ACCESS SHARE) that keeps a table from being altered or truncated "
@@ -215,11 +198,6 @@ class PostgresSettings(
         "for none.",
         default="",
         names=OTHER_NAMES,
-    )
-    provide_transaction_metadata: bool = option(
-        "Whether changes carry their place in their transaction, with BEGIN and END of each.",
-        default=False,
-        aliases=("provide.transaction.metadata",),
     )
 
     @property
