@@ -213,7 +213,10 @@ class Arrivals(ABC):
 
 
 class KafkaArrivals(Arrivals, threading.Thread):
-    """What a consumer of all topics of a tool gets."""
+    """What a consumer of all topics of a tool gets of the changes that are made from now on.
+
+    A snapshot has those that were made for the tool before.
+    """
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         threading.Thread.__init__(self, daemon=True)
@@ -228,6 +231,7 @@ class KafkaArrivals(Arrivals, threading.Thread):
             }
         )
         self._consumer.subscribe([rf"^{prefix}\..*timed_[0-9]"])
+        self._begun = time.time_ns() // 1000
         self._found: dict[tuple[str, int, int], int] = {}
         self._newest: dict[tuple[str, int], int] = {}
         self._ending = threading.Event()
@@ -243,7 +247,7 @@ class KafkaArrivals(Arrivals, threading.Thread):
                 if message.error() or message.value() is None:
                     continue
                 row = json.loads(message.value())["after"]
-                if row["made"]:
+                if row["made"] >= self._begun:
                     self._take((message.topic(), row["id"]), row["made"], there)
         self._consumer.close()
 
