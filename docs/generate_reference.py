@@ -1,4 +1,5 @@
-"""Write the pages of `docs/reference` that come from the code: options, and what each wire format carries.
+"""Write the pages of `docs/reference` that come from the code: options, what each wire format carries, what Python
+programs use, errors and metrics.
 
 A test holds the pages against the code.
 
@@ -7,17 +8,26 @@ python docs/generate_reference.py
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace import registry
+import headrace
+from headrace import errors, registry
 from headrace.changes.table_pattern import table_patterns
 from headrace.convert.reasons import REFUSED, left_out
 from headrace.formats.features import Feature, lost
+from headrace.observe import metrics
+from headrace.observe.completeness import Completeness
 from headrace.observe.server import parse_address
 from headrace.options import Option
 from headrace.pipeline.dead_letter import LetterTableSettings, LetterTopicSettings
 from headrace.pipeline.kafka_source import KafkaTopics, OnErrorSettings
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shaping.routes import RoutedSinkSettings, RouteSettings
 from headrace.pipeline.shaping.transforms import TransformSettings, computed_columns
 from headrace.pipeline.watch import ObserveSettings
@@ -80,6 +90,59 @@ messages, so any format becomes any other. A change row says more than most mess
 decoding a format can give (`r`) and what encoding it can say (`w`). The second says, for each pair, what messages of
 the first format say and the second has no place for; nothing else is lost on the way, which the tests check with the
 same lists. Values themselves are exact in every pair; where column types are lost, a value is kept as its text.
+"""
+
+_PYTHON_HEAD = """# Python
+
+<!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
+
+What `headrace` exports, and what its functions hand out. Anything else may change with any release ([what a version
+promises](../upgrades.md#what-a-version-promises)). Everything is loaded when it is first used, so `import headrace`
+costs nothing on executors.
+"""
+_PYTHON = {
+    "Read and write changes": ["register", "tables", "decode", "encode", "typed"],
+    "Tables that stay equal": ["apply_changes"],
+    "Pipelines": ["load_pipeline", Pipeline, RunningPipeline],
+    "Completeness": ["complete_until", Completeness],
+    "The vocabulary": ["TableSchema", "TableId", "Column", "LogicalType"],
+    "Write your own": ["Source", "Format", "Sink", "Settings", "option"],
+    "Errors": ["HeadraceError"],
+}
+_ERRORS_HEAD = """# Errors
+
+<!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
+
+Every error is one sentence that names what is wrong (an option, a table, a position, a server) and what to do. The
+command line prints that sentence and exits with 2; `--debug` adds the stack trace. No error contains a password or the
+value of a cell. All of them are in `headrace.errors`, and a program can catch `HeadraceError` for any.
+
+| error | means | more |
+|---|---|---|
+"""
+_MORE = {
+    "OptionError": "[options](options.md)",
+    "FileError": "[before a run](../check.md)",
+    "ConnectError": "[what is retried](../faults.md#what-is-retried)",
+    "CaptureError": "[before a run](../check.md)",
+    "DataLossError": "[what is checked](../concepts/delivery.md#what-is-checked-before-you-lose-something)",
+    "PositionMismatch": "[repairs](../repairs.md)",
+    "FormatError": "[messages that can't be read](../unreadable-messages.md)",
+    "SchemaError": "[when the schema changes](../apply.md#when-the-schema-changes)",
+    "SinkError": "[guarantees](../apply.md#guarantees)",
+    "NewerRelease": "[go back](../upgrades.md#go-back-to-an-earlier-release)",
+    "HeadraceDeprecationWarning": "[how a name goes](../upgrades.md#how-a-name-goes)",
+}
+_METRICS_HEAD = """# Metrics
+
+<!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
+
+A run serves these to Prometheus when its file has a section `observe`
+([how](../completeness.md#numbers-for-monitoring)). Each has the label `pipeline`, besides those of its row. What is not
+known is left out. From Python: `headrace.observe.metrics.metrics(running.progress())`.
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
 """
 
 
@@ -157,7 +220,111 @@ def debezium_page() -> str:
     return "".join(parts)
 
 
+def python_page() -> str:
+    """The page of what Python programs use."""
+    listed = [name for names in _PYTHON.values() for name in names if isinstance(name, str)]
+    assert {*listed, "__version__"} == set(headrace.__all__), "a name of the package has no place on the page"
+    parts = [_PYTHON_HEAD]
+    for title, names in _PYTHON.items():
+        parts.append(f"\n## {title}\n")
+        for name in names:
+            owner = getattr(headrace, name) if isinstance(name, str) else name
+            parts.append(f"\n### {owner.__name__}\n\n")
+            if inspect.isclass(owner):
+                parts.append(f"{_described(owner)}\n{_members(owner)}")
+            else:
+                parts.append(f"```python\n{_signature(owner)}\n```\n\n{_described(owner)}\n")
+    return "".join(parts)
+
+
+def _signature(function: Any) -> str:
+    """A function's first line, or one line for each argument."""
+    said, shown = inspect.signature(function), []
+    for parameter in said.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown and not any(s[:1] == "*" for s in shown):
+            shown.append("*")
+        star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        kind = "" if parameter.annotation is parameter.empty else f": {_annotation(parameter.annotation)}"
+        # An object that stands for "not given" has no spelling.
+        value = "..." if type(parameter.default) is object else _literal(parameter.default)
+        default = "" if parameter.default is parameter.empty else f"{' = ' if kind else '='}{value}"
+        shown.append(f"{star}{parameter.name}{kind}{default}")
+    result = "" if said.return_annotation is said.empty else f" -> {_annotation(said.return_annotation)}"
+    line = f"def {function.__name__}({', '.join(shown)}){result}: ..."
+    if len(line) <= 100:
+        return line
+    return f"def {function.__name__}(\n" + "".join(f"    {part},\n" for part in shown) + f"){result}: ..."
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _described(owner: Any) -> str:
+    """A docstring as Markdown: its sections become lists."""
+    lines, section = [], ""
+    for line in (inspect.getdoc(owner) or "").splitlines():
+        if head := re.fullmatch(r"(Args|Returns|Raises|Yields):", line):
+            section = head[1]
+            lines.append(f"**{section.replace('Args', 'Arguments')}**\n")
+        elif section and (entry := re.fullmatch(r" {4}([*\w]+): (.*)", line)):
+            lines.append(f"- `{entry[1]}`: {entry[2]}")
+        elif section:
+            # What goes on is indented as Markdown wants it.
+            lines.append(f"  {line.strip()}" if lines[-1].startswith(("- ", "  ")) and line.strip() else line.strip())
+        else:
+            lines.append(line)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _members(owner: type[Any]) -> str:
+    """The methods and properties of a class, with their first sentences."""
+    rows = []
+    for name, member in vars(owner).items():
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        arguments = [p.name for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
+        call = "" if isinstance(member, property) else f"({', '.join(arguments)})"
+        first = re.sub(r"\s+", " ", function.__doc__.strip().partition("\n\n")[0]).replace("|", "\\|")
+        rows.append(f"| `{name}{call}` | {first} |\n")
+    return "".join(["\n| member | what it does |\n|---|---|\n", *rows]) if rows else ""
+
+
+def errors_page() -> str:
+    """The page of errors, in the order of the code."""
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
+    kinds.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
+    rows = (f"| `{kind.__name__}` | {_first_line(kind)} | {_MORE.get(kind.__name__, '')} |\n" for kind in kinds)
+    return _ERRORS_HEAD + "".join(rows)
+
+
+def metrics_page() -> str:
+    """The page of metrics, as the code makes them."""
+    return _METRICS_HEAD + "".join(_metric_rows(ast.parse(inspect.getsource(metrics.all_metrics))))
+
+
+def _metric_rows(code: ast.Module) -> Iterator[str]:
+    nodes = list(ast.walk(code))
+    named = {node.targets[0].id: node.value for node in nodes if isinstance(node, ast.Assign)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    for call in sorted(calls, key=lambda call: call.lineno):
+        if call.func.id in ("_one", "Metric"):
+            name, kind, doc = (ast.literal_eval(part) for part in call.args[:3])
+            values = call.args[3] if not isinstance(call.args[3], ast.Name) else named[call.args[3].id]
+            keys = [key for node in ast.walk(values) if isinstance(node, ast.Dict) for key in node.keys]
+            labels = ", ".join(f"`{ast.literal_eval(key)}`" for key in keys)
+            yield f"| `{name}` | {kind} | {labels} | {doc} |\n"
+
+
 PAGES = {
+    FOLDER / "errors.md": errors_page,
+    FOLDER / "metrics.md": metrics_page,
+    FOLDER / "python.md": python_page,
     FOLDER / "options.md": options_page,
     FOLDER / "formats.md": formats_page,
     FOLDER / "debezium-properties.md": debezium_page,
