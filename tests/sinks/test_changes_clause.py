@@ -1,6 +1,6 @@
 """Rule: what batches changed in a Delta mirror is read with Spark's clause CHANGES, where the table tracks its rows.
 
-Spark 4.2 has the clause, and Delta 4.4 serves it for batches, behind a setting of its own.
+docs/apply.md says how. Spark 4.2 has the clause, and Delta 4.4 serves it for batches, behind a setting of its own.
 """
 
 from __future__ import annotations

@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import typer
+
+from headrace.cli.app import app
 from headrace.testing.waiting import PATIENCE
 
 
@@ -26,3 +31,24 @@ def typed(commands: str, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+WrongUse: type[Exception] = typer.BadParameter.__bases__[0]
+"""What a command says of words that it does not take."""
+
+
+def parse(words: Sequence[str]) -> None:
+    """Read the words behind `headrace` as the program does, without doing anything.
+
+    Raises:
+        WrongUse: there is no such command or option, or an argument is missing.
+    """
+    command, rest = typer.main.get_command(app), list(words)
+    brought = {entry.name for entry in entry_points(group="headrace.commands")}
+    while isinstance(command, typer.core.TyperGroup) and rest and not rest[0].startswith("-"):
+        if rest[0] in brought:
+            return
+        _, command, rest = command.resolve_command(typer.Context(command), rest)
+    # The version is printed while it is read.
+    if rest != ["--version"]:
+        command.make_context("headrace", rest)
