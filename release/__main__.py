@@ -34,12 +34,13 @@ def build(into: Path) -> None:
     licences = Licences()
     packages = python_packages(sorted(into.glob("*.whl")), licences)
     jars = java_libraries(licences)
-    _refuse(packages, jars, licences)
+    _refuse([*licences.contained, *packages], jars, licences)
+    listed = [*licences.contained, *packages, *jars]
     spark = running_version()
     name = f"headrace-{__version__}-spark-{spark}"
     made = dt.datetime.fromtimestamp(int(epoch), dt.UTC)
-    (into / f"{name}.licences.txt").write_text(licence_list(__version__, spark, [*packages, *jars]), encoding="utf-8")
-    (into / f"{name}.cdx.json").write_text(cyclonedx(__version__, [*packages, *jars], made), encoding="utf-8")
+    (into / f"{name}.licences.txt").write_text(licence_list(__version__, spark, listed), encoding="utf-8")
+    (into / f"{name}.cdx.json").write_text(cyclonedx(__version__, listed, made), encoding="utf-8")
     files = sorted(file for file in into.iterdir() if file.is_file())
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files]
     (into / "SHA256SUMS").write_text("\n".join(sums) + "\n", encoding="utf-8")

@@ -56,8 +56,8 @@ def licence_list(version: str, spark: str, components: Sequence[Component]) -> s
     head = f"""\
 Headrace {version} and headrace-emulators {version} are under the Apache License 2.0.
 
-They contain none of the following, which they need: Python packages of PyPI, and Java libraries that Spark {spark}
-downloads from Maven. Each line has the name, the version, the licence (SPDX), and what needs it.
+They need the following: Python packages of PyPI, and Java libraries that Spark {spark} downloads from Maven. They
+contain none of it but what says so. Each line has the name, the version, the licence (SPDX), and what needs it.
 
 """
     return head + "".join(lines)

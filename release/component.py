@@ -1,4 +1,4 @@
-"""A library that Headrace uses and does not contain, with its licence in SPDX's words."""
+"""A library that Headrace uses, with its licence in SPDX's words."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ class Licences:
         self._allowed = frozenset(said["allowed"])
         self._words: Mapping[str, str] = said["words"]
         self._packages: Mapping[str, Mapping[str, Any]] = said["packages"]
+        self.contained = tuple(
+            Component(one["purl"], "", name, one["version"], one["licence"], ("headrace (contained)",))
+            for name, one in said["contained"].items()
+        )
+        """What is in Headrace's own distribution."""
 
     def of(self, name: str, declared: list[str]) -> str:
         """A package's licence.

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -84,6 +85,18 @@ def test_a_package_that_says_no_licence_stops_until_somebody_looked_it_up() -> N
     with pytest.raises(SystemExit, match="The licence of x is not known"):
         Licences().of("x", ["something"])
     assert Licences().of("numba", []) == "BSD-2-Clause"
+
+
+def test_files_of_others_are_named_with_the_licence_that_lies_beside_them() -> None:
+    said = tomllib.loads((TREE / "release/licences.toml").read_text(encoding="utf-8"))["contained"]
+    project = tomllib.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [one.name for one in Licences().contained] == list(said) == ["uPlot"]
+    for name, one in said.items():
+        assert f"{one['folder']}/LICENSE" in project["license-files"]
+        assert one["licence"] in project["license"].split(" AND ")
+        assert one["licence"] in (TREE / one["folder"] / "LICENSE").read_text(encoding="utf-8")
+        [script] = (TREE / one["folder"]).glob("*.js")
+        assert f"{name} (v{one['version']})" in script.read_text(encoding="utf-8")[:200]
 
 
 def test_what_a_wheel_needs_is_listed_with_what_that_needs_and_as_what(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import datetime as dt
 
 from rich.console import Console
 
+from headrace.observe.completeness import Completeness, completeness
 from headrace.observe.live import LiveView, health_text, line, table
 from headrace.observe.metrics import metrics
-from headrace.observe.progress import BatchCount, PipelineProgress, ProgressBoard, TableState
+from headrace.observe.progress import BatchCount, Delays, PipelineProgress, ProgressBoard, TableState
+from headrace.sources.databases import Offsets
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset, TableProgress
 
@@ -64,6 +66,84 @@ def test_a_resumed_snapshot_counts_what_earlier_runs_read() -> None:
     assert board.progress(offset(**{"dbo.a": many}), False).tables[0].snapshot_left == 0
     unknown = TableProgress("01", 9, rows=-1)
     assert board.progress(offset(**{"dbo.b": unknown}), False).tables[1].snapshot_left is None
+
+
+def test_an_idle_run_shows_the_tables_that_it_has_taken_in() -> None:
+    idle = Offset(
+        source="s",
+        commit="05",
+        known=("dbo.a", "dbo.b", "dbo.c"),
+        uncaptured={"dbo.gone": "03"},
+        gaps={"dbo.b": ("01", "02")},
+        tables={"dbo.c": TableProgress("01", rows=200)},
+    )
+    complete = Completeness({"dbo.a": NOON, "dbo.b": None, "dbo.c": None, "dbo.gone": None})
+    tables = Clock().board().progress(idle, True, complete=complete).tables
+    assert [(t.table, t.state, t.complete_until) for t in tables] == [
+        ("dbo.a", "streaming", NOON),
+        ("dbo.b", "changes lost", None),
+        ("dbo.c", "in its snapshot", None),
+        ("dbo.gone", "not captured", None),
+    ]
+
+
+def test_tables_of_several_databases_are_named_with_theirs() -> None:
+    offsets = Offsets(
+        {
+            "crm": Offset(source="s", commit="05", known=("dbo.a",), skipped={"dbo.a": ("01", "02")}),
+            "erp": Offset(source="s", commit="07", known=("dbo.a",), tables={"dbo.a": TableProgress("01", rows=9)}),
+        }
+    )
+    board = Clock().board()
+    board.add([BatchCount("erp.dbo.a", "r", 3)])
+    tables = board.progress(offsets.merged(), True, complete=completeness([offsets], 0)).tables
+    assert [(t.table, t.state, t.rows) for t in tables] == [
+        ("crm.dbo.a", "changes lost", {}),
+        ("erp.dbo.a", "in its snapshot", {"r": 3}),
+    ]
+
+
+def test_a_snapshot_says_how_fast_it_reads_and_how_long_it_will_take() -> None:
+    clock = Clock()
+    board = clock.board()
+    lagging = offset(**{"dbo.a": TableProgress("01", 1, rows=1000)})
+    clock.seconds = 10
+    # The batch took ten seconds, so its rows are the first ten seconds' rows.
+    board.add([BatchCount("dbo.a", "r", 200)], seconds=10)
+    state = board.progress(lagging, False).tables[0]
+    assert (state.read_per_second, state.snapshot_seconds_left) == (20, 40)
+    clock.seconds = 200
+    assert board.progress(lagging, False).tables[0].snapshot_seconds_left is None
+    assert board.progress(offset(), True).tables[0].read_per_second == 0
+
+
+def test_the_delay_of_a_batch_is_the_age_of_its_oldest_change_when_it_is_in_all_sinks() -> None:
+    clock = Clock()
+    board = clock.board()
+    assert board.progress(offset(), True).delays is None
+    for number in range(1, 101):
+        clock.seconds = 1000.0 * number
+        newest = NOON + dt.timedelta(seconds=clock.seconds - 0.5)
+        oldest = NOON + dt.timedelta(seconds=clock.seconds - number)
+        long_ago = NOON - dt.timedelta(days=9)
+        counts = [BatchCount("dbo.a", "c", 2, newest, oldest), BatchCount("dbo.a", "r", 1, long_ago, long_ago)]
+        board.add([*counts, BatchCount("dbo.a", "d", 1, newest, newest)], number=number)
+    assert board.progress(offset(), True).delays == Delays(50, 90, 99, 100)
+    # A clock of the source that is ahead gives no delay below nothing, and a snapshot gives none at all.
+    board = Clock().board()
+    ahead = NOON + dt.timedelta(hours=1)
+    board.add([BatchCount("dbo.a", "c", 1, ahead, ahead)])
+    board.add([BatchCount("dbo.a", "r", 1, ahead, ahead)])
+    assert [batch.delay for batch in board.progress(offset(), True).recent] == [0, None]
+
+
+def test_where_the_time_of_a_batch_goes_and_what_was_needed_around_it() -> None:
+    board = Clock().board()
+    board.add([BatchCount("dbo.a", "c", 1)], number=7, seconds=2.0, stages={"read": 0.5, "sink (delta)": 1.5})
+    board.planned(7, 0.25)
+    board.planned(8, 9.0)
+    [batch] = board.progress(offset(), True).recent
+    assert list(batch.stages.items()) == [("plan", 0.25), ("read", 0.5), ("sink (delta)", 1.5)]
 
 
 def test_lag_is_zero_at_the_head_however_old_the_last_commit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import http.client
 import json
 import threading
@@ -13,15 +14,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.errors import OptionError
+from headrace.observe.flow import Flow
 from headrace.observe.history import Moment, ProgressHistory
 from headrace.observe.messages import MessageCounts
-from headrace.observe.page import seen
+from headrace.observe.page import figures, state
 from headrace.observe.progress import PipelineProgress, TableState
 from headrace.observe.prometheus import prometheus_text
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
+from headrace.observe.troubles import Trouble
 from headrace.sources.health import CaptureState, Health
 from headrace.testing.waiting import PATIENCE
 
+NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
 PROGRESS = PipelineProgress(
     batches=3,
     rows=12,
@@ -43,7 +47,7 @@ PROGRESS = PipelineProgress(
 
 
 def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
-    assert seen("sales", [], Moment(0.0, PROGRESS))["now"]["health"].startswith("no longer captured: dbo.c")
+    assert figures(Moment(0.0, PROGRESS), Flow())["sentence"].startswith("no longer captured: dbo.c")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,36 @@ def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
 )
 def test_the_page_says_how_much_log_the_source_keeps(kept: int | None, left: int | None, text: str) -> None:
     progress = PipelineProgress(health=Health(CaptureState.CAPTURING, retained_bytes=kept, headroom_bytes=left))
-    assert seen("sales", [], Moment(0.0, progress))["now"]["log"] == text
+    assert figures(Moment(0.0, progress), Flow())["log"] == text
+
+
+@pytest.mark.parametrize(
+    ("progress", "told"),
+    [
+        (PipelineProgress(lag_seconds=0.0), ("good", "up to date")),
+        (PipelineProgress(lag_seconds=2.0), ("busy", "catching up")),
+        (PipelineProgress(lag_seconds=2.0, snapshotting=True), ("busy", "reading snapshots")),
+        (PipelineProgress(), ("warning", "lag unknown")),
+        (
+            PipelineProgress(lag_seconds=0.0, tables=(TableState("a", {}, captured=False),)),
+            ("warning", "tables lack changes"),
+        ),
+        (PipelineProgress(lag_seconds=0.0, health=Health(CaptureState.LAGGING)), ("warning", "source captures late")),
+        (
+            PipelineProgress(lag_seconds=0.0, health=Health(headroom_seconds=1.0, retention_seconds=10.0)),
+            ("warning", "little retention left"),
+        ),
+        (
+            PipelineProgress(lag_seconds=0.0, health=Health(CaptureState.NOT_CAPTURING)),
+            ("bad", "source does not capture"),
+        ),
+        (PipelineProgress(lag_seconds=0.0, health=Health(lost=("a",))), ("bad", "needed changes are deleted")),
+        (PipelineProgress(messages=MessageCounts({"x": 1}, left_out=1)), ("bad", "messages left out")),
+        (PipelineProgress(troubles=(Trouble("x", "", NOON, fatal=True),)), ("bad", "stopped by an error")),
+    ],
+)
+def test_the_worst_that_is_so_is_said_first(progress: PipelineProgress, told: tuple[str, str]) -> None:
+    assert state(progress) == told
 
 
 def test_prometheus_reads_every_number_with_its_labels() -> None:

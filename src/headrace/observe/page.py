@@ -1,68 +1,208 @@
-"""The page that shows a run in a browser: plain HTML from this package, and the numbers that it asks for."""
+"""The page that shows runs in a browser: files of this package, and the figures that they ask for."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
+from headrace.observe.flow import Flow
 from headrace.observe.history import Moment
 from headrace.observe.live import health_text, log_text
-from headrace.observe.progress import PipelineProgress
+from headrace.observe.progress import BatchDone, PipelineProgress, TableState
+from headrace.observe.server import Answer, Route
+from headrace.observe.troubles import Trouble
 from headrace.sources.health import CaptureState
 
-HTML_TYPE = "text/html; charset=utf-8"
 JSON_TYPE = "application/json; charset=utf-8"
+_TEXT_TYPE = "text/plain; charset=utf-8"
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_FILES = ("index.html", "page.css", "page.js", "charts.js", "uPlot/uPlot.iife.min.js", "uPlot/uPlot.min.css")
+_BATCHES = 60
 
 
-def page() -> bytes:
-    """The page; it loads nothing but itself and `/progress.json`."""
-    return files("headrace.observe").joinpath("page.html").read_bytes()
+class Shown(Protocol):
+    """A pipeline that the page shows."""
+
+    @property
+    def name(self) -> str:
+        """The pipeline's."""
+
+    def points(self, since: float) -> list[dict[str, Any]]:
+        """Lag and rate after a time, as `points` has them."""
+
+    def figures(self) -> dict[str, Any] | None:
+        """The state of now, as `figures` has it; null before the first look.
+
+        Raises:
+            Gone: nobody can be asked any more.
+        """
 
 
-def seen(name: str, moments: list[Moment], newest: Moment | None) -> dict[str, Any]:
-    """What the page asks for: lag and rate over time, and the state of now. JSON values under stable names.
+class Gone(Exception):
+    """A pipeline can't be asked any more."""
+
+
+def page_routes(shown: Sequence[Shown], hide: Callable[[str], str]) -> Mapping[str, Route]:
+    """What a server answers a browser that watches pipelines: the page, and the figures that it asks for.
 
     Args:
-        name: the pipeline's.
-        moments: those since the page's last request.
-        newest: the last look; null before the first.
+        shown: the pipelines; there is at least one.
+        hide: takes secrets out of a text.
     """
-    return {
-        "name": name,
-        "points": [
-            {
-                "time": moment.time,
-                "lag_seconds": moment.progress.lag_seconds,
-                "rows_per_second": moment.progress.rows_per_second,
-            }
-            for moment in moments
-        ],
-        "now": None if newest is None else _now(newest.progress),
-    }
+    routes: dict[str, Route] = {path: partial(_file, answer) for path, answer in _page_files().items()}
+    return {**routes, "/progress.json": partial(_seen, shown, hide)}
 
 
-def _now(progress: PipelineProgress) -> dict[str, Any]:
+def _file(answer: Answer, query: Mapping[str, str]) -> Answer:
+    return answer
+
+
+def _page_files() -> Mapping[str, Answer]:
+    folder = files("headrace.observe").joinpath("browser")
+    found = {}
+    for name in _FILES:
+        kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+        found["/" if name == "index.html" else f"/{name}"] = Answer(kind, folder.joinpath(name).read_bytes())
+    return found
+
+
+def _seen(shown: Sequence[Shown], hide: Callable[[str], str], query: Mapping[str, str]) -> Answer:
+    try:
+        since = float(query.get("since", "0"))
+    except ValueError:
+        return Answer(_TEXT_TYPE, b"'since' is a time in seconds.\n", HTTPStatus.BAD_REQUEST)
+    named = query.get("pipeline", shown[0].name)
+    asked = next((one for one in shown if one.name == named), None)
+    if asked is None:
+        return Answer(_TEXT_TYPE, b"There is no such pipeline.\n", HTTPStatus.NOT_FOUND)
+    try:
+        found = {
+            "clock": time.time(),
+            "pipelines": [summary for one in shown if (summary := _summary(one)) is not None],
+            "name": asked.name,
+            "points": asked.points(since),
+            "now": asked.figures(),
+        }
+    except Gone:
+        return Answer(_TEXT_TYPE, b"The run can't be asked any more.\n", HTTPStatus.SERVICE_UNAVAILABLE)
+    return Answer(JSON_TYPE, hide(json.dumps(found, ensure_ascii=False)).encode())
+
+
+def _summary(one: Shown) -> dict[str, Any] | None:
+    found = one.figures()
+    if found is None:
+        return None
+    return {"name": one.name, **{name: found[name] for name in ("level", "state", "lag_seconds", "complete_until")}}
+
+
+def points(moments: Sequence[Moment]) -> list[dict[str, Any]]:
+    """Lag and rate over time. JSON values under stable names."""
+    return [
+        {
+            "time": moment.time,
+            "lag_seconds": moment.progress.lag_seconds,
+            "rows_per_second": moment.progress.rows_per_second,
+        }
+        for moment in moments
+    ]
+
+
+def figures(moment: Moment, flow: Flow) -> dict[str, Any]:
+    """The state of a moment, as the page shows it. JSON values under stable names; times in seconds since 1970."""
+    progress = moment.progress
     health = progress.health
-    known = health is not None and health.state is not CaptureState.UNKNOWN
+    level, word = state(progress)
     return {
+        "time": moment.time,
+        "level": level,
+        "state": word,
+        "sentence": health_text(health),
+        "remedy": "" if health is None else health.remedy,
         "batches": progress.batches,
         "rows": progress.rows,
         "rows_per_second": progress.rows_per_second,
         "lag_seconds": progress.lag_seconds,
+        "delays": None
+        if progress.delays is None
+        else {name: getattr(progress.delays, name) for name in ("p50", "p90", "p99", "batches")},
+        "complete_until": _seconds(progress.complete_until),
         "behind_commits": progress.behind_commits,
         "behind_messages": progress.behind_messages,
-        "rejected_rows": progress.messages.unreadable,
-        "capturing": health.state is not CaptureState.NOT_CAPTURING if health is not None and known else None,
-        "health": health_text(health),
+        "retention_seconds": None if health is None else health.retention_seconds,
+        "headroom_seconds": None if health is None else health.headroom_seconds,
         "log": log_text(health),
-        "tables": [
-            {
-                "table": state.table,
-                "rows": dict(state.rows),
-                "snapshot": state.snapshot,
-                "read": state.read,
-                "estimate": state.estimate,
-            }
-            for state in progress.tables
-        ],
+        "messages": progress.messages.to_json(),
+        "flow": flow.to_json(),
+        "tables": [_table(table) for table in progress.tables],
+        "recent_batches": [_batch(batch) for batch in progress.recent[-_BATCHES:]],
+        "troubles": [_trouble(trouble) for trouble in reversed(progress.troubles)],
     }
+
+
+def state(progress: PipelineProgress) -> tuple[str, str]:
+    """How a run is: `good`, `busy`, `warning` or `bad`, and why in a few words."""
+    health = progress.health
+    if any(trouble.fatal for trouble in progress.troubles):
+        return "bad", "stopped by an error"
+    if health is not None and health.state is CaptureState.NOT_CAPTURING:
+        return "bad", "source does not capture"
+    if health is not None and health.lost:
+        return "bad", "needed changes are deleted"
+    if progress.messages.left_out:
+        return "bad", "messages left out"
+    if health is not None and (health.at_risk or health.headroom_is_small):
+        return "warning", "little retention left"
+    if any(table.lost or not table.captured for table in progress.tables):
+        return "warning", "tables lack changes"
+    if health is not None and health.state is CaptureState.LAGGING:
+        return "warning", "source captures late"
+    if progress.lag_seconds is None:
+        return "warning", "lag unknown"
+    if progress.snapshotting:
+        return "busy", "reading snapshots"
+    return ("busy", "catching up") if progress.lag_seconds else ("good", "up to date")
+
+
+def _table(table: TableState) -> dict[str, Any]:
+    return {
+        "table": table.table,
+        "state": table.state,
+        "rows": dict(table.rows),
+        "snapshot": table.snapshot,
+        "read": table.read,
+        "estimate": table.estimate,
+        "read_per_second": table.read_per_second,
+        "seconds_left": table.snapshot_seconds_left,
+        "complete_until": _seconds(table.complete_until),
+    }
+
+
+def _batch(batch: BatchDone) -> dict[str, Any]:
+    return {
+        "number": batch.number,
+        "time": _seconds(batch.at),
+        "rows": sum(batch.rows.values()),
+        "seconds": batch.seconds,
+        "delay_seconds": batch.delay,
+        "stages": dict(batch.stages),
+    }
+
+
+def _trouble(trouble: Trouble) -> dict[str, Any]:
+    return {
+        "sentence": trouble.sentence,
+        "remedy": trouble.remedy,
+        "time": _seconds(trouble.at),
+        "times": trouble.times,
+        "fatal": trouble.fatal,
+    }
+
+
+def _seconds(time: dt.datetime | None) -> float | None:
+    return None if time is None else time.timestamp()

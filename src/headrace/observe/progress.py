@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.observe.completeness import Completeness
 from headrace.observe.messages import MessageCounts
+from headrace.observe.troubles import Trouble
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 
 _WINDOW_SECONDS = 10.0
+_SNAPSHOT_WINDOW_SECONDS = 60.0
 _RECENT = 100
 _COUNTED = (*DATA_OPERATIONS, Operation.ERROR)
 
@@ -28,12 +32,14 @@ class BatchCount:
         op: the operation; empty for messages that are not events.
         rows: how many.
         newest: when the newest of them was committed in the source, where known.
+        oldest: when the oldest of them was.
     """
 
     table: str
     op: str
     rows: int
     newest: dt.datetime | None = None
+    oldest: dt.datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,48 @@ class BatchDone:
         rows: rows by operation, `error` for messages that could not be read.
         tables: the tables that have rows in it, most rows first.
         seconds: how long it took from its first row to the last sink.
+        stages: where that time went, in order: `read`, `shape`, each sink, `dead letters`; and `plan`, the time that
+            the source and Spark needed around it, where that is known.
+        delay: how long ago the oldest change in it was committed when it was in all sinks, in seconds; null where it
+            has only rows of snapshots.
+        at: when it was in all sinks.
     """
 
     number: int
     rows: Mapping[str, int]
     tables: tuple[str, ...]
     seconds: float
+    stages: Mapping[str, float] = field(default_factory=dict)
+    delay: float | None = None
+    at: dt.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How old changes were when they were in all sinks, in seconds, over the last batches.
+
+    Each batch counts once, by its oldest change.
+
+    Args:
+        p50: half of the batches were no slower.
+        p90: nine tenths were not.
+        p99: nor were 99 of 100.
+        batches: how many these are.
+    """
+
+    p50: float
+    p90: float
+    p99: float
+    batches: int
+
+    @classmethod
+    def of(cls, delays: Sequence[float]) -> Delays | None:
+        """The quantiles of these delays; null where there is none."""
+        ordered = sorted(delays)
+        if not ordered:
+            return None
+        p50, p90, p99 = (ordered[math.ceil(part * len(ordered)) - 1] for part in (0.5, 0.9, 0.99))
+        return cls(p50, p90, p99, len(ordered))
 
 
 @dataclass(frozen=True)
@@ -65,6 +107,10 @@ class TableState:
         snapshot: `running`, `catching up` (complete, changes made meanwhile follow), `done`, or empty when this run
             took none.
         read: about how many rows of the table its snapshot has read, by earlier runs too.
+        read_per_second: rows that its snapshot reads per second, over the last minute.
+        complete_until: everything that was committed before this in the table is in all sinks; null where unknown.
+        captured: whether the source captures it still.
+        lost: whether changes of it are missing: the source had deleted them, or a user skipped them.
     """
 
     table: str
@@ -72,6 +118,19 @@ class TableState:
     estimate: int = -1
     snapshot: str = ""
     read: int = 0
+    read_per_second: float = 0.0
+    complete_until: dt.datetime | None = None
+    captured: bool = True
+    lost: bool = False
+
+    @property
+    def state(self) -> str:
+        """In a word or two: `streaming`, `in its snapshot`, `catching up`, `changes lost` or `not captured`."""
+        if not self.captured:
+            return "not captured"
+        if self.lost:
+            return "changes lost"
+        return {"running": "in its snapshot", "catching up": "catching up"}.get(self.snapshot, "streaming")
 
     @property
     def snapshot_left(self) -> int | None:
@@ -79,6 +138,12 @@ class TableState:
         if self.snapshot != "running" or self.estimate < 0:
             return None
         return max(0, self.estimate - self.read)
+
+    @property
+    def snapshot_seconds_left(self) -> float | None:
+        """When the snapshot will be read at this rate; null if it is not running, stands still or is unknown."""
+        left = self.snapshot_left
+        return None if left is None or not self.read_per_second else left / self.read_per_second
 
 
 @dataclass(frozen=True)
@@ -93,7 +158,7 @@ class PipelineProgress:
             so; None when unknown. It grows while the source's own capture is behind.
         position: the last commit that is in all sinks; empty before the first.
         snapshotting: some table is still in its snapshot.
-        tables: in the order in which they appeared.
+        tables: in the order in which they were taken in, whether anything happens to them or not.
         health: the health of the source's capture; None for topics.
         complete_until: everything that was committed in the source before this is in all sinks, in every table; None
             while that is unknown for a table.
@@ -102,6 +167,8 @@ class PipelineProgress:
         done: how many batches had rows that count.
         recent: the last of them, oldest first.
         messages: for topics, the messages without a change: unreadable ones by reason, and those that are not events.
+        delays: how old changes were when they were in all sinks; None before the first batch of changes.
+        troubles: what went wrong lately, oldest first.
     """
 
     batches: int = 0
@@ -118,6 +185,8 @@ class PipelineProgress:
     done: int = 0
     recent: tuple[BatchDone, ...] = ()
     messages: MessageCounts = field(default_factory=MessageCounts)
+    delays: Delays | None = None
+    troubles: tuple[Trouble, ...] = ()
 
 
 class ProgressBoard:
@@ -142,7 +211,8 @@ class ProgressBoard:
         self._lock = threading.Lock()
         self._counts: dict[str, dict[str, int]] = {}
         self._estimates: dict[str, int] = {}
-        self._recent: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._rate = _Rate(clock, _WINDOW_SECONDS)
+        self._reads: dict[str, _Rate] = {}
         self._batches = 0
         self._done_count = 0
         self._done: deque[BatchDone] = deque(maxlen=_RECENT)
@@ -152,11 +222,12 @@ class ProgressBoard:
 
     def add(
         self,
-        counts: Iterable[BatchCount],
+        counts: Sequence[BatchCount],
         messages: MessageCounts | None = None,
         *,
         number: int = -1,
         seconds: float = 0.0,
+        stages: Mapping[str, float] | None = None,
     ) -> None:
         """Count a batch that is in all sinks, and its messages that gave no change.
 
@@ -165,9 +236,14 @@ class ProgressBoard:
             messages: those that gave no change.
             number: the batch's.
             seconds: how long it took.
+            stages: where that time went.
         """
+        now = self._now()
         with self._lock:
             total = 0
+            oldest: list[dt.datetime] = []
+            for table in {count.table for count in counts if count.op == Operation.READ} - self._reads.keys():
+                self._reads[table] = _Rate(self._clock, _SNAPSHOT_WINDOW_SECONDS, since=seconds)
             by_operation: dict[str, int] = {}
             by_table: dict[str, int] = {}
             for count in counts:
@@ -180,22 +256,35 @@ class ProgressBoard:
                 by_table[count.table] = by_table.get(count.table, 0) + count.rows
                 if count.newest is not None and (self._newest is None or count.newest > self._newest):
                     self._newest = count.newest
+                if count.op == Operation.READ:
+                    self._reads[count.table].add(count.rows)
+                elif count.oldest is not None and count.op != Operation.ERROR:
+                    oldest.append(count.oldest)
             self._batches += 1
             if messages is not None:
                 self._messages = self._messages.plus(messages)
-            self._recent.append((self._clock(), total))
+            self._rate.add(total)
             if by_operation:
                 tables = tuple(sorted((name for name in by_table if name), key=lambda name: (-by_table[name], name)))
                 self._done_count += 1
-                self._done.append(BatchDone(number, by_operation, tables, seconds))
+                delay = None if not oldest else max(0.0, (now - min(map(_aware, oldest))).total_seconds())
+                self._done.append(BatchDone(number, by_operation, tables, seconds, dict(stages or {}), delay, now))
+
+    def planned(self, number: int, seconds: float) -> None:
+        """Say how long the source and Spark needed around a batch that is counted: to plan and to commit it."""
+        with self._lock:
+            for place, batch in enumerate(self._done):
+                if batch.number == number:
+                    self._done[place] = replace(batch, stages={"plan": seconds, **batch.stages})
 
     def progress(
         self,
         offset: Offset | None,
         level: bool | None,
         health: Health | None = None,
-        complete_until: dt.datetime | None = None,
+        complete: Completeness | None = None,
         behind_messages: int | None = None,
+        troubles: Sequence[Trouble] = (),
     ) -> PipelineProgress:
         """The state of now.
 
@@ -204,34 +293,37 @@ class ProgressBoard:
             level: whether the sinks hold everything that the source offered a moment ago; None when it could not be
                 asked.
             health: the health of the source's capture, if known.
-            complete_until: the completeness that the committed batches have.
+            complete: the completeness that the committed batches have.
             behind_messages: for topics, how many messages wait.
+            troubles: what went wrong lately.
         """
         with self._lock:
             lagging = offset.tables if offset is not None else {}
             for name, table in lagging.items():
                 if table.rows >= 0:
                     self._estimates[name] = table.rows
-            names = dict.fromkeys([*self._counts, *lagging])
-            tables = tuple(self._table(name, offset) for name in names)
+            names = dict.fromkeys([*(offset.tables_seen if offset is not None else ()), *self._counts, *lagging])
+            tables = tuple(self._table(name, offset, complete) for name in names)
             return PipelineProgress(
                 batches=self._batches,
                 rows=sum(sum(by_op.values()) for by_op in self._counts.values()),
-                rows_per_second=self._rate(),
+                rows_per_second=self._rate.now(),
                 lag_seconds=self._lag(offset, level, health),
                 position=offset.commit if offset is not None else "",
                 snapshotting=offset is not None and not offset.is_level,
                 tables=tables,
                 health=health,
-                complete_until=complete_until,
+                complete_until=None if complete is None else complete.overall,
                 behind_commits=None if health is None else health.waiting_commits,
                 behind_messages=behind_messages,
                 done=self._done_count,
                 recent=tuple(self._done),
                 messages=self._messages,
+                delays=Delays.of([batch.delay for batch in self._done if batch.delay is not None]),
+                troubles=tuple(troubles),
             )
 
-    def _table(self, name: str, offset: Offset | None) -> TableState:
+    def _table(self, name: str, offset: Offset | None, complete: Completeness | None) -> TableState:
         rows = dict(self._counts.get(name, {}))
         lagging = offset.tables.get(name) if offset is not None else None
         if offset is not None and lagging is not None and not (lagging.done and lagging.commit >= offset.commit):
@@ -244,15 +336,17 @@ class ProgressBoard:
             read = max(read, (lagging.chunk + len(lagging.bounds)) * self._chunk_rows)
             if lagging.rows >= 0:
                 read = min(read, max(lagging.rows, rows.get(Operation.READ, 0)))
-        return TableState(name, rows, self._estimates.get(name, -1), snapshot, read)
-
-    def _rate(self) -> float:
-        now = self._clock()
-        while len(self._recent) > 1 and now - self._recent[1][0] > _WINDOW_SECONDS:
-            self._recent.popleft()
-        # The first entry only marks where the window begins: its rows came before.
-        span = now - self._recent[0][0]
-        return sum(rows for _, rows in list(self._recent)[1:]) / span if span > 0 else 0.0
+        return TableState(
+            name,
+            rows,
+            self._estimates.get(name, -1),
+            snapshot,
+            read,
+            read_per_second=self._reads[name].now() if snapshot == "running" and name in self._reads else 0.0,
+            complete_until=None if complete is None else complete.of(name),
+            captured=offset is None or name not in offset.uncaptured,
+            lost=offset is not None and (name in offset.gaps or name in offset.skipped),
+        )
 
     def _lag(self, offset: Offset | None, level: bool | None, health: Health | None) -> float | None:
         if level is None:
@@ -275,5 +369,35 @@ class ProgressBoard:
         return max(0.0, (now - since).total_seconds(), behind or 0.0)
 
 
+class _Rate:
+    """Rows per second over the last seconds.
+
+    Args:
+        clock: seconds that only grow.
+        window: over how many seconds.
+        since: how many seconds ago counting began.
+    """
+
+    def __init__(self, clock: Callable[[], float], window: float, *, since: float = 0.0) -> None:
+        self._clock = clock
+        self._window = window
+        # The first entry only marks where the window begins: its rows came before.
+        self._added: deque[tuple[float, int]] = deque([(clock() - since, 0)])
+
+    def add(self, rows: int) -> None:
+        self._added.append((self._clock(), rows))
+
+    def now(self) -> float:
+        now = self._clock()
+        while len(self._added) > 1 and now - self._added[1][0] > self._window:
+            self._added.popleft()
+        span = now - self._added[0][0]
+        return sum(rows for _, rows in list(self._added)[1:]) / span if span > 0 else 0.0
+
+
+def _aware(time: dt.datetime) -> dt.datetime:
+    return time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time
+
+
 def _utc(time: dt.datetime | None) -> dt.datetime | None:
-    return time.replace(tzinfo=dt.UTC) if time is not None and time.tzinfo is None else time
+    return None if time is None else _aware(time)

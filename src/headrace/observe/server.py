@@ -15,6 +15,11 @@ from headrace.errors import OptionError
 LOOPBACK = "127.0.0.1"
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]", "::1")
 _HIGHEST = 65535
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Scripts and styles come from the files of the package alone: neither from elsewhere nor out of a text on a page."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,10 @@ class WatchServer:
         """The address for a browser."""
         return f"http://{self.address}/"
 
+    def join(self) -> None:
+        """Wait until it is closed, from another thread or by an interruption."""
+        self._thread.join()
+
     def close(self) -> None:
         """Listen no more."""
         self._server.shutdown()
@@ -137,7 +146,8 @@ def _handler(routes: Mapping[str, Route], *, local: bool) -> type[BaseHTTPReques
             self.send_header("Content-Length", str(len(answer.body)))
             self.send_header("Cache-Control", "no-store")
             self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Content-Security-Policy", "default-src 'self' 'unsafe-inline'; img-src 'self' data:")
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.send_header("Content-Security-Policy", _POLICY)
             self.end_headers()
             self.wfile.write(answer.body)
 

@@ -66,6 +66,26 @@ class BatchSummary:
     left: str = ""
 
 
+class Stages:
+    """Where the time of a batch goes."""
+
+    def __init__(self) -> None:
+        self._begun = self._last = time.monotonic()
+        self.ended: dict[str, float] = {}
+        """Seconds by stage, in order."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the batch has taken until now."""
+        return time.monotonic() - self._begun
+
+    def end(self, name: str) -> None:
+        """A stage ends now, and the next begins."""
+        now = time.monotonic()
+        self.ended[name] = self.ended.get(name, 0.0) + now - self._last
+        self._last = now
+
+
 class BatchWriter:
     """What Spark calls with every batch, in the driver, one at a time. A replay gets the same number and the same rows.
 
@@ -88,6 +108,7 @@ class BatchWriter:
         sent: whether the workers that make these messages send them, so that the stream gives only those that are left.
         share: gives what of a batch's rows a sink gets; null for nothing. By default each gets all.
         holds: called before a batch is given to the sinks; raises where another driver took the checkpoint over.
+        several: whether the stream has several databases, so that the names of tables begin with theirs.
     """
 
     def __init__(
@@ -109,6 +130,7 @@ class BatchWriter:
         sent: bool = False,
         share: Callable[[Target, DataFrame], DataFrame | None] = lambda target, rows: rows,
         holds: Callable[[], None] = lambda: None,
+        several: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -126,6 +148,7 @@ class BatchWriter:
         self._sent = sent
         self._share = share
         self._holds = holds
+        self._several = several
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -199,7 +222,7 @@ class BatchWriter:
     def _write(self, rows: DataFrame, batch: BatchId, live: bool) -> None:
         from pyspark import StorageLevel
 
-        begun = time.monotonic()
+        stages = Stages()
         # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
         self._holds()
         changes = rows if self._decode is None else self._decode(rows)
@@ -214,8 +237,12 @@ class BatchWriter:
             reach("pipeline.batch.entered")
             if self._sent:
                 reach(f"sink.{self._targets[0].type}.before_write")
-            summary = summary_of_messages(changes) if self._fused else BatchSummary(count_rows(changes))
+            if self._fused:
+                summary = summary_of_messages(changes, several=self._several)
+            else:
+                summary = BatchSummary(count_rows(changes, several=self._several))
             counts = summary.counts
+            stages.end("read and send" if self._sent else "read and encode" if self._fused else "read")
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
@@ -228,6 +255,7 @@ class BatchWriter:
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
                 reach("pipeline.batch.shaped")
+                stages.end("shape")
                 if not self._sent:
                     # Reading may have taken long.
                     self._holds()
@@ -261,6 +289,7 @@ class BatchWriter:
                     if not self._rests(summary):
                         target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
+                    stages.end(target.label)
                 found = [
                     (self._targets[0], summary.out_of_range),
                     *((target, encoded.out_of_range()) for target, encoded in made),
@@ -269,10 +298,11 @@ class BatchWriter:
             if self._dead_letters is not None and without.unreadable:
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
                 reach("pipeline.dead_letters.written")
+                stages.end("dead letters")
             if without:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
-        self._board.add(counts, without, number=batch.number, seconds=time.monotonic() - begun)
+        self._board.add(counts, without, number=batch.number, seconds=stages.seconds, stages=stages.ended)
 
     def _rests(self, summary: BatchSummary) -> bool:
         """Whether the workers that made the messages have sent all; says why not, where that is news."""
@@ -389,20 +419,30 @@ def _lost_rows(error: BaseException | None) -> bool:
     return False
 
 
-def count_rows(changes: DataFrame) -> list[BatchCount]:
-    """Rows by table and operation: one small aggregation, which also computes the persisted batch."""
+def count_rows(changes: DataFrame, *, several: bool = False) -> list[BatchCount]:
+    """Rows by table and operation: one small aggregation, which also computes the persisted batch.
+
+    Args:
+        changes: the batch's rows.
+        several: whether names of tables begin with their database.
+    """
+    from pyspark.sql import functions as sf
+
+    database = "nullif(table.database, ''), " if several else ""
     grouped = changes.selectExpr(
-        "concat_ws('.', nullif(table.schema, ''), table.name) as table_path", "op", "event_time"
+        f"concat_ws('.', {database}nullif(table.schema, ''), table.name) as table_path", "op", "event_time"
     ).groupBy("table_path", "op")
     # Seconds since the epoch, because a timestamp would come back in this machine's time zone.
-    rows = grouped.agg({"*": "count", "event_time": "max"}).selectExpr(
-        "table_path", "op", "`count(1)` as n", "cast(`max(event_time)` as double) as newest"
-    )
-    found = []
-    for row in sorted(rows.collect(), key=lambda row: (row["table_path"] or "", row["op"] or "")):
-        newest = None if row["newest"] is None else dt.datetime.fromtimestamp(row["newest"], dt.UTC)
-        found.append(BatchCount(row["table_path"] or "", row["op"] or "", row["n"], newest))
-    return found
+    times = [sf.expr(f"cast({which}(event_time) as double)") for which in ("max", "min")]
+    rows = grouped.agg(sf.expr("count(1)").alias("n"), times[0].alias("newest"), times[1].alias("oldest"))
+    return [
+        BatchCount(row["table_path"] or "", row["op"] or "", row["n"], _instant(row["newest"]), _instant(row["oldest"]))
+        for row in sorted(rows.collect(), key=lambda row: (row["table_path"] or "", row["op"] or ""))
+    ]
+
+
+def _instant(seconds: float | None) -> dt.datetime | None:
+    return None if seconds is None else dt.datetime.fromtimestamp(seconds, dt.UTC)
 
 
 def _suit_one_task(summary: BatchSummary) -> bool:
@@ -410,18 +450,24 @@ def _suit_one_task(summary: BatchSummary) -> bool:
     return summary.message_bytes <= most and sum(count.rows for count in summary.counts) <= rows
 
 
-def summary_of_messages(messages: DataFrame) -> BatchSummary:
-    """What the tasks of a source report of their changes; also computes the persisted batch."""
-    seconds = "cast(newest as double) as seconds"
-    rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", seconds).collect()
+def summary_of_messages(messages: DataFrame, *, several: bool = False) -> BatchSummary:
+    """What the tasks of a source report of their changes; also computes the persisted batch.
+
+    Args:
+        messages: the batch.
+        several: whether names of tables begin with their database.
+    """
+    seconds = ("cast(newest as double) as last", "cast(oldest as double) as begin")
+    rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", *seconds).collect()
     parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        parts.setdefault((row["table_path"] or "", row["op"] or ""), []).append(row)
+        database = f"{row['database']}." if several and row["database"] else ""
+        parts.setdefault((f"{database}{row['table_path'] or ''}", row["op"] or ""), []).append(row)
     counts = []
     for (path, op), lines in sorted(parts.items()):
-        newest = max((line["seconds"] for line in lines if line["seconds"] is not None), default=None)
-        at = None if newest is None else dt.datetime.fromtimestamp(newest, dt.UTC)
-        counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), at))
+        newest = max((line["last"] for line in lines if line["last"] is not None), default=None)
+        oldest = min((line["begin"] for line in lines if line["begin"] is not None), default=None)
+        counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), _instant(newest), _instant(oldest)))
     first = min((row["first"] for row in rows if row["first"]), default="")
     out_of_range = OutOfRange(sum(row["out_of_range"] for row in rows), first)
     left = min((row["left"] for row in rows if row["left"]), default="")

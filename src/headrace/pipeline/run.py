@@ -15,11 +15,13 @@ from headrace.formats.convert import read
 from headrace.observe.checkpoint import LAST_RUN, TOPIC_IDS
 from headrace.observe.completeness import completeness
 from headrace.observe.progress import PipelineProgress, ProgressBoard
+from headrace.observe.troubles import Troubles
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.pipeline.checkpoint import held as held_checkpoint
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
+from headrace.pipeline.flow import flow_of
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import to_text as last_run_text
@@ -60,6 +62,8 @@ class RunningPipeline:
         self._head: tuple[float, bool | None] = (float("-inf"), None)
         self._health: tuple[float, Health | None] = (float("-inf"), None)
         self._planned = self._checkpoint.planned()
+        self._timed = -1
+        self._troubles = Troubles()
         self._ending: Ending | None = None
         source = model.source
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
@@ -84,13 +88,16 @@ class RunningPipeline:
             fused=self._fusing.fused,
             sent=self._fusing.sends,
             holds=lambda: self._confirm(),
+            several=self._databases is not None and len(self._databases.sources) > 1,
         )
-        self.watch = Watch(model.name, self.progress, model.hide)
+        self.watch = Watch(model.name, self.progress, model.hide, flow_of(model))
         """What is served of this run."""
         with ExitStack() as held:
             self._confirm = held.enter_context(
                 held_checkpoint(self._checkpoint, model.name, model.lease_seconds, breaks=breaks_lease)
             )
+            self._troubles.open()
+            held.callback(self._troubles.close)
             held.callback(self.watch.close)
             if model.prometheus is not None:
                 self.watch.serve_metrics(model.prometheus)
@@ -149,14 +156,18 @@ class RunningPipeline:
     def progress(self) -> PipelineProgress:
         """What rests in all sinks since the start, and how far behind the source that is."""
         committed = self._checkpoint.committed_offset()
+        self._time_planning()
         if isinstance(self._model.source, KafkaTopics):
-            return self._board.progress(None, self._level_topics(), behind_messages=self._behind_messages())
+            level, behind = self._level_topics(), self._behind_messages()
+            return self._board.progress(None, level, behind_messages=behind, troubles=self._troubles.recent())
         offsets = _offsets(committed)
+        level, health = self._level_database(committed), self._health_of_source(offsets)
         return self._board.progress(
             None if offsets is None else offsets.merged(),
-            self._level_database(committed),
-            self._health_of_source(offsets),
-            None if offsets is None else completeness([offsets], None).overall,
+            level,
+            health,
+            None if offsets is None else completeness([offsets], None),
+            troubles=self._troubles.recent(),
         )
 
     def finish_at_head(self) -> None:
@@ -289,8 +300,9 @@ class RunningPipeline:
             try:
                 offsets = _offsets(committed)
                 level = _reached(offsets, self._databases.head(offsets))
-            except HeadraceError:
-                # The run itself meets the same error and says it; here the lag is just unknown.
+            except HeadraceError as error:
+                # The run meets the same error, in another process, and tries again. The lag is unknown meanwhile.
+                self._troubles.add(error)
                 level = None
             self._head = (time.monotonic(), level)
         return level
@@ -313,6 +325,22 @@ class RunningPipeline:
             return False
         source = last["sources"][0]
         return bool(source["endOffset"] == source["latestOffset"])
+
+    def _time_planning(self) -> None:
+        """Say of the batches that ended since the last time how long the source and Spark took around them."""
+        reports: Any = self._query._jsq.recentProgress()
+        fresh = []
+        for place in range(len(reports) - 1, -1, -1):
+            report = reports[place]
+            number = int(report.batchId())
+            if number <= self._timed:
+                break
+            spent = report.durationMs()
+            if (written := spent.get("addBatch")) is not None:
+                fresh.append((number, max(0, spent.get("triggerExecution") - written) / 1000))
+        for number, seconds in fresh:
+            self._board.planned(number, seconds)
+        self._timed = max([self._timed, *(number for number, _ in fresh)])
 
     def _behind_messages(self) -> int | None:
         """How many messages the last batch left in the topics, as Spark reported it; null before the first report."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from http import HTTPStatus
+from typing import Any
 
+from headrace.observe.flow import Flow
 from headrace.observe.history import ProgressHistory
-from headrace.observe.page import HTML_TYPE, JSON_TYPE, page, seen
+from headrace.observe.page import Gone, figures, page_routes, points
 from headrace.observe.progress import PipelineProgress
 from headrace.observe.prometheus import CONTENT_TYPE, prometheus_text, require_prometheus
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
@@ -36,11 +37,15 @@ class Watch:
         name: the pipeline's.
         ask: gives the progress of now; called from a thread of its own, once a second, while something is served.
         hide: takes secrets out of a text.
+        flow: what flows from where to where.
     """
 
-    def __init__(self, name: str, ask: Callable[[], PipelineProgress], hide: Callable[[str], str]) -> None:
+    def __init__(
+        self, name: str, ask: Callable[[], PipelineProgress], hide: Callable[[str], str], flow: Flow | None = None
+    ) -> None:
         self._name = name
         self._hide = hide
+        self._flow = flow or Flow()
         self._history = ProgressHistory(ask)
         self._open = ExitStack()
         self._begun = False
@@ -56,12 +61,32 @@ class Watch:
         return self._serve(address, {"/metrics": self._metrics})
 
     def serve_page(self, address: ListenAddress) -> WatchServer:
-        """Show the run to a browser: lag and throughput over time, and its tables.
+        """Show the run to a browser: what flows, how far it is, where time goes, and what is wrong.
 
         Raises:
             OptionError: the address can't be listened on.
         """
-        return self._serve(address, {"/": self._page, "/progress.json": self._seen})
+        return self._serve(address, page_routes([self], self._hide))
+
+    @property
+    def name(self) -> str:
+        """The pipeline's."""
+        return self._name
+
+    def points(self, since: float) -> list[dict[str, Any]]:
+        """Lag and rate after a time, for the page."""
+        return points(self._history.moments(since))
+
+    def figures(self) -> dict[str, Any] | None:
+        """The state of now, for the page; null before the first look.
+
+        Raises:
+            Gone: the run has ended.
+        """
+        if self._history.failure is not None:
+            raise Gone
+        newest = self._history.newest
+        return None if newest is None else figures(newest, self._flow)
 
     def begin(self) -> None:
         """The run is there and can be asked."""
@@ -83,19 +108,6 @@ class Watch:
             self._history.start()
         self._wanted = True
         return server
-
-    def _page(self, query: Mapping[str, str]) -> Answer:
-        return Answer(HTML_TYPE, page())
-
-    def _seen(self, query: Mapping[str, str]) -> Answer:
-        try:
-            since = float(query.get("since", "0"))
-        except ValueError:
-            return Answer(_TEXT, b"'since' is a time in seconds.\n", HTTPStatus.BAD_REQUEST)
-        if self._history.failure is not None:
-            return Answer(_TEXT, b"The run can't be asked any more.\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        found = seen(self._name, self._history.moments(since), self._history.newest)
-        return Answer(JSON_TYPE, self._hide(json.dumps(found, ensure_ascii=False)).encode())
 
     def _metrics(self, query: Mapping[str, str]) -> Answer:
         newest = self._history.newest

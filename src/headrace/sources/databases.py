@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from headrace.sources.tables.guardrail import require_few
 from headrace.sources.tables.unmatched import Unmatched, gone_table, require_matched
 
 _PARTS = frozenset(["version", "databases", "batch"])
+_Part = TypeVar("_Part")
 Heads = Mapping[str, str]
 """The newest complete commit of each database."""
 
@@ -103,8 +104,18 @@ class Offsets:
             commit=commit,
             commit_time=min(times, default=None),
             initial=any(offset.initial for offset in self.databases.values()),
+            known=tuple(f"{name}.{path}" for name, offset in self.databases.items() for path in offset.known),
             tables=tables,
+            gaps=self._by_table(lambda offset: offset.gaps),
+            uncaptured=self._by_table(lambda offset: offset.uncaptured),
+            skipped=self._by_table(lambda offset: offset.skipped),
         )
+
+    def _by_table(self, part: Callable[[Offset], Mapping[str, _Part]]) -> dict[str, _Part]:
+        """What all offsets say of tables, which carry their database's name."""
+        return {
+            f"{name}.{path}": said for name, offset in self.databases.items() for path, said in part(offset).items()
+        }
 
 
 class Databases:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,8 +24,8 @@ from headrace.sources.spool import Spool
 from headrace.wire.lines import lines
 
 _COUNTS = (
-    "counted struct<table_path: string, op: string, rows: bigint, newest: timestamp, out_of_range: bigint, "
-    "first: string, bytes: bigint, left: string>"
+    "counted struct<database: string, table_path: string, op: string, rows: bigint, newest: timestamp, "
+    "oldest: timestamp, out_of_range: bigint, first: string, bytes: bigint, left: string>"
 )
 """Behind the messages of each task stands one row for each table and operation that says how many changes there were.
 
@@ -36,16 +36,34 @@ own to Spark; that is null where it sent them.
 _LINES = pa.schema([("line", pa.string()), ("position", pa.string())])
 _COUNTED = pa.struct(
     [
+        ("database", pa.string()),
         ("table_path", pa.string()),
         ("op", pa.string()),
         ("rows", pa.int64()),
         ("newest", pa.timestamp("us", tz="UTC")),
+        ("oldest", pa.timestamp("us", tz="UTC")),
         ("out_of_range", pa.int64()),
         ("first", pa.string()),
         ("bytes", pa.int64()),
         ("left", pa.string()),
     ]
 )
+
+
+class _Counted(NamedTuple):
+    """What changes are counted by."""
+
+    database: str | None
+    table_path: str
+    op: str | None
+
+
+class _Count(NamedTuple):
+    """How many there are, and when the newest and the oldest were committed."""
+
+    rows: int
+    newest: dt.datetime | None
+    oldest: dt.datetime | None
 
 
 def not_encodable(format: Format) -> str | None:
@@ -122,7 +140,7 @@ class Messages:
         if not self.counted:
             yield from map(self._shown, encoding.of(map(_with_types, rows)))
             return
-        counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]] = {}
+        counts: dict[_Counted, _Count] = {}
         size = 0
         messages = map(self._shown, encoding.of(_with_types(_counting(batch, counts)) for batch in rows))
         left = messages if shipment is None else _left(messages, shipment)
@@ -202,33 +220,31 @@ def _with_types(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.append_column("has_types", rows.column("schema_id").is_valid())
 
 
-def _counting(
-    rows: pa.RecordBatch, counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]]
-) -> pa.RecordBatch:
+def _counting(rows: pa.RecordBatch, counts: dict[_Counted, _Count]) -> pa.RecordBatch:
     """The same rows, counted by table and operation."""
-    _, schema, name = rows.column("table").flatten()
-    columns = {"schema": schema, "name": name, "op": rows.column("op"), "newest": rows.column("event_time")}
-    grouped = pa.table(columns).group_by(["schema", "name", "op"]).aggregate([("newest", "max"), ([], "count_all")])
-    for line in grouped.to_pylist():
+    database, schema, name = rows.column("table").flatten()
+    time = rows.column("event_time")
+    columns = {"database": database, "schema": schema, "name": name, "op": rows.column("op"), "time": time}
+    grouped = pa.table(columns).group_by(["database", "schema", "name", "op"])
+    for line in grouped.aggregate([("time", "max"), ("time", "min"), ([], "count_all")]).to_pylist():
         path = ".".join(part for part in (line["schema"] or None, line["name"]) if part is not None)
-        number, newest = counts.get((path, line["op"]), (0, None))
-        times = [time for time in (newest, line["newest_max"]) if time is not None]
-        counts[path, line["op"]] = (number + line["count_all"], max(times, default=None))
+        key = _Counted(line["database"], path, line["op"])
+        number, newest, oldest = counts.get(key, _Count(0, None, None))
+        last = [time for time in (newest, line["time_max"]) if time is not None]
+        begin = [time for time in (oldest, line["time_min"]) if time is not None]
+        counts[key] = _Count(number + line["count_all"], max(last, default=None), min(begin, default=None))
     return rows
 
 
 def _counts(
     columns: pa.Schema,
-    counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]],
+    counts: Mapping[_Counted, _Count],
     lost: OutOfRange,
     size: int,
     left: str,
 ) -> pa.RecordBatch:
     nothing = {"out_of_range": 0, "first": "", "bytes": 0, "left": None}
-    listed: list[dict[str, Any]] = [
-        {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, **nothing}
-        for key, (number, newest) in counts.items()
-    ]
+    listed: list[dict[str, Any]] = [{**key._asdict(), **count._asdict(), **nothing} for key, count in counts.items()]
     listed[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size, "left": left or None}
     made = [pa.nulls(len(listed), field.type) for field in columns]
     return pa.RecordBatch.from_arrays([*made, pa.array(listed, _COUNTED)], names=[*columns.names, "counted"])
