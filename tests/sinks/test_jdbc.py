@@ -172,6 +172,13 @@ def test_check_says_why_the_database_lets_nobody_in(target: JdbcTarget) -> None:
     assert "cdc" not in str(caught.value)
 
 
+def test_the_sink_logs_in_with_what_a_command_prints(target: JdbcTarget) -> None:
+    target.running.sink(password=None, password_command="echo cdc").check()
+    if target.running.kind == "mariadb":
+        with pytest.raises(ConnectError, match="refuses the login"):
+            target.running.sink(password=None, password_command="echo of yesterday").check()
+
+
 KEPT = Path(__file__).parents[1] / "compat"
 
 

@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 
 from headrace.changes import Operation
 from headrace.errors import HeadraceError
+from headrace.passwords import NoPassword
 from headrace.sources.connection import LostConnection
 from headrace.sources.stream_options import RetrySettings
 
 _LOG = logging.getLogger("headrace.sources")
 _Answer = TypeVar("_Answer")
+_PASSING = (LostConnection, NoPassword)
 
 
 class Retries:
@@ -39,7 +41,7 @@ class Retries:
         limit: int,
         first: float,
         longest: float,
-        passing: tuple[type[HeadraceError], ...] = (LostConnection,),
+        passing: tuple[type[HeadraceError], ...] = _PASSING,
     ) -> None:
         self._passing = passing
         self._limit = limit
@@ -52,13 +54,13 @@ class Retries:
 
         Args:
             settings: the source's options.
-            others: errors that pass beside a lost connection.
+            others: errors that pass beside a lost connection and a password that can't be had.
         """
         return cls(
             settings.errors_max_retries,
             settings.errors_retry_delay_initial_ms / 1000,
             settings.errors_retry_delay_max_ms / 1000,
-            (LostConnection, *others),
+            (*_PASSING, *others),
         )
 
     def call(self, ask: Callable[[], _Answer]) -> _Answer:

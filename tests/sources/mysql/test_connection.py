@@ -17,7 +17,7 @@ from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 ROTATE, FORMAT, WRITE_ROWS = 4, 15, (23, 30)
 
 
-def settings_of(database: MySqlDatabase, /, **options: str) -> MysqlSettings:
+def settings_of(database: MySqlDatabase, /, **options: Any) -> MysqlSettings:
     return MysqlSettings.parse({**database.options, **options}, owner="source 'mysql_cdc'")
 
 
@@ -149,6 +149,17 @@ def test_a_session_that_can_not_begin_says_why(
 ) -> None:
     with pytest.raises(kind, match=sentence):
         connect(settings_of(binlog_database, **given))
+
+
+def test_a_session_logs_in_with_what_a_command_prints(binlog_database: MySqlDatabase) -> None:
+    user = f"token_{binlog_database.name}"
+    binlog_database.run(f"CREATE USER {user} IDENTIFIED BY 'of the day'")
+    given: dict[str, Any] = {"user": user, "password": None, "password_command": "echo of the day"}
+    with connect(settings_of(binlog_database, **given)) as session:
+        assert session.value("SELECT 1") == 1
+    with pytest.raises(ConnectError, match="refused the login"):
+        connect(settings_of(binlog_database, **{**given, "password_command": "echo of yesterday"}))
+    binlog_database.run(f"DROP USER {user}")
 
 
 def test_a_login_without_the_right_can_not_read_the_log(binlog_server: MySqlServer) -> None:

@@ -159,6 +159,20 @@ def test_a_real_server_refuses_sessions_in_these_words(postgres_database: Postgr
             assert "wrong" not in str(caught.value)
 
 
+def test_both_kinds_of_session_log_in_with_what_a_command_prints(postgres_database: PostgresDatabase) -> None:
+    postgres_database.execute(
+        "DROP ROLE IF EXISTS with_token; CREATE ROLE with_token LOGIN REPLICATION PASSWORD 'of the day'"
+    )
+    with lines_before_others(postgres_database.server, "host all with_token all scram-sha-256"):
+        given = {"user": "with_token", "password_command": "echo of the day"}
+        for open_session in (connect, connect_replication):
+            with open_session(settings_of(postgres_database, **given)) as session:
+                assert session.value("SHOW is_superuser") == "off"
+        with pytest.raises(ConnectError, match="refused the login") as caught:
+            connect(settings_of(postgres_database, **{**given, "password_command": "echo of yesterday"}))
+        assert "yesterday" not in str(caught.value)
+
+
 def test_every_session_writes_texts_alike_whatever_role_and_database_set(postgres_database: PostgresDatabase) -> None:
     postgres_database.execute(
         f"ALTER DATABASE {postgres_database.name} SET datestyle = 'German, DMY'; "

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headrace.errors import OptionError
 from headrace.options import is_secret
+from headrace.passwords import current_password
 
 _KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mariadb": "mariadb", "mysql": "mariadb"}
 _PORTS = {"postgresql": 5432, "mariadb": 3306}
@@ -28,13 +29,18 @@ class Address:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    password_command: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{_TITLES[self.kind]} at {host}:{self.port}/{self.database}"
 
+    def current_password(self) -> str:
+        """As `headrace.passwords.current_password`."""
+        return current_password(self.password, self.password_command)
 
-def parse_address(url: str, user: str | None, password: str | None) -> Address:
+
+def parse_address(url: str, user: str | None, password: str | None, password_command: str = "") -> Address:
     """Read the options.
 
     Raises:
@@ -67,4 +73,5 @@ def parse_address(url: str, user: str | None, password: str | None) -> Address:
         )
     inside = parameters.pop("user", None) or (unquote(parts.username) if parts.username else None)
     kind = _KINDS[scheme]
-    return Address(kind, parts.hostname, port or _PORTS[kind], database, user or inside, password, parameters)
+    port = port or _PORTS[kind]
+    return Address(kind, parts.hostname, port, database, user or inside, password, parameters, password_command)

@@ -29,8 +29,9 @@ from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import presence_in_order, quote
 from headrace.changes.types import LogicalType
 from headrace.errors import OptionError, SchemaError, SinkError
+from headrace.passwords import PasswordSettings
 from headrace.permissions import Permissions
-from headrace.settings import Settings, option
+from headrace.settings import option
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
@@ -52,7 +53,7 @@ _MOST_KEYS = 500
 _PLACEHOLDERS = {"database", "schema", "table"}
 
 
-class JdbcPlace(Settings):
+class JdbcPlace(PasswordSettings):
     """Which database, and where the mirrors lie in it."""
 
     url: str = option(
@@ -117,7 +118,7 @@ class JdbcSink(Sink):
 
     def __init__(self, settings: JdbcSettings) -> None:
         super().__init__(settings)
-        address = parse_address(settings.url, settings.user, settings.password)
+        address = parse_address(settings.url, settings.user, settings.password, settings.password_command)
         self.database = _DATABASES[address.kind](address)
         self._name_parts = _template(settings.table_name or self.database.default_table_name, _PLACEHOLDERS)
         self._progress_parts = _template(settings.progress_table, set())

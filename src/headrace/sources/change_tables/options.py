@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.options import Names
-from headrace.settings import Settings, option
+from headrace.passwords import PasswordSettings
+from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
     ChunkSettings,
@@ -19,7 +20,7 @@ from headrace.sources.tables.lost import LostTableSettings
 from headrace.sources.unreadable import UnreadableSettings
 
 
-class LoginSettings(Settings):
+class LoginSettings(PasswordSettings):
     """Who connects."""
 
     user: str = option(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from headrace.errors import OptionError
+from headrace.passwords import password_of
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
@@ -68,11 +69,11 @@ class Db2Source(ChangeTableSource):
             "port",
             "database",
             "user",
-            "password",
             "authentication",
             "security",
             "ssl_server_certificate",
             "connect_timeout_ms",
             "query_timeout_ms",
         )
-        return Db2Connection(self.settings.driver, {name: self.settings.get(name) for name in names}, self.dialect)
+        given = {name: self.settings.get(name) for name in names}
+        return Db2Connection(self.settings.driver, {**given, "password": password_of(self.settings)}, self.dialect)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import HeadraceError, OptionError
+from headrace.passwords import password_of
 from headrace.sources.connection import DriverConnection, LostConnection
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.refusals import Place, not_connected, refused
@@ -80,7 +81,8 @@ class Connection(DriverConnection):
     """
 
     def __init__(self, settings: MysqlSettings) -> None:
-        super().__init__({"user": settings.user, "password": settings.password})
+        password = password_of(settings)
+        super().__init__({"user": settings.user, "password": password})
         port = int(settings.port or _PORT)
         self._place = Place(f"{settings.hostname}:{port}", settings.user)
         self._settings = settings
@@ -91,7 +93,7 @@ class Connection(DriverConnection):
                 port=port,
                 user=settings.user,
                 # The driver would take letters beyond latin1 for an error.
-                password=settings.password.encode(),
+                password=password.encode(),
                 charset="utf8mb4",
                 autocommit=True,
                 connect_timeout=settings.connect_timeout_ms / 1000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names
+from headrace.passwords import PasswordSettings
 from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
@@ -48,6 +49,7 @@ class MysqlSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    PasswordSettings,
     ChunkSettings,
     LogSettings,
 ):

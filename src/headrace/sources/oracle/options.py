@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names, folder
+from headrace.passwords import PasswordSettings
 from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.oracle.dictionary import strategy
@@ -29,6 +30,7 @@ class OracleSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    PasswordSettings,
     ChunkSettings,
     LogSettings,
     UnreadableSettings,

@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
+from headrace.passwords import password_of
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
@@ -399,8 +400,8 @@ class OracleSource(Source):
         connection.commit()
 
     def _connect(self, container: str, node: str = "") -> Connection:
-        names = ("hostname", "port", "dsn", "database", "user", "password", "connect_timeout_ms", "query_timeout_ms")
-        settings = {name: self.settings.get(name) for name in names}
+        names = ("hostname", "port", "dsn", "database", "user", "connect_timeout_ms", "query_timeout_ms")
+        settings = {**{name: self.settings.get(name) for name in names}, "password": password_of(self.settings)}
         if node:
             settings["dsn"] = node
         connection = Connection(self.settings.driver, settings)

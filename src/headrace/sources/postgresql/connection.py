@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, OptionError
+from headrace.passwords import password_of
 from headrace.sources.connection import DriverConnection, LostConnection
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.options import PostgresSettings
@@ -56,13 +57,14 @@ class Connection(DriverConnection):
     _replication = False
 
     def __init__(self, settings: PostgresSettings) -> None:
-        super().__init__({"user": settings.user, "password": settings.password})
+        password = password_of(settings)
+        super().__init__({"user": settings.user, "password": password})
         port = settings.port or _PORT
         self._place = Place(f"{settings.hostname}:{port}", settings.database, settings.user, self._replication)
         psycopg = _driver()
         try:
             self._connection = psycopg.connect(
-                **_parameters(settings, port),
+                **_parameters(settings, port, password),
                 **({"replication": "database"} if self._replication else {}),
                 autocommit=True,
                 # A replication session takes no parameters beside the statement.
@@ -457,13 +459,13 @@ def connect_replication(settings: PostgresSettings) -> ReplicationConnection:
     return ReplicationConnection(settings)
 
 
-def _parameters(settings: PostgresSettings, port: str) -> dict[str, Any]:
+def _parameters(settings: PostgresSettings, port: str, password: str) -> dict[str, Any]:
     given = {
         "host": settings.hostname,
         "port": port,
         "dbname": settings.database,
         "user": settings.user,
-        "password": settings.password,
+        "password": password,
         "sslmode": settings.sslmode,
         "sslrootcert": settings.sslrootcert,
         "sslcert": settings.sslcert,

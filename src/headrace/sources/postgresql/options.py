@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names, items
+from headrace.passwords import PasswordSettings
 from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
 from headrace.sources.stream_options import (
@@ -29,6 +30,7 @@ class PostgresSettings(
     LostTableSettings,
     GuardrailSettings,
     NotificationSettings,
+    PasswordSettings,
     ChunkSettings,
     LogSettings,
 ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from headrace.passwords import password_of
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
@@ -57,7 +58,6 @@ class SqlServerSource(ChangeTableSource):
             "instance",
             "database",
             "user",
-            "password",
             "authentication",
             "encrypt",
             "trust_server_certificate",
@@ -68,4 +68,5 @@ class SqlServerSource(ChangeTableSource):
             "connect_timeout_ms",
             "query_timeout_ms",
         )
-        return SqlServerConnection(self.settings.driver, {name: self.settings.get(name) for name in names})
+        given = {name: self.settings.get(name) for name in names}
+        return SqlServerConnection(self.settings.driver, {**given, "password": password_of(self.settings)})

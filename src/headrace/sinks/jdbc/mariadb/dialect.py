@@ -269,7 +269,7 @@ class MariaDb(Database):
                 port=address.port,
                 database=address.database,
                 user=address.user,
-                password=address.password or "",
+                password=address.current_password(),
                 charset="utf8mb4",
                 sql_mode=_MODE,
                 autocommit=False,

@@ -212,7 +212,7 @@ class Postgres(Database):
                     "port": address.port,
                     "dbname": address.database,
                     "user": address.user,
-                    "password": address.password,
+                    "password": address.current_password(),
                     # Texts of dates are read and compared; a server's habits must not matter.
                     "options": f"{address.parameters.get('options', '')} -c datestyle=ISO,YMD -c timezone=UTC".strip(),
                 }
