@@ -56,3 +56,19 @@ def test_the_list_for_machines_has_each_page_with_a_sentence(site: Path) -> None
     pages = {str(page.relative_to(site)) for page in site.rglob("*.html")} - {"404.html"}
     assert {page for page, _ in entries} == pages
     assert [page for page, sentence in entries if len(sentence) < 12] == []
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"""(?:\]\(|src(?:set)?=")([^)#\s":]+)(?=[)#"])""", readme)
+    assert len(targets) > 30
+    assert [target for target in targets if not (ROOT / target).is_file()] == []
+    assert len(readme.splitlines()) < 120
+
+
+def test_figures_beside_others_are_those_of_the_benchmarks() -> None:
+    compared = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8").partition("## Features")[0]
+    measured = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    figures = re.findall(r"(?<=\| )\**(\d[\d.,]*(?: s)?)\**(?= \|)", compared)
+    assert len(figures) >= 30
+    assert [figure for figure in figures if not re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d])", measured)] == []
