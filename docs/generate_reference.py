@@ -53,7 +53,7 @@ _SHAPING_HEAD = """
 `unrouted_tables` beside it. [What they mean](../routes-and-transforms.md).
 """
 
-_TABLE_HEAD = "\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n"
+_TABLE_HEAD = "\n| option | type | default | meaning |\n|---|---|---|---|\n"
 _KAFKA = """
 
 Of a pipeline only; a program reads topics with `spark.readStream.format("kafka")` and `headrace.decode`. `format:`
@@ -344,9 +344,9 @@ def _first_line(owner: type[Any]) -> str:
 
 
 def _row(option: Option) -> str:
-    also = ", ".join(f"`{alias}`" for alias in option.aliases)
+    also = "".join(f"<br>also `{alias}`" for alias in option.aliases)
     kind = (
-        " \\| ".join(f"`{c}`" for c in option.choices)
+        " \\| ".join(f"`{c}`" if c else "nothing" for c in option.choices)
         or _KINDS.get(option.kind)
         or getattr(option.kind, "__name__", "text")
     )
@@ -355,7 +355,7 @@ def _row(option: Option) -> str:
     if option.goes is not None:
         said.append(f"**Goes with {option.goes.until}.** {option.goes.instead}")
     text = " ".join(said).replace("|", "\\|")
-    return f"| `{option.name}` | {also} | {kind} | {default} | {text} |\n"
+    return f"| `{option.name}`{also} | {kind} | {default} | {text} |\n"
 
 
 def _shown(default: Any) -> str:
