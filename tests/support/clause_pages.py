@@ -1,4 +1,4 @@
-"""Pages that compare a source with its documentation, clause by clause."""
+"""Pages that compare a source with its documentation, clause by clause, and those that name the tests."""
 
 import ast
 import re
@@ -21,6 +21,12 @@ def cells(line):
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))]
 
 
+def clauses(source, folder):
+    """The rows of a source's page of clauses: for readers in `reference`, with names of tests in `traceability`."""
+    lines = (ROOT / "docs" / folder / f"{source}.md").read_text(encoding="utf-8").splitlines()
+    return [cells(line) for line in lines if line.startswith("|") and not re.match(r"\| clause |\|-", line)]
+
+
 @cache
 def names_in(file):
     """The names of the tests of a file, with those of the contracts that it runs; it is parsed and not imported."""
@@ -37,7 +43,7 @@ def names_in(file):
 
 
 def problems(row):
-    """What is wrong with a clause's row."""
+    """What is wrong with a clause: its number, what it says, what is done, and what shows it."""
     clause, says, does, *rest = row
     if not says.endswith(".") or not does:
         yield f"{clause}: says nothing"
