@@ -73,7 +73,7 @@ soak: setup ## long runs with faults
 bench: setup ## measure, and write the numbers down
 	$(BIN)/python -m bench $(ARGS)
 
-docs: setup ## build the site in build/site from docs; dead links and what it would load from elsewhere fail
+docs: $(INSTALLED) ## build the site in build/site from docs; dead links and what it would load from elsewhere fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 lint: setup ## style, types and the direction of imports
