@@ -104,5 +104,5 @@ def first_sentence(markdown: str) -> str:
     plain = (part.strip() for part in paragraphs if not re.match(r"\s*(#|<|\||!|- |$|---)", part))
     text = re.sub(r"\s+", " ", re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", next(plain, ""))).replace("**", "")
     # "Decision." alone says nothing.
-    found = re.match(r".{12,}?[.:!?](?= |$)", text)
+    found = re.match(r".{12,}?[.!?](?= |$)", text)
     return found[0] if found else text
