@@ -16,7 +16,7 @@ RELEASES := $(patsubst requirements-spark-%.lock,%,$(sort $(wildcard requirement
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-real matrix matrix-part soak bench docs lint format dist clean
+.PHONY: help setup demo test test-fast test-real matrix matrix-part proof soak bench docs lint format dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,9 @@ matrix: setup ## what starts Spark, on each release of it; writes docs/releases.
 # What fails is on the page.
 matrix-part: setup
 	-$(BIN)/python docs/generate_releases.py run -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+proof: setup ## live tests on real servers, in containers where Docker is; writes docs/proof.md
+	$(BIN)/python -m tests.live.proof $(ARGS)
 
 soak: setup ## long runs with faults
 	$(BIN)/pytest -m soak $(ARGS)

@@ -48,8 +48,8 @@ def test_the_environment_names_the_server():
 
 
 def test_the_container_has_an_agent_and_asks_for_the_licence():
-    (service,) = yaml.safe_load((Path(__file__).parent / "compose.yaml").read_text("utf-8"))["services"].values()
-    environment = service["environment"]
+    services = yaml.safe_load((Path(__file__).parent / "compose.yaml").read_text("utf-8"))["services"]
+    environment = services["sqlserver"]["environment"]
     assert environment["MSSQL_AGENT_ENABLED"] == "true"
     assert environment["ACCEPT_EULA"].startswith("${ACCEPT_EULA:?")
     assert environment["MSSQL_SA_PASSWORD"].startswith("${MSSQL_SA_PASSWORD:?")

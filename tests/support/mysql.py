@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.live.named_servers import Address, NamedMySql
 
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlDatabase, MySqlServer, missing
 
@@ -35,17 +36,21 @@ def mysql_like(kind: str = MARIADB, **settings: str) -> Iterator[MySqlServer]:
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MySqlServer]:
-    """One MariaDB for all tests of a process that leave it running; without one installed they are skipped."""
+    """One MariaDB for all tests of a process that leave it running: the one that the environment names, or one of the
+    machine's; without either they are skipped."""
     yield from _shared(MARIADB)
 
 
 @pytest.fixture(scope="session")
 def mysql_server() -> Iterator[MySqlServer]:
-    """One MySQL for all tests of a process that leave it running; without one unpacked they are skipped."""
+    """As `mariadb_server`, a MySQL."""
     yield from _shared(MYSQL)
 
 
 def _shared(kind: str) -> Iterator[MySqlServer]:
+    if (address := Address.of(kind)) is not None:
+        yield NamedMySql(kind, address)
+        return
     if reason := _why_not(kind):
         pytest.skip(reason)
     with mysql_like(kind) as server:

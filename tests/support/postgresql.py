@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.live.named_servers import Address, NamedPostgres
 
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.options import PostgresSettings
@@ -69,7 +70,11 @@ def standby_of(primary: PostgresServer) -> Iterator[StandbyServer]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One server for all tests of a process that leave it running; without one installed they are skipped."""
+    """One server for all tests of a process that leave it running: the one that the environment names, or one of the
+    machine's; without either they are skipped."""
+    if (address := Address.of("postgresql")) is not None:
+        yield NamedPostgres(address)
+        return
     if lacking := missing():
         pytest.skip(f"no PostgreSQL server is installed. {lacking}")
     with postgres() as server:

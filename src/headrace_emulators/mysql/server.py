@@ -98,6 +98,11 @@ class MySqlServer:
         """The number of its process."""
         return self._server.pid
 
+    @property
+    def login(self) -> dict[str, str]:
+        """The source's options for the user who may do everything."""
+        return {"user": USER, "password": PASSWORD}
+
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._prepare_data()
@@ -177,8 +182,7 @@ class MySqlServer:
         given = {
             "host": self.host,
             "port": self.port,
-            "user": USER,
-            "password": PASSWORD,
+            **self.login,
             "database": database,
             "charset": "utf8mb4",
             "autocommit": True,
@@ -250,8 +254,7 @@ class MySqlDatabase:
         return {
             "hostname": self.server.host,
             "port": str(self.server.port),
-            "user": USER,
-            "password": PASSWORD,
+            **self.server.login,
             "databases": self.name,
         }
 

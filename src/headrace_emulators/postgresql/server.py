@@ -84,6 +84,11 @@ class PostgresServer:
         """Where clients connect: the loopback, or the folder of the socket."""
         return "127.0.0.1" if self._settings["listen_addresses"] else str(self.data)
 
+    @property
+    def login(self) -> dict[str, str]:
+        """The source's options for its superuser."""
+        return {"user": USER}
+
     def __enter__(self) -> Self:
         self._prepare_data()
         self.start()
@@ -162,7 +167,7 @@ class PostgresServer:
         """A session by psycopg, which commits each statement unless it says BEGIN."""
         import psycopg
 
-        given = {"host": self.host, "port": self.port, "user": USER, "dbname": database, "autocommit": True}
+        given = {"host": self.host, "port": self.port, **self.login, "dbname": database, "autocommit": True}
         return psycopg.connect(**{**given, **options})
 
     @contextmanager
@@ -221,7 +226,7 @@ class PostgresDatabase:
             "hostname": self.server.host,
             "port": str(self.server.port),
             "database": self.name,
-            "user": USER,
+            **self.server.login,
             "sslmode": "disable",
         }
 
