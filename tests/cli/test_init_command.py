@@ -108,6 +108,51 @@ def test_the_password_is_a_reference_and_never_written(tmp_path: Path, monkeypat
     assert (code, "Option 'password' is a secret" in text, "hunter2" in text) == (2, True, False)
 
 
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person sits there."""
+    monkeypatch.setattr("headrace.cli.init._on_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_on_a_terminal_it_asks_for_what_it_needs_and_enter_takes_what_is_offered(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    answers = ["postgresql", "db1", "shop", "", "hunter2", "kafka", "k:9092"]
+    done = CliRunner().invoke(
+        app, ["init", str(file)], input="\n".join(answers) + "\n", env={"HEADRACE_PASSWORD": None}
+    )
+    assert done.exit_code == 0, done.output
+    found = yaml.safe_load(file.read_text())
+    assert found["source"] == {
+        "type": "postgresql",
+        "hostname": "db1",
+        "database": "shop",
+        "user": "cdc",
+        "password": "${env:HEADRACE_PASSWORD}",
+    }
+    assert found["sinks"] == [{"type": "kafka", "bootstrap_servers": "k:9092"}]
+    assert "Set the password before a run: export HEADRACE_PASSWORD=..." in done.output
+    assert "hunter2" not in file.read_text() + done.output
+
+
+@pytest.mark.usefixtures("terminal")
+def test_what_was_given_is_not_asked_again(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    given = [f"-o{name}={shop.options[name]}" for name in ("driver", "hostname", "database")]
+    done = CliRunner().invoke(
+        app, ["init", str(tmp_path / "p.yaml"), "--source", "sqlserver", "--sink", "delta", *given], input="\n\n\n"
+    )
+    assert done.exit_code == 0, done.output
+    assert "hostname" not in done.stderr
+    assert yaml.safe_load((tmp_path / "p.yaml").read_text())["source"]["tables"] == ["dbo.t"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_no_ask_asks_nothing(tmp_path: Path) -> None:
+    code, text = headrace("init", str(tmp_path / "p.yaml"), "--no-ask")
+    assert (code, "Where do" in text) == (0, False)
+
+
 MISTAKES = [
     (["--source", "sqlsever"], "Unknown source 'sqlsever'. Did you mean 'sqlserver'?"),
     (["--sink", "detla"], "Unknown sink 'detla'. Did you mean 'delta'?"),

@@ -18,9 +18,12 @@ from headrace.cli.run import Debug
 def init(
     pipeline: Annotated[Path, typer.Argument(help="The file to write; - prints it.")] = Path("pipeline.yaml"),
     source: Annotated[
-        str,
-        typer.Option(help="Where changes come from: postgresql, mysql (MariaDB too), sqlserver, db2, oracle, kafka."),
-    ] = "sqlserver",
+        str | None,
+        typer.Option(
+            help="Where changes come from: postgresql, mysql (MariaDB too), sqlserver, db2, oracle, kafka. Default: "
+            "sqlserver."
+        ),
+    ] = None,
     sink: Annotated[
         list[str] | None,
         typer.Option(help="Where changes go: kafka, files, delta, iceberg, jdbc; can be repeated. Default: delta."),
@@ -41,14 +44,18 @@ def init(
     ask: Annotated[
         bool,
         typer.Option(
-            "--ask/--no-ask", help="Read the list of tables from the source, if -o names its host and database."
+            "--ask/--no-ask",
+            help="On a terminal, ask for what is not given; read the list of tables from the source, if its host and "
+            "database are known.",
         ),
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Write a commented pipeline file for a source and sinks. With hostname and database, it lists the tables too."""
+    """Write a commented pipeline file for a source and sinks. On a terminal it asks for what it needs, and lists the
+    tables of the source."""
     with errors_reported(debug):
+        from headrace.cli.questions import Answers, asked
         from headrace.errors import OptionError
         from headrace.pipeline.new_file import new_file
 
@@ -61,9 +68,14 @@ def init(
             if not equals:
                 raise OptionError(f"'{one}' is not an option.", remedy="Write -o name=value, such as -o hostname=db.")
             given[key.strip()] = value.strip()
-        called = name or given.get("database") or ("pipeline" if printed else pipeline.stem)
+        said = Answers(source or "sqlserver", sink or ["delta"], given)
+        if ask and _on_terminal():
+            said = asked(source, sink, given, password_env)
+        called = name or said.of_source.get("database") or ("pipeline" if printed else pipeline.stem)
         called = name or re.sub(r"[^\w.-]+", "-", called)
-        made = new_file(called, source, sink or ["delta"], format, given, password_env, ask=ask)
+        made = new_file(
+            called, said.source, said.sinks, format, said.of_source, password_env, of_sinks=said.of_sinks, ask=ask
+        )
         if printed:
             sys.stdout.write(made.text)
         else:
@@ -72,6 +84,13 @@ def init(
             except OSError as error:
                 raise OptionError(f"Can't write '{pipeline}': {error.strerror}.", remedy="Check the path.") from None
         notes = list(made.notes)
+        if said.password:
+            notes.append(f"Set the password before a run: export {password_env}=...")
         if not printed:
             notes = [f"Wrote {pipeline}.", *notes, f"Next: {program('headrace')} check {shlex.quote(str(pipeline))}"]
         sys.stderr.write("".join(f"{note}\n" for note in notes))
+
+
+def _on_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

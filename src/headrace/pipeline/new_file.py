@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -45,6 +46,7 @@ def new_file(
     given: Mapping[str, str],
     password_variable: str,
     *,
+    of_sinks: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ask: bool = True,
 ) -> NewFile:
     """Write a pipeline file that `headrace check --level static` accepts. Nothing is created.
@@ -56,6 +58,7 @@ def new_file(
         format: of messages, where a sink takes or the source gives them.
         given: options of the source.
         password_variable: the environment variable with the source's password, which stands in no file.
+        of_sinks: options of sinks, by kind.
         ask: whether the source is asked for its tables, when `given` says where it is.
 
     Raises:
@@ -74,25 +77,25 @@ def new_file(
         "source:",
         f"  type: {source}",
     ]
-    origin: type[Source] | type[KafkaTopics] = KafkaTopics if source == "kafka" else _kind("source", source)
+    origin: type[Source] | type[KafkaTopics] = KafkaTopics if source == "kafka" else component("source", source)
     declared, schema = origin.options, origin.example_schema
     filled = _filled("source", source, origin, given, notes)
     lines += _options(declared, filled)
     if any(option.name == "password" for option in declared):
         lines += _password(password_variable, notes)
     if source == "kafka":
-        reader = _kind("format", format)
+        reader = component("format", format)
         lines += ["  format:                     # how the messages are read", f"    type: {format}"]
         lines += [f"    {option}: {_scalar(value)}" for option, value in reader.examples.items()]
     else:
         # Here only to say at once what can't be.
-        _kind("source", source).parse(filled)
+        component("source", source).parse(filled)
         lines += list(_tables(source, filled, password_variable, notes, ask=ask and _is_known(source, given)))
     lines += _offered(origin, filled, "  ")
-    kinds = [_kind("sink", sink) for sink in sinks]
+    kinds = [component("sink", sink) for sink in sinks]
     if any(kind.takes == "messages" for kind in kinds):
         lines += ["", "format:                         # of the messages", f"  type: {format}"]
-        found = _kind("format", format)
+        found = component("format", format)
         prefix = {"topic_prefix": name} if any(option.name == "topic_prefix" for option in found.options) else {}
         lines += _options(found.options, _filled("format", format, found, prefix, notes))
     lines += [
@@ -105,7 +108,7 @@ def new_file(
         "sinks:                        # each may have routes, which say what it gets and under which names",
     ]
     for sink, kind in zip(sinks, kinds, strict=True):
-        values = _filled("sink", sink, kind, {}, notes)
+        values = _filled("sink", sink, kind, of_sinks.get(sink, {}), notes)
         lines.append(f"  - type: {sink}")
         lines += [f"  {line}" for line in _options(kind.options, values)]
         lines += _offered(kind, values, "    ")
@@ -122,7 +125,12 @@ def new_file(
     return NewFile("\n".join(lines) + "\n", tuple(dict.fromkeys(notes)))
 
 
-def _kind(kind: str, name: str) -> Any:
+def component(kind: str, name: str) -> Any:
+    """The class of a source, format or sink.
+
+    Raises:
+        OptionError: there is none of that name.
+    """
     if name not in registry.names(kind):
         known = [*registry.names(kind), *(["kafka"] if kind == "source" else [])]
         raise OptionError(f"Unknown {kind} '{name}'.", remedy=did_you_mean(name, known))
@@ -182,10 +190,10 @@ def _is_known(source: str, given: Mapping[str, str]) -> bool:
 
 
 def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[str], *, ask: bool) -> Iterator[str]:
-    chosen, schema = values.get("tables", ""), _kind("source", source).example_schema
+    chosen, schema = values.get("tables", ""), component("source", source).example_schema
     found: Sequence[TableSchema] = ()
     if ask:
-        kind = _kind("source", source)
+        kind = component("source", source)
         login = {"password": os.environ[variable]} if variable in os.environ else {}
         try:
             made = kind.of({**values, **login})

@@ -1,0 +1,80 @@
+"""What `headrace init` asks a person for: where changes come from, where they go, and what a file can't do without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from headrace.settings import Component
+
+_SOURCES = ("postgresql", "mysql", "sqlserver", "db2", "oracle", "kafka")
+_SINKS = ("delta", "iceberg", "kafka", "files", "jdbc")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a person said.
+
+    Args:
+        source: the kind of source.
+        sinks: the kinds of sinks.
+        of_source: options of the source.
+        of_sinks: options of the sinks, by kind.
+        password: of the source, for this process only.
+    """
+
+    source: str
+    sinks: Sequence[str]
+    of_source: Mapping[str, str]
+    of_sinks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    password: str = field(default="", repr=False)
+
+
+def asked(source: str | None, sinks: Sequence[str] | None, given: Mapping[str, str], variable: str) -> Answers:
+    """Ask for what was not given; Enter takes what stands in brackets.
+
+    Args:
+        source: the kind of source, if it was given.
+        sinks: the kinds of sinks, if they were given.
+        given: options of the source that were given.
+        variable: the environment variable of the source's password, which is set for this process if it is not.
+    """
+    from headrace.pipeline.kafka_source import KafkaTopics
+    from headrace.pipeline.new_file import component
+
+    source = source or _chosen("Where do changes come from?", _SOURCES)
+    origin: Any = KafkaTopics if source == "kafka" else component("source", source)
+    of_source = {**given, **_options(origin, given)}
+    asked_password = ""
+    if any(option.name == "password" for option in origin.options) and variable not in os.environ:
+        asked_password = _said("  password, to list the tables now (Enter for none)", "", hidden=True)
+        if asked_password:
+            os.environ[variable] = asked_password
+    sinks = sinks or [_chosen("Where do they go?", _SINKS)]
+    of_sinks = {sink: _options(component("sink", sink), {}) for sink in sinks}
+    return Answers(source, sinks, of_source, of_sinks, asked_password)
+
+
+def _options(kind: type[Component], given: Mapping[str, str]) -> dict[str, str]:
+    """The options that a file can't do without, and what a person says to each."""
+    required = [option.name for option in kind.options if option.required]
+    known = {option.name: option for option in kind.options}
+    answers = {}
+    for name in dict.fromkeys([*kind.examples, *required]):
+        spellings = (name, *known[name].aliases)
+        if not any(spelling in given for spelling in spellings):
+            answers[name] = _said(f"  {name}", kind.examples.get(name, ""))
+    return answers
+
+
+def _chosen(question: str, choices: Sequence[str]) -> str:
+    return _said(f"{question} ({', '.join(choices)})", choices[0])
+
+
+def _said(question: str, default: str, *, hidden: bool = False) -> str:
+    return str(typer.prompt(question, default=default, hide_input=hidden, show_default=bool(default), err=True)).strip()
