@@ -30,7 +30,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,6 +142,76 @@ def compared(spark: SparkSession, folder: Path, arguments: argparse.Namespace, t
             )
 
 
+def table_schema(columns: Mapping[str, tuple[str, str]]) -> TableSchema:
+    """The structure of a table of these columns."""
+    typed = enumerate(columns.items(), 1)
+    made = (Column(name, n, LogicalType.parse(kind), nullable=name != "id") for n, (name, (kind, _)) in typed)
+    return TableSchema(TableId("shop", "dbo", "orders"), tuple(made), ("id",))
+
+
+def changes(
+    spark: SparkSession,
+    schema: TableSchema,
+    columns: Mapping[str, tuple[str, str]],
+    names: Sequence[str],
+    rows: int,
+    size: int,
+    seed: int,
+    spread: str,
+) -> DataFrame:
+    """A batch as a source would give it, evenly over the tables.
+
+    Args:
+        spark: the session.
+        schema: of each table.
+        columns: type and expression of each column, from `id` and `salt`.
+        names: the tables.
+        rows: how many rows each table has.
+        size: how many changes.
+        seed: other changes for another one, which are behind those of a lower one.
+        spread: whether they are to all rows (`uniform`) or to young ones (`recent`).
+    """
+    tables = len(names)
+    scattered = f"abs(xxhash64(n, {seed}))"
+    old = f"{scattered} % {rows}" if spread == "uniform" else f"{rows} - 1 - {scattered} % {size * 4}"
+    what = f"abs(hash(n, {seed}, 'what')) % 10"
+    # Every fifth change is to the key of the one before it.
+    made = spark.range(size).selectExpr("id as at", "if(id % 5 = 4, id - 1, id) as n")
+    made = made.selectExpr("*", f"{what} as what", f"at + {seed} as salt")
+    made = made.selectExpr("*", f"if(what < 2, {rows} + {seed} * 10000000L + n, {old}) as id")
+    image = "map(" + ", ".join(f"{literal(name)}, {text}" for name, (_, text) in columns.items()) + ")"
+    values = {
+        "op": "case when what < 2 then 'c' when what < 9 then 'u' else 'd' end",
+        "table": f"named_struct('database', 'shop', 'schema', 'dbo', 'name', concat('orders_', pmod(n, {tables})))",
+        "key": "map('id', cast(id as string))",
+        "key_text": "concat('[\"', id, '\"]')",
+        "before": f"if(what < 2, null, {image})",
+        "after": f"if(what = 9, null, {image})",
+        "position": f"concat(lpad({seed}, 10, '0'), lpad(at, 10, '0'), '//')",
+        "schema_id": literal(schema.fingerprint),
+    }
+    structures = [
+        {
+            "op": "schema",
+            "table": {"database": "shop", "schema": "dbo", "name": table},
+            "position": "",
+            "schema_id": schema.fingerprint,
+            "table_schema": schema.to_text(),
+        }
+        for table in names
+    ]
+    fields = spark.createDataFrame([], CHANGE_ROW_DDL).columns
+    structure_rows = [tuple(one.get(name) for name in fields) for one in structures]
+    told = spark.createDataFrame(structure_rows, CHANGE_ROW_DDL)
+    rows_of = [
+        f"{values[field.name]} as {field.name}"
+        if field.name in values
+        else f"cast(null as {field.dataType.simpleString()}) as {field.name}"
+        for field in told.schema
+    ]
+    return made.selectExpr(*rows_of).unionByName(told)
+
+
 class Bench:
     """Targets of one size, and what is done to them."""
 
@@ -158,14 +228,7 @@ class Bench:
         self.rows = rows
         self.sides = ("headrace", "hand") if arguments.sides == "both" else ("headrace",)
         self.columns = columns(arguments.columns)
-        self.schema = TableSchema(
-            TableId("shop", "dbo", "orders"),
-            tuple(
-                Column(name, n, LogicalType.parse(kind), nullable=name != "id")
-                for n, (name, (kind, _)) in enumerate(self.columns.items(), 1)
-            ),
-            ("id",),
-        )
+        self.schema = table_schema(self.columns)
         self.tables = [f"orders_{number}" for number in range(tables)]
 
     def name(self, side: str, table: str) -> str:
@@ -243,45 +306,7 @@ class Bench:
 
     def changes(self, size: int, seed: int) -> DataFrame:
         """A batch as a source would give it, evenly over the tables."""
-        rows, tables = self.rows, len(self.tables)
-        scattered = f"abs(xxhash64(n, {seed}))"
-        old = f"{scattered} % {rows}" if self.spread == "uniform" else f"{rows} - 1 - {scattered} % {size * 4}"
-        what = f"abs(hash(n, {seed}, 'what')) % 10"
-        # Every fifth change is to the key of the one before it.
-        made = self.spark.range(size).selectExpr("id as at", "if(id % 5 = 4, id - 1, id) as n")
-        made = made.selectExpr("*", f"{what} as what", f"at + {seed} as salt")
-        made = made.selectExpr("*", f"if(what < 2, {rows} + {seed} * 10000000L + n, {old}) as id")
-        image = "map(" + ", ".join(f"{literal(name)}, {text}" for name, (_, text) in self.columns.items()) + ")"
-        values = {
-            "op": "case when what < 2 then 'c' when what < 9 then 'u' else 'd' end",
-            "table": f"named_struct('database', 'shop', 'schema', 'dbo', 'name', concat('orders_', pmod(n, {tables})))",
-            "key": "map('id', cast(id as string))",
-            "key_text": "concat('[\"', id, '\"]')",
-            "before": f"if(what < 2, null, {image})",
-            "after": f"if(what = 9, null, {image})",
-            "position": f"concat(lpad({seed}, 10, '0'), lpad(at, 10, '0'), '//')",
-            "schema_id": literal(self.schema.fingerprint),
-        }
-        structures = [
-            {
-                "op": "schema",
-                "table": {"database": "shop", "schema": "dbo", "name": table},
-                "position": "",
-                "schema_id": self.schema.fingerprint,
-                "table_schema": self.schema.to_text(),
-            }
-            for table in self.tables
-        ]
-        fields = self.spark.createDataFrame([], CHANGE_ROW_DDL).columns
-        structure_rows = [tuple(one.get(name) for name in fields) for one in structures]
-        told = self.spark.createDataFrame(structure_rows, CHANGE_ROW_DDL)
-        rows_of = [
-            f"{values[field.name]} as {field.name}"
-            if field.name in values
-            else f"cast(null as {field.dataType.simpleString()}) as {field.name}"
-            for field in told.schema
-        ]
-        return made.selectExpr(*rows_of).unionByName(told)
+        return changes(self.spark, self.schema, self.columns, self.tables, self.rows, size, seed, self.spread)
 
     def by_hand(self, batch: DataFrame) -> None:
         """What a user would write: one MERGE for each table."""

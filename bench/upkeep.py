@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apply import SCHEMA, TEXTS, changes
+from apply import changes, columns, table_schema
 from stream import spent
 
 from headrace.changes import TableId
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE = TableId("shop", "dbo", "orders_0")
+COLUMNS = columns(10)
+SCHEMA = table_schema(COLUMNS)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "delta": {"deletion_vectors": False},
     "delta, deletion vectors": {"deletion_vectors": True},
@@ -76,7 +78,7 @@ def measure(spark: SparkSession, name: str, sink: LakeSink, folder: Path, argume
     begun, costs, reads = size(folder)[0], [], []
     for number in range(1, arguments.batches + 1):
         seed = number * 100_000
-        batch = changes(spark, rows, arguments.changes, seed, arguments.spread, 1).persist()
+        batch = changes(spark, SCHEMA, COLUMNS, [TABLE.name], rows, arguments.changes, seed, arguments.spread).persist()
         batch.count()
         before = spent().jvm
         sink.write(batch, BatchId("bench", "c", number))
@@ -100,8 +102,8 @@ def measure(spark: SparkSession, name: str, sink: LakeSink, folder: Path, argume
 
 def load(spark: SparkSession, sink: LakeSink, rows: int) -> None:
     """The first snapshot, in one batch."""
-    image = "map(" + ", ".join(f"{literal(name)}, {text}" for name, text in TEXTS.items()) + ")"
-    template = changes(spark, rows, 1, 0, "uniform", 1)
+    image = "map(" + ", ".join(f"{literal(name)}, {text}" for name, (_, text) in COLUMNS.items()) + ")"
+    template = changes(spark, SCHEMA, COLUMNS, [TABLE.name], rows, 1, 0, "uniform")
     structure = template.where("op = 'schema'")
     given = {
         "op": "'r'",
@@ -125,7 +127,7 @@ def read(spark: SparkSession, sink: LakeSink) -> float:
     def once() -> float:
         target = sink.target(session_for(spark, 10**9), TABLE)
         before = spent().jvm
-        target.read().selectExpr(f"sum(cast(xxhash64({', '.join(TEXTS)}) as decimal(38,0)))").collect()
+        target.read().selectExpr(f"sum(cast(xxhash64({', '.join(COLUMNS)}) as decimal(38,0)))").collect()
         return spent().jvm - before
 
     return min(once() for _ in range(3))
