@@ -22,6 +22,7 @@ from headrace.convert.reasons import REFUSED, left_out
 from headrace.formats.features import Feature, lost
 from headrace.observe import metrics
 from headrace.observe.completeness import Completeness
+from headrace.observe.open_telemetry import parse_endpoint
 from headrace.observe.server import parse_address
 from headrace.options import Option
 from headrace.pipeline.dead_letter import LetterTableSettings, LetterTopicSettings
@@ -137,7 +138,7 @@ _METRICS_HEAD = """# Metrics
 
 <!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
 
-A run serves these to Prometheus when its file has a section `observe`
+A run serves these to Prometheus, and sends them to OpenTelemetry, when its file has a section `observe`
 ([how](../completeness.md#numbers-for-monitoring)). Each has the label `pipeline`, besides those of its row. What is not
 known is left out. From Python: `headrace.observe.metrics.metrics(running.progress())`.
 
@@ -333,6 +334,7 @@ PAGES = {
 
 _KINDS = {
     parse_address: "host:port",
+    parse_endpoint: "URL",
     table_patterns: "patterns",
     computed_columns: "mapping",
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.invocation import program
+from headrace.observe.kept_figures import FILE, KeptFigures
 from headrace.testing.waiting import PATIENCE, until
 
 PLUGIN = Path(__file__).parents[1] / "pipeline" / "plugin"
@@ -152,6 +153,13 @@ def test_a_run_goes_on_after_a_kill_and_after_ctrl_c(tmp_path: Path) -> None:
     assert "batch 2: 1 insert in dbo.a; " in out + done.stdout
     assert done.stdout.endswith("The sinks have everything that the source had.\n")
     assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 1"], ["c 2"], ["c 3"], ["c 4"]]
+    assert (last_words(tmp_path).figures["troubles"], last_words(tmp_path).every) == ([], 2)
+
+
+def last_words(folder: Path) -> KeptFigures:
+    found = KeptFigures.from_text((folder / "state" / FILE).read_text())
+    assert found is not None
+    return found
 
 
 @pytest.mark.jvm
@@ -165,3 +173,5 @@ def test_an_error_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "The target belongs to another pipeline. Take it over."
     assert "Traceback" not in done.stderr
+    [trouble] = last_words(tmp_path).figures["troubles"]
+    assert (trouble["sentence"], trouble["fatal"]) == ("The target belongs to another pipeline.", True)

@@ -45,7 +45,7 @@ def test_the_newest_comes_last_and_only_so_many_are_kept(troubles: Troubles) -> 
         troubles.add(ConnectError(f"Error {number}."))
     troubles.add(ConnectError("Error 25."))
     found = troubles.recent()
-    assert len(found) == 20
+    assert (len(found), troubles.count) == (20, 31)
     assert (found[-1].sentence, found[-1].times, found[0].sentence) == ("Error 25.", 2, "Error 10.")
 
 

@@ -57,12 +57,17 @@ def numbers_of(port: int, wanted: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stopped_agent_is_seen_within_a_heartbeat(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = EmulatedServer(tmp_path / "server")
     file = tmp_path / "pipeline.yaml"
     source = {"type": "sqlserver", "driver": "emulator", "hostname": str(tmp_path / "server"), "database": "shop"}
     pipeline = {"name": "watched", "checkpoint": "state", "trigger": "100ms"}
-    observe = {"prometheus": str(free_ports(1)[0])}
+    observe = {"prometheus": str(free_ports(1)[0]), "openlineage": "tests"}
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(tmp_path / "lineage"))
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
     text = {"source": source, "sink": {"type": "memory"}, "pipeline": pipeline, "observe": observe}
     file.write_text(json.dumps(text))
     with server.create_database("shop") as database:
@@ -102,6 +107,12 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
                 running.stop()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{observe['prometheus']}/metrics", timeout=PATIENCE)
+    lineage = [json.loads(line) for line in (tmp_path / "lineage").read_text().splitlines()]
+    assert [lineage[at]["eventType"] for at in (0, -1)] == ["START", "COMPLETE"]
+    assert [one["name"] for one in lineage[-1]["inputs"]] == ["shop.dbo.t"]
+    assert again.tables[0].state == "streaming"
+    assert again.recent[-1].delay is not None
+    assert {"plan", "read"} <= again.recent[0].stages.keys()
     found = headrace.complete_until(tmp_path / "state")
     assert found.overall == found.of("dbo.t")
     assert again.complete_until is not None

@@ -110,10 +110,15 @@ def test_triggers(tmp_path: Path, text: str, trigger: str) -> None:
 
 
 def test_metrics_are_served_only_where_it_is_said(tmp_path: Path) -> None:
-    assert model(tmp_path, SOURCE + SINKS + RUN).prometheus is None
-    assert model(tmp_path, SOURCE + SINKS + RUN + "observe: {}").prometheus is None
+    assert model(tmp_path, SOURCE + SINKS + RUN).observe.prometheus is None
+    assert model(tmp_path, SOURCE + SINKS + RUN + "observe: {}").observe.prometheus is None
     read = model(tmp_path, SOURCE + SINKS + RUN + "observe: {prometheus: 9464}")
-    assert str(read.prometheus) == "127.0.0.1:9464"
+    assert str(read.observe.prometheus) == "127.0.0.1:9464"
+    assert read.observe.opentelemetry is None
+    read = model(tmp_path, SOURCE + SINKS + RUN + "observe: {opentelemetry: http://collector:4318}")
+    assert read.observe.opentelemetry == "http://collector:4318/v1/metrics"
+    with pytest.raises(OptionError, match=r"opentelemetry.*write http://collector:4318"):
+        model(tmp_path, SOURCE + SINKS + RUN + "observe: {opentelemetry: collector}")
 
 
 def test_transforms_of_all_sinks_go_before_a_sinks_own_and_routes_are_the_sinks(tmp_path: Path) -> None:

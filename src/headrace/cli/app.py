@@ -21,6 +21,7 @@ from headrace.cli.repair import commands as repair
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
+from headrace.cli.ui import ui
 from headrace.cli.verify import verify
 from headrace.errors import HeadraceDeprecationWarning
 from headrace.versions import __version__
@@ -37,6 +38,7 @@ app.command()(check)
 app.command()(plan)
 app.command()(run)
 app.command()(status)
+app.command()(ui)
 app.command()(verify)
 app.command()(signal)
 app.add_typer(repair)

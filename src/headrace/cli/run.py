@@ -62,6 +62,7 @@ def run(
             spark = session_for([loaded], debug)
             with interruption() as interrupt:
                 running = loaded.start(spark, once=once, break_lock=break_lock)
+                running.watch.follow()
                 if ui:
                     show_page(running, out, ui_port)
                 show_until(running, out, loaded.name, interrupt, lambda: running.wait(_SHOW_SECONDS))

@@ -14,6 +14,7 @@ from headrace.cli.failure import errors_reported
 from headrace.cli.run import Debug, session_for
 
 if TYPE_CHECKING:
+    from headrace.observe.kept_figures import KeptFigures
     from headrace.observe.status import DatabaseStatus, PipelineStatus, TableStatus
 
 NOT_FINE = 1
@@ -68,6 +69,8 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
         found.append(f"  messages   {messages_text(status.messages)}")
         if status.messages.left_out:
             found.append(f"  left out   {_LEFT_OUT}")
+    if status.run is not None:
+        found += [f"  {word:10} {text}" for word, text in _of_run(status.run, now)]
     several = len(status.databases) > 1
     for database in status.databases:
         if several:
@@ -89,6 +92,42 @@ def _run(status: PipelineStatus) -> str:
     if status.batch is None:
         return "has not been started yet" if not status.running else f"{state}, no batch is finished yet"
     return f"{state}; batch {status.batch:,} is in all sinks"
+
+
+def _of_run(run: KeptFigures, now: dt.datetime) -> list[tuple[str, str]]:
+    """What the run that works, or the last one, says of itself."""
+    from headrace.sources.health import span_text
+
+    said = run.figures
+    as_of = dt.datetime.fromtimestamp(run.time, dt.UTC)
+    counts = f"{said['rows']:,} rows in {_batches(said['batches'])}, {said['rows_per_second']:,.0f} rows/s"
+    facts = [("run", f"{counts}; as of {_time(as_of, now)}")]
+    delays = said["delays"]
+    if delays is not None:
+        quantiles = ", ".join(f"{name} {_seconds(delays[name])}" for name in ("p50", "p90", "p99"))
+        facts.append(("delay", f"{quantiles}; last {_batches(delays['batches'])}, each by its oldest change"))
+    recent = said["recent_batches"]
+    if recent:
+        names = list(dict.fromkeys(name for batch in recent for name in batch["stages"]))
+        means = {name: sum(batch["stages"].get(name, 0.0) for batch in recent) / len(recent) for name in names}
+        stages = ", ".join(f"{name} {_seconds(mean)}" for name, mean in means.items())
+        facts.append(("batch", f"{_seconds(sum(means.values()))} on average: {stages}"))
+    for trouble in said["troubles"]:
+        ago = span_text(now.timestamp() - trouble["time"])
+        times = f", {trouble['times']:,} times" if trouble["times"] > 1 else ""
+        what = f"{trouble['sentence']} {trouble['remedy']}".strip()
+        facts.append(("error" if trouble["fatal"] else "warning", f"{what} ({ago} ago{times})"))
+    return facts
+
+
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count:,} batches"
+
+
+def _seconds(seconds: float) -> str:
+    from headrace.sources.health import span_text
+
+    return f"{seconds:.1f} s" if seconds < 10 else span_text(seconds)
 
 
 def _facts(database: DatabaseStatus, now: dt.datetime) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.observe.progress import PipelineProgress
 
@@ -29,6 +30,16 @@ class Moment:
     progress: PipelineProgress
 
 
+class Follower(Protocol):
+    """Whoever is told of each look at a run, and of its end."""
+
+    def looked(self, moment: Moment) -> None:
+        """A look, from the thread that looks."""
+
+    def ended(self, last: Moment) -> None:
+        """The run has ended. `last` is the last look, with why it ended among its troubles where it failed."""
+
+
 class ProgressHistory:
     """Looks at a run from its own thread, until it is closed or the run has ended.
 
@@ -37,6 +48,7 @@ class ProgressHistory:
         every: seconds between two looks.
         most: how many are kept; the oldest go first.
         clock: seconds since 1970.
+        looked: called with each look, by the thread that looks.
     """
 
     def __init__(
@@ -46,10 +58,12 @@ class ProgressHistory:
         every: float = 1.0,
         most: int = _MOST,
         clock: Callable[[], float] = time.time,
+        looked: Callable[[Moment], None] = lambda moment: None,
     ) -> None:
         self._ask = ask
         self._every = every
         self._clock = clock
+        self._looked = looked
         self._moments: deque[Moment] = deque(maxlen=most)
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -83,6 +97,7 @@ class ProgressHistory:
         moment = Moment(self._clock(), self._ask())
         with self._lock:
             self._moments.append(moment)
+        self._looked(moment)
 
     def _look(self) -> None:
         while not self._closed.is_set():

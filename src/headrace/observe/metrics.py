@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.observe.progress import PipelineProgress
+from headrace.observe.progress import PipelineProgress, mean_stages
 from headrace.sources.health import CaptureState
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -35,6 +36,8 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
     known = health is not None and health.state is not CaptureState.UNKNOWN
     messages = progress.messages
     complete = progress.complete_until
+    delays = progress.delays
+    states = Counter(table.state for table in progress.tables)
     found = [
         _one("headrace_batches_total", "counter", "Batches in all sinks since the start of the run.", progress.batches),
         Metric(
@@ -51,16 +54,27 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
         ),
         _one("headrace_rows_per_second", "gauge", "Rows per second over the last seconds.", progress.rows_per_second),
         _one(
-            "headrace_lag_seconds", "gauge", "Age of the oldest change that is not in all sinks.", progress.lag_seconds
+            "headrace_lag_seconds",
+            "gauge",
+            "Age of the oldest change that is not in all sinks; 0 on an idle source.",
+            progress.lag_seconds,
         ),
         _one(
-            "headrace_behind_commits", "gauge", "Captured commits that are not in all sinks.", progress.behind_commits
+            "headrace_behind_commits",
+            "gauge",
+            "Captured commits that are not in all sinks, of Oracle those that were mined; at most 100,000.",
+            progress.behind_commits,
         ),
-        _one("headrace_behind_messages", "gauge", "Messages that are not in all sinks.", progress.behind_messages),
+        _one(
+            "headrace_behind_messages",
+            "gauge",
+            "Messages that are not in all sinks, as of the last batch.",
+            progress.behind_messages,
+        ),
         Metric(
             "headrace_snapshot_rows_remaining",
             "gauge",
-            "Estimated rows of a table's snapshot that are not read yet.",
+            "Rows of a table's snapshot that are not read yet, by the estimate of the source's catalog.",
             tuple(
                 ({"table": state.table}, float(state.snapshot_left))
                 for state in progress.tables
@@ -72,6 +86,40 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
             "gauge",
             "The sinks have everything committed before this time; seconds since 1970.",
             None if complete is None else complete.timestamp(),
+        ),
+        Metric(
+            "headrace_table_complete_until_seconds",
+            "gauge",
+            "The sinks have everything committed in a table before this time; seconds since 1970.",
+            tuple(
+                ({"table": state.table}, state.complete_until.timestamp())
+                for state in progress.tables
+                if state.complete_until is not None
+            ),
+        ),
+        Metric(
+            "headrace_tables",
+            "gauge",
+            "Tables that the pipeline has taken in, by state.",
+            tuple(({"state": state}, float(count)) for state, count in states.items()),
+        ),
+        Metric(
+            "headrace_delay_seconds",
+            "gauge",
+            "Age of changes when they were in all sinks, over the last batches, each by its oldest change.",
+            () if delays is None else tuple(({"quantile": text}, value) for text, value in delays.by_quantile.items()),
+        ),
+        Metric(
+            "headrace_batch_seconds",
+            "gauge",
+            "Mean time of a batch over the last batches, by stage.",
+            tuple(({"stage": stage}, seconds) for stage, seconds in mean_stages(progress.recent).items()),
+        ),
+        _one(
+            "headrace_warnings_total",
+            "counter",
+            "What the driver warned of, errors that passed among it.",
+            progress.warnings,
         ),
     ]
     if health is not None:

@@ -16,6 +16,7 @@ from headrace.observe.history import Moment
 from headrace.observe.live import health_text, log_text
 from headrace.observe.progress import BatchDone, PipelineProgress, TableState
 from headrace.observe.server import Answer, Route
+from headrace.observe.status import PipelineStatus
 from headrace.observe.troubles import Trouble
 from headrace.sources.health import CaptureState
 
@@ -24,6 +25,9 @@ _TEXT_TYPE = "text/plain; charset=utf-8"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _FILES = ("index.html", "page.css", "page.js", "charts.js", "uPlot/uPlot.iife.min.js", "uPlot/uPlot.min.css")
 _BATCHES = 60
+_OF_THE_RUN = ("batches", "rows", "delays", "recent_batches", "troubles")
+_STOPPED = "stopped by an error"
+_UNKNOWN = "lag unknown"
 
 
 class Shown(Protocol):
@@ -145,11 +149,36 @@ def figures(moment: Moment, flow: Flow) -> dict[str, Any]:
     }
 
 
+def figures_of_status(status: PipelineStatus, flow: Flow, now: float) -> dict[str, Any]:
+    """What the page shows of a pipeline that is looked at from outside: what a run keeps, where one works that does so.
+
+    Else it is what the checkpoint and the source say, with what the last run did.
+
+    Args:
+        status: where the pipeline stands.
+        flow: what flows from where to where.
+        now: seconds since 1970.
+    """
+    kept = status.run
+    if kept is not None and status.running is not False and kept.are_fresh(now):
+        return dict(kept.figures)
+    found = figures(Moment(now, status.progress()), flow)
+    if kept is not None:
+        found |= {name: kept.figures[name] for name in _OF_THE_RUN if name in kept.figures}
+        rows = {table["table"]: table["rows"] for table in kept.figures.get("tables", ())}
+        found["tables"] = [{**table, "rows": rows.get(table["table"], {})} for table in found["tables"]]
+    if any(trouble["fatal"] for trouble in found["troubles"]) and not status.running:
+        return found | {"level": "bad", "state": _STOPPED}
+    if status.running is False and (found["level"] not in ("bad", "warning") or found["state"] == _UNKNOWN):
+        return found | {"level": "off", "state": "not running" if status.batch is not None else "not started"}
+    return found
+
+
 def state(progress: PipelineProgress) -> tuple[str, str]:
-    """How a run is: `good`, `busy`, `warning` or `bad`, and why in a few words."""
+    """How a run is: `good`, `busy`, `warning` or `bad`, and why in a few words. Nothing that runs is `off`."""
     health = progress.health
     if any(trouble.fatal for trouble in progress.troubles):
-        return "bad", "stopped by an error"
+        return "bad", _STOPPED
     if health is not None and health.state is CaptureState.NOT_CAPTURING:
         return "bad", "source does not capture"
     if health is not None and health.lost:
@@ -163,7 +192,7 @@ def state(progress: PipelineProgress) -> tuple[str, str]:
     if health is not None and health.state is CaptureState.LAGGING:
         return "warning", "source captures late"
     if progress.lag_seconds is None:
-        return "warning", "lag unknown"
+        return "warning", _UNKNOWN
     if progress.snapshotting:
         return "busy", "reading snapshots"
     return ("busy", "catching up") if progress.lag_seconds else ("good", "up to date")

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.changes import TableId
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.observe.completeness import Completeness
 from headrace.observe.messages import MessageCounts
@@ -33,6 +34,7 @@ class BatchCount:
         rows: how many.
         newest: when the newest of them was committed in the source, where known.
         oldest: when the oldest of them was.
+        id: the table's full name, where a batch says it.
     """
 
     table: str
@@ -40,6 +42,7 @@ class BatchCount:
     rows: int
     newest: dt.datetime | None = None
     oldest: dt.datetime | None = None
+    id: TableId | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class Delays:
     p99: float
     batches: int
 
+    @property
+    def by_quantile(self) -> Mapping[str, float]:
+        """By `0.5`, `0.9` and `0.99`."""
+        return {"0.5": self.p50, "0.9": self.p90, "0.99": self.p99}
+
     @classmethod
     def of(cls, delays: Sequence[float]) -> Delays | None:
         """The quantiles of these delays; null where there is none."""
@@ -93,6 +101,12 @@ class Delays:
             return None
         p50, p90, p99 = (ordered[math.ceil(part * len(ordered)) - 1] for part in (0.5, 0.9, 0.99))
         return cls(p50, p90, p99, len(ordered))
+
+
+def mean_stages(batches: Sequence[BatchDone]) -> Mapping[str, float]:
+    """The mean seconds of each stage over some batches, in the order in which they happen."""
+    names = dict.fromkeys(name for batch in batches for name in batch.stages)
+    return {name: sum(batch.stages.get(name, 0.0) for batch in batches) / len(batches) for name in names}
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,7 @@ class PipelineProgress:
         messages: for topics, the messages without a change: unreadable ones by reason, and those that are not events.
         delays: how old changes were when they were in all sinks; None before the first batch of changes.
         troubles: what went wrong lately, oldest first.
+        warnings: how often something went wrong since the start.
     """
 
     batches: int = 0
@@ -187,6 +202,7 @@ class PipelineProgress:
     messages: MessageCounts = field(default_factory=MessageCounts)
     delays: Delays | None = None
     troubles: tuple[Trouble, ...] = ()
+    warnings: int = 0
 
 
 class ProgressBoard:
@@ -213,6 +229,7 @@ class ProgressBoard:
         self._estimates: dict[str, int] = {}
         self._rate = _Rate(clock, _WINDOW_SECONDS)
         self._reads: dict[str, _Rate] = {}
+        self._ids: dict[TableId, None] = {}
         self._batches = 0
         self._done_count = 0
         self._done: deque[BatchDone] = deque(maxlen=_RECENT)
@@ -249,6 +266,8 @@ class ProgressBoard:
             for count in counts:
                 if count.op not in _COUNTED:
                     continue
+                if count.id is not None:
+                    self._ids[count.id] = None
                 by_op = self._counts.setdefault(count.table, {})
                 by_op[count.op] = by_op.get(count.op, 0) + count.rows
                 total += count.rows
@@ -270,6 +289,12 @@ class ProgressBoard:
                 delay = None if not oldest else max(0.0, (now - min(map(_aware, oldest))).total_seconds())
                 self._done.append(BatchDone(number, by_operation, tables, seconds, dict(stages or {}), delay, now))
 
+    @property
+    def table_ids(self) -> Sequence[TableId]:
+        """The tables that had rows, by their full names, where batches say these."""
+        with self._lock:
+            return tuple(self._ids)
+
     def planned(self, number: int, seconds: float) -> None:
         """Say how long the source and Spark needed around a batch that is counted: to plan and to commit it."""
         with self._lock:
@@ -285,6 +310,7 @@ class ProgressBoard:
         complete: Completeness | None = None,
         behind_messages: int | None = None,
         troubles: Sequence[Trouble] = (),
+        warnings: int = 0,
     ) -> PipelineProgress:
         """The state of now.
 
@@ -296,6 +322,7 @@ class ProgressBoard:
             complete: the completeness that the committed batches have.
             behind_messages: for topics, how many messages wait.
             troubles: what went wrong lately.
+            warnings: how often something went wrong.
         """
         with self._lock:
             lagging = offset.tables if offset is not None else {}
@@ -321,6 +348,7 @@ class ProgressBoard:
                 messages=self._messages,
                 delays=Delays.of([batch.delay for batch in self._done if batch.delay is not None]),
                 troubles=tuple(troubles),
+                warnings=warnings,
             )
 
     def _table(self, name: str, offset: Offset | None, complete: Completeness | None) -> TableState:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.observe.completeness import of_tables
+from headrace.observe.kept_figures import KeptFigures
 from headrace.observe.messages import MessageCounts
+from headrace.observe.progress import PipelineProgress, TableState
 from headrace.observe.skipped_messages import SkippedMessages
 from headrace.sources.databases import Offsets
-from headrace.sources.health import CaptureState, Health
+from headrace.sources.health import CaptureState, Health, combined
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 
@@ -112,6 +114,7 @@ class PipelineStatus:
         messages: the messages that gave no change since the checkpoint was made, or not all of it; null for a database
             where there is none.
         skipped: messages of Kafka that a user passed over, and that were not read since.
+        run: the last figures that a run kept, of now or of before it ended; null where none did.
     """
 
     name: str
@@ -124,6 +127,7 @@ class PipelineStatus:
     topics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     messages: MessageCounts | None = None
     skipped: tuple[SkippedMessages, ...] = ()
+    run: KeptFigures | None = None
 
     @property
     def is_fine(self) -> bool:
@@ -137,6 +141,34 @@ class PipelineStatus:
         times = [table.complete_until for database in self.databases for table in database.tables]
         known = [time for time in times if time is not None]
         return min(known) if known and len(known) == len(times) else None
+
+    def progress(self) -> PipelineProgress:
+        """The same as a run says it of itself, without what only a run counts."""
+        several = len(self.databases) > 1
+        lags = [database.lag_seconds for database in self.databases]
+        known = [lag for lag in lags if lag is not None]
+        healths = {database.name: database.health for database in self.databases if database.health is not None}
+        tables = [
+            TableState(
+                f"{database.name}.{table.table}" if several else table.table,
+                {},
+                table.estimate,
+                table.snapshot,
+                complete_until=table.complete_until,
+                captured=table.captured,
+                lost=table.lost or table.skipped is not None,
+            )
+            for database in self.databases
+            for table in database.tables
+        ]
+        return PipelineProgress(
+            lag_seconds=max(known) if known and len(known) == len(lags) else None,
+            snapshotting=any(table.snapshot for table in tables),
+            tables=tuple(tables),
+            health=combined(healths) if healths else None,
+            complete_until=self.complete_until,
+            messages=self.messages or MessageCounts(),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """JSON values under stable names; times in ISO 8601."""
@@ -153,6 +185,7 @@ class PipelineStatus:
             "topics": {topic: dict(ends) for topic, ends in self.topics.items()},
             "messages": None if self.messages is None else self.messages.to_json(),
             "skipped": [one.to_json() for one in self.skipped],
+            "run": None if self.run is None else dict(self.run.figures),
         }
 
 

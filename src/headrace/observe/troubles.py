@@ -47,6 +47,8 @@ class Troubles(logging.Handler):
         self._now = now
         self._found: dict[tuple[str, str], Trouble] = {}
         self._guard = threading.Lock()
+        self.count = 0
+        """How many there were, each as often as it came."""
 
     def open(self) -> None:
         """Begin to collect what is logged."""
@@ -80,6 +82,7 @@ class Troubles(logging.Handler):
 
     def _add(self, sentence: str, remedy: str, key: str, *, fatal: bool = False) -> None:
         with self._guard:
+            self.count += 1
             before = self._found.pop((key, remedy), None)
             made = Trouble(sentence, remedy, self._now(), fatal=fatal)
             self._found[key, remedy] = made if before is None else replace(made, times=before.times + 1)

@@ -13,6 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from headrace.changes import TableId
 from headrace.changes.operation import Operation
 from headrace.errors import FormatError, HeadraceError
 from headrace.faultpoints import reach
@@ -428,17 +429,18 @@ def count_rows(changes: DataFrame, *, several: bool = False) -> list[BatchCount]
     """
     from pyspark.sql import functions as sf
 
-    database = "nullif(table.database, ''), " if several else ""
-    grouped = changes.selectExpr(
-        f"concat_ws('.', {database}nullif(table.schema, ''), table.name) as table_path", "op", "event_time"
-    ).groupBy("table_path", "op")
+    named = changes.selectExpr("table.database", "table.schema", "table.name", "op", "event_time")
+    grouped = named.groupBy("database", "schema", "name", "op")
     # Seconds since the epoch, because a timestamp would come back in this machine's time zone.
     times = [sf.expr(f"cast({which}(event_time) as double)") for which in ("max", "min")]
     rows = grouped.agg(sf.expr("count(1)").alias("n"), times[0].alias("newest"), times[1].alias("oldest"))
-    return [
-        BatchCount(row["table_path"] or "", row["op"] or "", row["n"], _instant(row["newest"]), _instant(row["oldest"]))
-        for row in sorted(rows.collect(), key=lambda row: (row["table_path"] or "", row["op"] or ""))
-    ]
+    return sorted((_count(row, several=several) for row in rows.collect()), key=lambda count: (count.table, count.op))
+
+
+def _count(row: Row, *, several: bool) -> BatchCount:
+    id = None if row["name"] is None else TableId(row["database"] or "", row["schema"] or "", row["name"])
+    path = "" if id is None else ".".join(filter(None, (id.database if several else "", id.schema, id.name)))
+    return BatchCount(path, row["op"] or "", row["n"], _instant(row["newest"]), _instant(row["oldest"]), id)
 
 
 def _instant(seconds: float | None) -> dt.datetime | None:

@@ -12,7 +12,7 @@ pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 A list `transforms` may say which rows and columns go on and what is masked, and each sink may have `routes`, which
 say what it gets and under which names (`headrace.pipeline.shaping.transforms`, `headrace.pipeline.shaping.routes`).
 
-A section `observe` may say where metrics are served: `observe: {prometheus: 127.0.0.1:9464}`.
+A section `observe` may say where metrics go: `observe: {prometheus: 127.0.0.1:9464}`.
 
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
 messages that can't be read.
@@ -36,7 +36,6 @@ from headrace.changes import TableId
 from headrace.errors import FileError, OptionError
 from headrace.formats.features import Feature
 from headrace.observe.checkpoint import local_path
-from headrace.observe.server import ListenAddress
 from headrace.options import Option, is_secret, secret_in_name, shown_name
 from headrace.pipeline.components import (
     FormatSection,
@@ -88,7 +87,7 @@ class Model:
         source: a database, or topics with the format that reads them.
         targets: the sinks in order.
         dead_letters: where messages go that can't be read; None where they do not.
-        prometheus: where metrics are served; None for nowhere.
+        observe: where its numbers go.
         hidden: values that must never be shown: secrets, and what `${...}` stood for.
     """
 
@@ -102,7 +101,7 @@ class Model:
     source: Source | KafkaTopics
     targets: tuple[Target, ...]
     dead_letters: DeadLetters | None
-    prometheus: ListenAddress | None
+    observe: ObserveSettings
     hidden: tuple[str, ...] = field(repr=False)
 
     @property
@@ -164,7 +163,7 @@ def read_model(path: Path) -> Model:
         source=source,
         targets=targets,
         dead_letters=letters,
-        prometheus=_observe(document, sections.observe).prometheus,
+        observe=_observe(document, sections.observe),
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
     made_in(document, ("sinks",), lambda: made.session_settings)

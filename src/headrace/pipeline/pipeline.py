@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import reduce
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.observe.checkpoint import local_path
+from headrace.observe.page import page_routes
+from headrace.observe.server import ListenAddress, WatchServer
 from headrace.observe.status import PipelineStatus
 from headrace.pipeline.checkpoint import check_free, check_sound, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.onlooker import Onlooker
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.repair import Repair, move_tables, reread_tables
 from headrace.pipeline.replay import LetterGroup, OnTrimmed, OutOfOrder, Replay, list_letters, prepared_replay
@@ -39,6 +43,42 @@ def load_pipeline(path: str | PathLike[str]) -> Pipeline:
         OptionError: one sentence with file, line, the thing that is wrong, and the remedy.
     """
     return Pipeline(read_model(Path(path)))
+
+
+def hiding(pipelines: Sequence[Pipeline]) -> Callable[[str], str]:
+    """What takes the passwords of several pipelines out of a text, and what `${...}` stood for."""
+    return lambda text: reduce(lambda left, pipeline: pipeline.hide(left), pipelines, text)
+
+
+@contextmanager
+def serve_pages(
+    pipelines: Sequence[Pipeline], address: ListenAddress, *, spark: SparkSession | None = None
+) -> Iterator[WatchServer]:
+    """Show pipelines to a browser while the block runs, whether they run or not. Nothing is written or started.
+
+    Args:
+        pipelines: at least one.
+        address: where to listen.
+        spark: a classic session, for checkpoints that are not on this machine.
+
+    Raises:
+        OptionError: two pipelines have one name, a checkpoint needs a session, or the address can't be listened on.
+    """
+    names = [pipeline.name for pipeline in pipelines]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(f"Two pipelines have the name '{name}'.", remedy="Give one of them another name.")
+
+    looking = [Onlooker(pipeline._model, spark) for pipeline in pipelines]
+    server = WatchServer(address, page_routes(looking, hiding(pipelines)))
+    try:
+        for one in looking:
+            one.begin()
+        yield server
+    finally:
+        for one in looking:
+            one.close()
+        server.close()
 
 
 class Pipeline:

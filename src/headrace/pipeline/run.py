@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from headrace.errors import HeadraceError
 from headrace.formats.convert import read
 from headrace.observe.checkpoint import LAST_RUN, TOPIC_IDS
 from headrace.observe.completeness import completeness
+from headrace.observe.kept_figures import FILE as FIGURES
+from headrace.observe.open_lineage import Lineage, LineageEvents, lineage_client
 from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.observe.troubles import Troubles
 from headrace.options import as_text
@@ -25,11 +28,12 @@ from headrace.pipeline.flow import flow_of
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import to_text as last_run_text
+from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
 from headrace.pipeline.recover import recover
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
-from headrace.pipeline.watch import Watch
+from headrace.pipeline.watch import FigureKeeper, Watch
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
 
@@ -47,6 +51,9 @@ _HEAD_SECONDS = 1.0
 _HEALTH_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _LAST_WORDS_SECONDS = 10.0
+_KEEP_SECONDS = 2.0
+_KEEP_ELSEWHERE_SECONDS = 30.0
+"""An object store takes money for each file that is written."""
 
 
 class RunningPipeline:
@@ -62,7 +69,8 @@ class RunningPipeline:
         self._head: tuple[float, bool | None] = (float("-inf"), None)
         self._health: tuple[float, Health | None] = (float("-inf"), None)
         self._planned = self._checkpoint.planned()
-        self._timed = -1
+        self._started = False
+        self._reported = ""
         self._troubles = Troubles()
         self._ending: Ending | None = None
         source = model.source
@@ -90,7 +98,10 @@ class RunningPipeline:
             holds=lambda: self._confirm(),
             several=self._databases is not None and len(self._databases.sources) > 1,
         )
-        self.watch = Watch(model.name, self.progress, model.hide, flow_of(model))
+        flow = flow_of(model)
+        often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS
+        keeper = FigureKeeper(partial(self._checkpoint.keep, FIGURES), often, flow, model.hide)
+        self.watch = Watch(model.name, self.progress, model.hide, flow, [keeper])
         """What is served of this run."""
         with ExitStack() as held:
             self._confirm = held.enter_context(
@@ -98,9 +109,15 @@ class RunningPipeline:
             )
             self._troubles.open()
             held.callback(self._troubles.close)
-            held.callback(self.watch.close)
-            if model.prometheus is not None:
-                self.watch.serve_metrics(model.prometheus)
+            held.callback(self._close_watch)
+            if model.observe.prometheus is not None:
+                self.watch.serve_metrics(model.observe.prometheus)
+            if model.observe.opentelemetry is not None:
+                self.watch.send_metrics(model.observe.opentelemetry)
+            if model.observe.openlineage is not None:
+                job = (model.observe.openlineage, model.name)
+                events = LineageEvents(*job, self._lineage, lineage_client(), once=once, hide=model.hide)
+                self.watch.follow(events)
             if self._topic_ids is not None:
                 # Before an offset is planned, so that none is of a topic whose id is not kept.
                 self._topic_ids.confirm()
@@ -109,6 +126,7 @@ class RunningPipeline:
             if once:
                 self.finish_at_head()
             self._query = self._start(once)
+            self._started = True
             self._checkpoint.keep(LAST_RUN, last_run_text(model))
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
@@ -159,7 +177,7 @@ class RunningPipeline:
         self._time_planning()
         if isinstance(self._model.source, KafkaTopics):
             level, behind = self._level_topics(), self._behind_messages()
-            return self._board.progress(None, level, behind_messages=behind, troubles=self._troubles.recent())
+            return self._board.progress(None, level, behind_messages=behind, **self._wrong)
         offsets = _offsets(committed)
         level, health = self._level_database(committed), self._health_of_source(offsets)
         return self._board.progress(
@@ -167,8 +185,12 @@ class RunningPipeline:
             level,
             health,
             None if offsets is None else completeness([offsets], None),
-            troubles=self._troubles.recent(),
+            **self._wrong,
         )
+
+    @property
+    def _wrong(self) -> Mapping[str, Any]:
+        return {"troubles": self._troubles.recent(), "warnings": self._troubles.count}
 
     def finish_at_head(self) -> None:
         """End when everything that the source offers now is in the sinks and nothing else is left to do; `wait` then
@@ -329,18 +351,18 @@ class RunningPipeline:
     def _time_planning(self) -> None:
         """Say of the batches that ended since the last time how long the source and Spark took around them."""
         reports: Any = self._query._jsq.recentProgress()
-        fresh = []
+        newest = self._reported
         for place in range(len(reports) - 1, -1, -1):
             report = reports[place]
-            number = int(report.batchId())
-            if number <= self._timed:
+            at = str(report.timestamp())
+            # An idle query reports again and again. ISO times sort as text.
+            if at <= self._reported:
                 break
+            newest = max(newest, at)
             spent = report.durationMs()
             if (written := spent.get("addBatch")) is not None:
-                fresh.append((number, max(0, spent.get("triggerExecution") - written) / 1000))
-        for number, seconds in fresh:
-            self._board.planned(number, seconds)
-        self._timed = max([self._timed, *(number for number, _ in fresh)])
+                self._board.planned(int(report.batchId()), max(0, spent.get("triggerExecution") - written) / 1000)
+        self._reported = newest
 
     def _behind_messages(self) -> int | None:
         """How many messages the last batch left in the topics, as Spark reported it; null before the first report."""
@@ -356,6 +378,27 @@ class RunningPipeline:
             for topic, partitions in newest.items()
             for partition, end in partitions.items()
         )
+
+    def _lineage(self) -> Lineage:
+        """What was read and written until now; before the first batch of a database what will be."""
+        committed = self._checkpoint.committed_offset()
+        if self._databases is None:
+            topics = json.loads(committed) if committed else {}
+            return lineage_of_topics(self._model, topics, self._board.table_ids)
+        offsets = _offsets(committed)
+        if offsets is not None:
+            return lineage_of_database(self._model, self._databases.schemas(offsets))
+        try:
+            return lineage_of_database(self._model, self._databases.tables())
+        except HeadraceError:
+            # The run meets the same error.
+            return Lineage()
+
+    def _close_watch(self) -> None:
+        error = self.error if self._started else None
+        if error is not None:
+            self._troubles.add(error, fatal=True)
+        self.watch.close(self._troubles.recent())
 
     def _release(self) -> None:
         if not self.active:

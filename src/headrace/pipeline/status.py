@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import MESSAGE_COUNTS, batch_offsets, committed_batch, local_path, open_folder
 from headrace.observe.completeness import offsets_of
+from headrace.observe.kept_figures import FILE as FIGURES
+from headrace.observe.kept_figures import KeptFigures
 from headrace.observe.kept_offsets import check_checkpoint
 from headrace.observe.messages import KeptCounts
 from headrace.observe.skipped_messages import skipped_messages
@@ -44,6 +46,7 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
         running=by is not None if leased else None,
         process=None if by is None else by.process,
         host="" if not isinstance(by, LeaseHolder) else by.host,
+        run=KeptFigures.from_text(folder.text(FIGURES)),
     )
     counts = KeptCounts.from_text(folder.text(MESSAGE_COUNTS)).up_to(batch)
     source = model.source

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 from headrace.observe.flow import Flow
-from headrace.observe.history import ProgressHistory
+from headrace.observe.history import Follower, Moment, ProgressHistory
+from headrace.observe.kept_figures import KeptFigures
+from headrace.observe.open_telemetry import Telemetry, otlp_reader, parse_endpoint
 from headrace.observe.page import Gone, figures, page_routes, points
 from headrace.observe.progress import PipelineProgress
 from headrace.observe.prometheus import CONTENT_TYPE, prometheus_text, require_prometheus
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
+from headrace.observe.troubles import Trouble
 from headrace.settings import Settings, option
 
+_LOG = logging.getLogger("headrace.pipeline")
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -28,6 +35,50 @@ class ObserveSettings(Settings):
         kind=parse_address,
         default=None,
     )
+    opentelemetry: str | None = option(
+        "The collector to which a run sends the same numbers over HTTP (OTLP): `http://collector:4318`. The variables "
+        "`OTEL_*` say the rest, such as headers and how often.",
+        kind=parse_endpoint,
+        default=None,
+    )
+    openlineage: str | None = option(
+        "The namespace of the pipeline's job in OpenLineage. With it, a run tells what it reads and writes; to whom, "
+        "the variables `OPENLINEAGE_*` or an `openlineage.yml` say.",
+        default=None,
+    )
+
+
+class FigureKeeper:
+    """Keeps the last figures of a run where others find them.
+
+    Args:
+        keep: writes a text in place of the older one.
+        every: seconds between two times.
+        flow: what flows from where to where.
+        hide: takes secrets out of a text.
+    """
+
+    def __init__(self, keep: Callable[[str], None], every: float, flow: Flow, hide: Callable[[str], str]) -> None:
+        self._keep = keep
+        self._every = every
+        self._flow = flow
+        self._hide = hide
+        self._kept = float("-inf")
+
+    def looked(self, moment: Moment) -> None:
+        """Keep them, if it is time."""
+        if moment.time - self._kept >= self._every:
+            self._kept = moment.time
+            self.ended(moment)
+
+    def ended(self, last: Moment) -> None:
+        """Keep the last ones."""
+        text = KeptFigures(figures(last, self._flow), self._every).to_text()
+        try:
+            self._keep(self._hide(text))
+        except Exception as error:
+            # Nothing depends on them, and why a run can't write says its next batch.
+            _LOG.info("The figures of the run were not kept: %s", error)
 
 
 class Watch:
@@ -38,18 +89,26 @@ class Watch:
         ask: gives the progress of now; called from a thread of its own, once a second, while something is served.
         hide: takes secrets out of a text.
         flow: what flows from where to where.
+        followers: who is told of each look, once somebody wants the run to be looked at.
     """
 
     def __init__(
-        self, name: str, ask: Callable[[], PipelineProgress], hide: Callable[[str], str], flow: Flow | None = None
+        self,
+        name: str,
+        ask: Callable[[], PipelineProgress],
+        hide: Callable[[str], str],
+        flow: Flow | None = None,
+        followers: Iterable[Follower] = (),
     ) -> None:
         self._name = name
         self._hide = hide
         self._flow = flow or Flow()
-        self._history = ProgressHistory(ask)
+        self._history = ProgressHistory(ask, looked=self._looked)
+        self._followers = list(followers)
         self._open = ExitStack()
         self._begun = False
         self._wanted = False
+        self._closed = False
 
     def serve_metrics(self, address: ListenAddress) -> WatchServer:
         """Answer Prometheus.
@@ -59,6 +118,14 @@ class Watch:
         """
         require_prometheus()
         return self._serve(address, {"/metrics": self._metrics})
+
+    def send_metrics(self, endpoint: str) -> None:
+        """Send the numbers to a collector of OpenTelemetry, until the run ends.
+
+        Raises:
+            OptionError: the packages are not installed.
+        """
+        self.follow(Telemetry(self._name, self._newest, otlp_reader(endpoint)))
 
     def serve_page(self, address: ListenAddress) -> WatchServer:
         """Show the run to a browser: what flows, how far it is, where time goes, and what is wrong.
@@ -88,25 +155,53 @@ class Watch:
         newest = self._history.newest
         return None if newest is None else figures(newest, self._flow)
 
+    def follow(self, *followers: Follower) -> None:
+        """Look at the run once a second, though nothing is served, and tell whoever is named, and those named before.
+
+        Args:
+            followers: who is told of each look.
+        """
+        self._followers += followers
+        if self._begun and not self._wanted:
+            self._history.start()
+        self._wanted = True
+
     def begin(self) -> None:
         """The run is there and can be asked."""
         self._begun = True
         if self._wanted:
             self._history.start()
 
-    def close(self) -> None:
-        """Listen no more."""
+    def close(self, troubles: Sequence[Trouble] | None = None) -> None:
+        """Listen no more, and tell those who follow that the run has ended, if it ever began.
+
+        Args:
+            troubles: what went wrong, the reason of the end among it; null where that did not change.
+        """
         self._open.close()
         self._history.close()
+        if self._wanted and self._begun and not self._closed:
+            # Nothing is asked any more.
+            last = self._history.newest or Moment(time.time(), PipelineProgress())
+            told = last.progress if troubles is None else replace(last.progress, troubles=tuple(troubles))
+            for follower in self._followers:
+                follower.ended(replace(last, progress=told))
+        self._closed = True
+
+    def _newest(self) -> PipelineProgress | None:
+        newest = self._history.newest
+        return None if newest is None else newest.progress
+
+    def _looked(self, moment: Moment) -> None:
+        for follower in self._followers:
+            follower.looked(moment)
 
     def _serve(
         self, address: ListenAddress, routes: Mapping[str, Callable[[Mapping[str, str]], Answer]]
     ) -> WatchServer:
         server = WatchServer(address, routes)
         self._open.callback(server.close)
-        if self._begun and not self._wanted:
-            self._history.start()
-        self._wanted = True
+        self.follow()
         return server
 
     def _metrics(self, query: Mapping[str, str]) -> Answer:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from headrace.changes.dataset import Dataset
 from headrace.changes.outlet import Outlet
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SinkError
@@ -145,6 +146,18 @@ class Sink(Component, ABC):
             Several texts where a place has several names; none where nothing is known.
         """
         return frozenset()
+
+    def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
+        """What a table of this sink is called in lineage; asks nobody.
+
+        Args:
+            table: by its name in the sink.
+            topic: for a sink that takes messages, where those of the table go.
+
+        Returns:
+            Null where the options do not say it.
+        """
+        return None
 
     @property
     def session_settings(self) -> Mapping[str, str]:

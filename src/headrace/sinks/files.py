@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
+from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableId
 from headrace.changes.texts import base64_text
 from headrace.changes.typed import literal
@@ -75,6 +76,10 @@ class FilesSink(Sink):
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The folder."""
         return frozenset([folder_identity(self.settings.path)])
+
+    def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
+        """The folder."""
+        return Dataset.of_folder(absolute(self.settings.path))
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write one batch's folder, in place of the same batch's older one.

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from headrace.changes import TableSchema
+from headrace.changes import TableId, TableSchema
+from headrace.changes.dataset import Dataset
 from headrace.errors import OptionError
 from headrace.permissions import MissingPermission
 from headrace.settings import Component
@@ -100,6 +101,8 @@ class Source(Component, ABC):
     """Maven coordinates of what Spark needs for it."""
     moves: ClassVar[frozenset[Kind]] = frozenset()
     """Which ways the changes of one table can be taken (`move`)."""
+    address: ClassVar[tuple[str, str]] = ("", "")
+    """How OpenLineage calls such servers, and their usual port; empty where it has no name for them."""
     whole_tables: ClassVar[Mapping[str, Any]] = {}
     """Options with which a run of its own reads each table whole and in one piece, for `headrace verify`. A source that
     takes no snapshots has none: its log is read from the beginning."""
@@ -131,6 +134,14 @@ class Source(Component, ABC):
         Each of them is planned with an offset of its own.
         """
         return {str(self.settings.get("database") or ""): self}
+
+    def dataset(self, table: TableId) -> Dataset | None:
+        """What a table is called in lineage; null where the options do not say its server. Asks nobody."""
+        scheme, usual = self.address
+        host, port = self.settings.get("hostname"), self.settings.get("port")
+        if not scheme or not host or (self.settings.get("instance") and not port):
+            return None
+        return Dataset(f"{scheme}://{host}:{port or usual}", table.full_path)
 
     @abstractmethod
     def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:

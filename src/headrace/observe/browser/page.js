@@ -2,7 +2,7 @@
 // Asks for what is new once a second and shows it. Whatever comes is put on the page as text, never as HTML.
 
 const MOST_POINTS = 3600, MOST_TABLES = 200, EVERY = 1000;
-const SIGNS = {good: "✓", busy: "●", warning: "▲", bad: "✕"};
+const SIGNS = {good: "✓", busy: "●", warning: "▲", bad: "✕", off: "■"};
 const TABLE_LEVELS = {"streaming": "good", "in its snapshot": "busy", "catching up": "busy", "changes lost": "bad", "not captured": "bad"};
 const at = id => document.getElementById(id);
 const number = value => Math.round(value).toLocaleString("en");
@@ -65,9 +65,13 @@ function box(kind, title, ...lines) {
   return made;
 }
 
-function way(...words) {
-  const made = make("div", undefined, "way");
-  made.append(make("span", words.filter(Boolean).join(" · ")));
+// An arrow with words on it; a narrow page has these in the box.
+function lane(words, to) {
+  const made = make("div", undefined, "lane"), way = make("div", undefined, "way");
+  const text = words.filter(Boolean).join(" · ");
+  way.append(make("span", text));
+  if (text) to.append(make("span", text, "narrow"));
+  made.append(way, to);
   return made;
 }
 
@@ -79,16 +83,12 @@ function showFlow(flow, run) {
   at("flow").dataset.shown = text;
   const lanes = make("div", undefined, "lanes");
   for (const sink of flow.sinks) {
-    const lane = make("div", undefined, "lane");
-    lane.append(
-      way(sink.transforms && counted(sink.transforms, "transform"), sink.routes && counted(sink.routes, "route"), sink.format),
-      box("sink", sink.type, sink.guarantee));
-    lanes.append(lane);
+    const words = [sink.transforms && counted(sink.transforms, "transform"), sink.routes && counted(sink.routes, "route"), sink.format];
+    lanes.append(lane(words, box("sink", sink.type, sink.guarantee)));
   }
   if (flow.dead_letters) {
-    const lane = make("div", undefined, "lane");
-    lane.append(way("unreadable"), box("letters", "dead letters", flow.dead_letters + ": " + counted(run.messages.dead_letters, "message")));
-    lanes.append(lane);
+    const kept = flow.dead_letters + ": " + counted(run.messages.dead_letters, "message");
+    lanes.append(lane(["unreadable"], box("letters", "dead letters", kept)));
   }
   at("flow").replaceChildren(box("source", flow.source, some(flow.names), flow.format), lanes);
 }

@@ -24,6 +24,7 @@ from headrace.apply import (
     under_new_names,
     upserts,
 )
+from headrace.changes.dataset import Dataset
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import presence_in_order, quote
@@ -191,6 +192,15 @@ class JdbcSink(Sink):
         name = _named(self._name_parts, default, table)
         text = f"{root}/{name.schema}/{name.name}"
         return frozenset([text.lower() if self.database.dialect.folds_names else text])
+
+    def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
+        """The table in its database, whose default schema is not asked for."""
+        address = self.database.address
+        name = _named(self._name_parts, "public", table)
+        if address.kind == "postgresql":
+            return Dataset(f"postgres://{address.host}:{address.port}", f"{address.database}.{name.schema}.{name.name}")
+        database = _named(self._name_parts, address.database, table).schema
+        return Dataset(f"mysql://{address.host}:{address.port}", f"{database}.{name.name}")
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own transaction.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
+from headrace.changes.dataset import Dataset
 from headrace.changes.outlet import Outlet
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
@@ -223,6 +224,10 @@ class KafkaSink(Sink):
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """A topic by each broker that is named."""
         return frozenset() if topic == "" else topic_places(self.settings.bootstrap_servers, topic)
+
+    def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
+        """The topic."""
+        return Dataset.of_topic(self.settings.bootstrap_servers, topic) if topic else None
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write a batch's messages. A replay writes them again.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
 from headrace.errors import ConnectError, OptionError, SinkError
@@ -208,6 +209,17 @@ UNKNOWN_IN_CATALOG = Permissions(
 def metastore_root(uri: str) -> str:
     """A Hive metastore as `Sink.places` says it, the same for every sink that writes to it."""
     return f"Hive metastore {uri.strip().rstrip('/')}"
+
+
+def hive_dataset(uri: str, parts: Sequence[str]) -> Dataset:
+    """A table of a Hive metastore in lineage.
+
+    Args:
+        uri: the metastore's address; the first of several.
+        parts: catalogue, namespace and name.
+    """
+    address = uri.split(",")[0].strip().rstrip("/").removeprefix("thrift://")
+    return Dataset(f"hive://{address}", ".".join(parts[1:]))
 
 
 def hive_session(warehouse: str, uri: str | None, more: Mapping[str, str]) -> dict[str, str]:

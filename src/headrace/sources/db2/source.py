@@ -30,6 +30,7 @@ class Db2Source(ChangeTableSource):
     """Changes of a Db2 database from the change-data tables of SQL Replication."""
 
     name = "db2"
+    address = ("db2", "50000")
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "SALES", "user": "cdc"}
     example_schema = "SHOP"
     offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "capture_schema", "signal_data_collection")

@@ -66,6 +66,7 @@ class MysqlSource(Source):
     """Changes of a MySQL or MariaDB server from its binary log."""
 
     name = "mysql"
+    address = ("mysql", "3306")
     settings: MysqlSettings
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "databases": "shop", "user": "cdc"}
     example_schema = "shop"

@@ -74,6 +74,7 @@ class OracleSource(Source):
     """Changes of an Oracle database from its redo logs, by LogMiner."""
 
     name = "oracle"
+    address = ("oracle", "1521")
     settings: OracleSettings
     examples: ClassVar[Mapping[str, str]] = {
         "hostname": "db.example.com",

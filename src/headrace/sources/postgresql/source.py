@@ -67,6 +67,7 @@ class PostgresSource(Source):
     """Changes of a PostgreSQL database from its write-ahead log, by pgoutput."""
 
     name = "postgresql"
+    address = ("postgres", "5432")
     settings: PostgresSettings
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "shop", "user": "cdc"}
     example_schema = "public"

@@ -29,6 +29,7 @@ class SqlServerSource(ChangeTableSource):
     """Changes of SQL Server databases from their change data capture."""
 
     name = "sqlserver"
+    address = ("mssql", "1433")
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "sales", "user": "cdc"}
     offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "server_timezone", "signal_data_collection")
     settings: SqlServerSettings

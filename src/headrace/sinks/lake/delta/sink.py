@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
 from headrace.options import folder
@@ -19,6 +20,7 @@ from headrace.sinks.lake.catalog import (
     Namespace,
     Naming,
     SessionCatalog,
+    hive_dataset,
     hive_session,
     metastore_root,
     reach_metastore,
@@ -182,6 +184,12 @@ class DeltaSink(LakeSink):
         root = folder_identity(settings.path or "")
         # Without regard to case, because not every file system has it.
         return frozenset([root if table is None else folder_of(root, table).lower()])
+
+    def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
+        """The folder, or the table in a Hive metastore; null in another catalogue, which alone knows the folder."""
+        if self._naming is None:
+            return Dataset.of_folder(self.place(table))
+        return hive_dataset(self.settings.uri, self._naming.parts(table)) if self.settings.uri else None
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""

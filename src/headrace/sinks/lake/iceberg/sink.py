@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableId
 from headrace.errors import ConnectError, OptionError, SinkError
 from headrace.options import folder
@@ -23,6 +24,7 @@ from headrace.sinks.lake.catalog import (
     Namespace,
     Naming,
     SessionCatalog,
+    hive_dataset,
     metastore_root,
     reach_metastore,
 )
@@ -256,6 +258,16 @@ class IcebergSink(LakeSink):
             root = f"catalogue {settings.uri.rstrip('/')}"
             root += f"/{settings.warehouse}" if settings.catalog_type == "rest" and settings.warehouse else ""
         return frozenset([root if table is None else self._naming.place(table, root)])
+
+    def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
+        """The folder in a catalogue of folders, or the table in a Hive metastore; null in others, which alone know the
+        folder.
+        """
+        settings = self.settings
+        parts = self._naming.parts(table)
+        if settings.catalog_type == "hadoop" and settings.warehouse:
+            return Dataset.of_folder("/".join((absolute(settings.warehouse), *parts[1:])))
+        return hive_dataset(settings.uri, parts) if settings.catalog_type == "hive" and settings.uri else None
 
     @property
     def _folder(self) -> str | None:
