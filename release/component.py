@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +65,9 @@ class Licences:
             known = self._words.get(words, words)
             if self._is_expression(known):
                 return known
-        raise SystemExit(f"The licence of {name} is not known: it says {declared}. Look it up, and write it into "
+        # Some packages put all their licences there, with every word.
+        said = ", ".join(repr(textwrap.shorten(words, 80)) for words in declared)
+        raise SystemExit(f"The licence of {name} is not known: it says {said}. Look it up, and write it into "
                          "release/licences.toml with the reason.")  # fmt: skip
 
     def refused(self, component: Component, name: str) -> bool:
