@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -225,10 +225,7 @@ def parsed_values(
         OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, a
         bad value, or a name that an earlier release had.
     """
-    by_spelling: dict[str, Option] = {}
-    for option in declared:
-        for spelling in option.spellings:
-            by_spelling[_fold(spelling)] = option
+    by_spelling = _by_spelling(declared)
     values: dict[str, Any] = {}
     for name, raw in given.items():
         found = by_spelling.get(_fold(name))
@@ -254,6 +251,16 @@ def parsed_values(
                 )
             values[option.name] = option.default
     return values
+
+
+def option_of(declared: Iterable[Option], name: str) -> Option | None:
+    """The option that a name stands for in any accepted spelling, or that takes all names which begin like it."""
+    found = _by_spelling(declared).get(_fold(name))
+    return found or next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
+
+
+def _by_spelling(declared: Iterable[Option]) -> dict[str, Option]:
+    return {_fold(spelling): option for option in declared for spelling in option.spellings}
 
 
 def _say_what_goes(option: Option, name: str, owner: str) -> None:

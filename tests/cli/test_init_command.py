@@ -93,6 +93,20 @@ def test_several_sinks_and_what_was_said(tmp_path: Path) -> None:
     assert (found["pipeline"]["name"], found["format"]["topic_prefix"]) == ("sales: eu", "sales: eu")
 
 
+def test_options_are_taken_in_every_spelling_that_a_file_may_have(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    options = ["-obootstrap.servers=k:9092", "-otopics.pattern=shop[.].*", "-okafka.security.protocol=SSL"]
+    code, text = headrace("init", str(file), "--source", "kafka", *options)
+    assert code == 0, text
+    checked(file)
+    source = yaml.safe_load(file.read_text())["source"]
+    assert {name: source[name] for name in source if name not in ("type", "format")} == {
+        "bootstrap_servers": "k:9092",
+        "topics_pattern": "shop[.].*",
+        "kafka.security.protocol": "SSL",
+    }
+
+
 def test_the_password_is_a_reference_and_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "p.yaml"
     code, text = headrace("init", str(file), "--password-env", "SALES_PASSWORD")

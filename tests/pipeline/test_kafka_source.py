@@ -63,6 +63,20 @@ def test_an_empty_feed_is_at_its_end() -> None:
     assert reached(None, {})
 
 
+@pytest.mark.parametrize(
+    ("given", "held", "sentence"),
+    [
+        ({"topics": "a,b"}, ["a", "b"], ""),
+        ({"topics": "a,b,c"}, ["b"], "It has no topic 'a', 'c' yet; a run waits for it."),
+        ({"topics_pattern": "a.*"}, ["ab"], ""),
+        ({"topics_pattern": "a.*"}, [], "It has no topic that matches 'a.*' yet; a run waits for it."),
+    ],
+)
+def test_what_is_not_in_kafka_yet_is_said(given: dict[str, str], held: list[str], sentence: str) -> None:
+    settings = KafkaTopics.parse({"bootstrap_servers": "k:9092", **given})
+    assert KafkaTopics(settings, {}, None).absent(held) == sentence  # type: ignore[arg-type]
+
+
 def test_a_topic_that_is_shorter_than_what_was_read_is_an_error_and_no_end() -> None:
     def ending(begun: str | None, *, fails: bool = True) -> TopicsEnding:
         head = {"a": {"0": OffsetRange(0, 3)}, "b": {"0": OffsetRange(0, 0)}}

@@ -333,6 +333,12 @@ ERRORS = [
         1,
         "Source 'kafka' needs 'topics' or 'topics.pattern', and not both. Name the topics to read.",
     ),
+    (
+        "source: {type: kafka, bootstrap.servers: k, topics: ['a.*'], format: {type: lines}}\n" + SINKS + RUN,
+        1,
+        "'a.*' can't be the name of a topic. Set 'topics_pattern' for a pattern; it is a regular expression, such as "
+        "sales[.].*",
+    ),
 ]
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from headrace.options import option_of
+
 if TYPE_CHECKING:
     from headrace.settings import Component
 
@@ -62,12 +64,13 @@ def asked(source: str | None, sinks: Sequence[str] | None, given: Mapping[str, s
 
 def _options(kind: type[Component], given: Mapping[str, str]) -> dict[str, str]:
     """The options that a file can't do without, and what a person says to each."""
+    from headrace.pipeline.new_file import IN_PLACE_OF
+
     required = [option.name for option in kind.options if option.required]
-    known = {option.name: option for option in kind.options}
-    answers = {}
+    said = {option.name for name in given if (option := option_of(kind.options, name)) is not None}
+    answers: dict[str, str] = {}
     for name in dict.fromkeys([*kind.examples, *required]):
-        spellings = (name, *known[name].aliases)
-        if not any(spelling in given for spelling in spellings):
+        if name not in said and IN_PLACE_OF.get(name) not in said:
             answers[name] = _said(f"  {name}", kind.examples.get(name, ""))
     return answers
 

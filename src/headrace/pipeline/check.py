@@ -233,7 +233,8 @@ def _asked_broker(model: Model, topics: KafkaTopics) -> str:
         raise found
     of = "1 topic" if len(held) == 1 else f"{len(held):,} topics"
     worth_knowing = [error.message for error in (found, loss(again) if again else None) if error is not None]
-    return " ".join([f"Kafka takes the login; it has {of} to read.", *worth_knowing])
+    absent = [sentence] if (sentence := topics.absent(held)) else []
+    return " ".join([f"Kafka takes the login; it has {of} to read.", *absent, *worth_knowing])
 
 
 def _kept_ids(model: Model) -> Mapping[str, str]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 5.0
 _ISOLATION = "kafka.isolation.level"
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What Kafka allows as a name."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,12 @@ class KafkaTopics(Component):
             raise OptionError(
                 "Source 'kafka' needs 'topics' or 'topics.pattern', and not both.", remedy="Name the topics to read."
             )
+        for topic in settings.topics:
+            if not _TOPIC.fullmatch(topic):
+                raise OptionError(
+                    f"'{topic}' can't be the name of a topic.",
+                    remedy="Set 'topics_pattern' for a pattern; it is a regular expression, such as sales[.].*",
+                )
         # A transaction that its producer rolled back did not happen.
         isolation = {} if _ISOLATION in map(str.lower, client_settings) else {_ISOLATION: "read_committed"}
         self.client_settings = {**isolation, **client_settings}
@@ -266,6 +274,13 @@ class KafkaTopics(Component):
             properties.setProperty(name.partition(".")[2], value)
         properties.setProperty("bootstrap.servers", self.settings.bootstrap_servers)
         return properties
+
+    def absent(self, held: Iterable[str]) -> str:
+        """A sentence on what is not in Kafka yet, of the topics that are there; empty where all are."""
+        if self.settings.topics:
+            missing = [topic for topic in self.settings.topics if topic not in held]
+            return f"It has no topic {', '.join(map(repr, missing))} yet; a run waits for it." if missing else ""
+        return "" if held else f"It has no topic that matches '{self.settings.topics_pattern}' yet; a run waits for it."
 
     def reads(self, topic: str) -> bool:
         """Whether a topic is among those that are read, if it exists."""

@@ -14,7 +14,7 @@ import yaml
 from headrace import registry
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError, OptionError
-from headrace.options import Option, is_secret
+from headrace.options import Option, is_secret, option_of
 from headrace.pipeline.components import find_kind, missing_package
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.registry import did_you_mean
@@ -23,6 +23,8 @@ from headrace.sources.base import Source
 from headrace.sources.databases import Databases
 
 _WIDTH = 118
+IN_PLACE_OF: Mapping[str, str] = {"topics": "topics_pattern", "hostname": "dsn"}
+"""Options that a file can do without where the other one is given."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +145,15 @@ def _filled(
     """What was given under the options' own names, and examples for what a file can't do without."""
     declared, examples = component.options, component.examples
     values: dict[str, str] = {}
-    for option in declared:
-        for spelling in (option.name, *option.aliases):
-            if spelling in given:
-                values[option.name] = given[spelling]
-    unknown = [one for one in given if one not in {s for o in declared for s in (o.name, *o.aliases)}]
-    if unknown:
-        known = [spelling for option in declared for spelling in (option.name, *option.aliases)]
-        raise OptionError(f"Unknown option '{unknown[0]}' for {kind} '{name}'.", remedy=did_you_mean(unknown[0], known))
+    for said, value in given.items():
+        option = option_of(declared, said)
+        if option is None and component is KafkaTopics and KafkaTopics.is_client_setting(said):
+            values[said] = value
+            continue
+        if option is None:
+            known = [spelling for option in declared for spelling in (option.name, *option.aliases)]
+            raise OptionError(f"Unknown option '{said}' for {kind} '{name}'.", remedy=did_you_mean(said, known))
+        values[said if option.prefix else option.name] = value
     secret = next((one for one in values if is_secret(one)), None)
     if secret is not None:
         raise OptionError(
@@ -159,7 +162,7 @@ def _filled(
         )
     required = [option.name for option in declared if option.required]
     for missing in dict.fromkeys([*examples, *required]):
-        if missing not in values:
+        if missing not in values and IN_PLACE_OF.get(missing) not in values:
             values[missing] = examples.get(missing, "change-me")
             if not values[missing].startswith("./"):
                 notes.append(f"Change '{missing}' of {kind} '{name}': '{values[missing]}' is an example.")
@@ -173,7 +176,8 @@ def _options(declared: Sequence[Option], values: Mapping[str, str]) -> list[str]
             listed = option.kind is list and "," in values[option.name]
             value: Any = [part.strip() for part in values[option.name].split(",")] if listed else values[option.name]
             lines.append(f"  {option.name}: {_scalar(value)}")
-    return lines
+    names = {option.name for option in declared}
+    return [*lines, *(f"  {name}: {_scalar(value)}" for name, value in values.items() if name not in names)]
 
 
 def _password(variable: str, notes: list[str]) -> list[str]:
