@@ -364,7 +364,8 @@ def _table_batch(
     if not versions:
         raise SchemaError(
             f"The schema of table {id} is unknown: the batch has rows of the table but no schema row.",
-            remedy="Set option 'schema' of the source's format to a list of the tables' schemas.",
+            remedy="Let the writer send schemas with its messages (Debezium: value.converter.schemas.enable), or set "
+            "option 'schema' of the source's format to a list of the tables' schemas (docs/apply.md).",
         )
     schemas = {
         # The user may have left the database out.
