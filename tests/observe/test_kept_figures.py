@@ -4,6 +4,8 @@ them takes nothing that is old, half written or of another form for a run that w
 from __future__ import annotations
 
 import json
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,37 @@ def test_a_run_that_is_followed_keeps_its_figures_without_secrets_and_then_why_i
     count = len(written)
     watch.close()
     assert len(written) == count
+
+
+def test_what_came_after_the_last_look_is_in_the_last_figures() -> None:
+    written: list[str] = []
+    now = [PROGRESS]
+    watch = Watch("shop", lambda: now[0], str, followers=[FigureKeeper(written.append, 60.0, Flow(), str)])
+    watch.begin()
+    watch.follow()
+    until(lambda: bool(written), "the first figures")
+    now[0] = replace(PROGRESS, batches=PROGRESS.batches + 1)
+    watch.close()
+    assert kept(written[-1]).figures["batches"] == kept(written[0]).figures["batches"] + 1
+
+
+def test_a_run_that_can_not_be_asked_at_its_end_keeps_what_was_seen() -> None:
+    written: list[str] = []
+    ended = threading.Event()
+
+    def ask() -> PipelineProgress:
+        if ended.is_set():
+            raise RuntimeError("Spark is gone")
+        return PROGRESS
+
+    watch = Watch("shop", ask, str, followers=[FigureKeeper(written.append, 60.0, Flow(), str)])
+    watch.begin()
+    watch.follow()
+    until(lambda: bool(written), "the first figures")
+    ended.set()
+    watch.close()
+    assert len(written) == 2
+    assert kept(written[1]).figures["rows"] == 1234
 
 
 def test_a_run_that_did_not_begin_keeps_nothing() -> None:

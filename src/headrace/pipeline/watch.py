@@ -181,7 +181,11 @@ class Watch:
         self._open.close()
         self._history.close()
         if self._wanted and self._begun and not self._closed:
-            # Nothing is asked any more.
+            try:
+                # The last batch may have come after the last look.
+                self._history.look()
+            except Exception as error:
+                _LOG.info("The run was not looked at once more at its end: %s", error)
             last = self._history.newest or Moment(time.time(), PipelineProgress())
             told = last.progress if troubles is None else replace(last.progress, troubles=tuple(troubles))
             for follower in self._followers:
