@@ -172,7 +172,7 @@ def test_a_run_that_works_is_shown_as_it_says_itself(shop: Shop) -> None:
         looking.look()
     found = looking.figures()
     assert found is not None
-    assert (found["state"], found["rows_per_second"], found["time"]) == ("catching up", 55.0, 1000.0)
+    assert (found["state"], found["rows_per_second"], found["time"]) == ("streaming", 55.0, 1000.0)
     assert looking.points(0) == [{"time": 1000.0, "lag_seconds": 1.0, "rows_per_second": 55.0}]
     assert looking.points(1000.0) == []
 

@@ -68,9 +68,12 @@ def test_the_page_says_how_much_log_the_source_keeps(kept: int | None, left: int
     ("progress", "told"),
     [
         (PipelineProgress(lag_seconds=0.0), ("good", "up to date")),
-        (PipelineProgress(lag_seconds=2.0), ("busy", "catching up")),
+        (PipelineProgress(lag_seconds=2.0), ("good", "streaming")),
+        (PipelineProgress(lag_seconds=200.0), ("busy", "catching up")),
         (PipelineProgress(lag_seconds=2.0, snapshotting=True), ("busy", "reading snapshots")),
-        (PipelineProgress(), ("warning", "lag unknown")),
+        (PipelineProgress(), ("busy", "starting")),
+        (PipelineProgress(batches=1), ("warning", "lag unknown")),
+        (PipelineProgress(health=Health(sentence="The source can't be asked: no.")), ("warning", "lag unknown")),
         (
             PipelineProgress(lag_seconds=0.0, tables=(TableState("a", {}, captured=False),)),
             ("warning", "tables lack changes"),

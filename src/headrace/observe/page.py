@@ -28,6 +28,9 @@ _BATCHES = 60
 _OF_THE_RUN = ("batches", "rows", "delays", "recent_batches", "troubles")
 _STOPPED = "stopped by an error"
 _UNKNOWN = "lag unknown"
+_STARTING = "starting"
+_BEHIND_SECONDS = 30.0
+"""Less is what batches take."""
 
 
 class Shown(Protocol):
@@ -163,6 +166,8 @@ def figures_of_status(status: PipelineStatus, flow: Flow, now: float) -> dict[st
     if kept is not None and status.running is not False and kept.are_fresh(now):
         return dict(kept.figures)
     found = figures(Moment(now, status.progress()), flow)
+    if found["state"] == _STARTING and status.batch is not None:
+        found |= {"level": "warning", "state": _UNKNOWN}
     if kept is not None:
         found |= {name: kept.figures[name] for name in _OF_THE_RUN if name in kept.figures}
         rows = {table["table"]: table["rows"] for table in kept.figures.get("tables", ())}
@@ -192,10 +197,13 @@ def state(progress: PipelineProgress) -> tuple[str, str]:
     if health is not None and health.state is CaptureState.LAGGING:
         return "warning", "source captures late"
     if progress.lag_seconds is None:
-        return "warning", _UNKNOWN
+        starts = not progress.batches and not progress.position and not health_text(health)
+        return ("busy", _STARTING) if starts else ("warning", _UNKNOWN)
     if progress.snapshotting:
         return "busy", "reading snapshots"
-    return ("busy", "catching up") if progress.lag_seconds else ("good", "up to date")
+    if progress.lag_seconds > _BEHIND_SECONDS:
+        return "busy", "catching up"
+    return "good", "streaming" if progress.lag_seconds else "up to date"
 
 
 def _table(table: TableState) -> dict[str, Any]:

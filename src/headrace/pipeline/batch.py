@@ -256,7 +256,8 @@ class BatchWriter:
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
                 reach("pipeline.batch.shaped")
-                stages.end("shape")
+                if any(target.shaping.key for target in self._targets):
+                    stages.end("shape")
                 if not self._sent:
                     # Reading may have taken long.
                     self._holds()

@@ -196,9 +196,10 @@ function showCharts(run) {
   const times = points.map(point => point.time);
   charts.lag.setData([times, points.map(point => point.lag_seconds)]);
   charts.rate.setData([times, points.map(point => point.rows_per_second)]);
-  const most = name => points.reduce((found, point) => Math.max(found, point[name] ?? 0), 0);
+  const known = name => points.map(point => point[name]).filter(value => value !== null);
+  const most = name => known(name).reduce((found, value) => Math.max(found, value), 0);
   const since = points.length > 1 ? "in the last " + span(Math.round(times[times.length - 1] - times[0])) : "";
-  at("lag-now").textContent = "at most " + span(most("lag_seconds")) + " " + since;
+  at("lag-now").textContent = known("lag_seconds").length ? "at most " + span(most("lag_seconds")) + " " + since : "unknown";
   at("rate-now").textContent = "at most " + number(most("rows_per_second")) + " " + since;
   charts.stages.draw(showStages(run, null), run.recent_batches);
 }
