@@ -27,7 +27,7 @@ ABOVE = ("CHANGELOG.md", "CONTRIBUTING.md")
 # Warnings end a strict build.
 log = logging.getLogger("mkdocs.hooks.headrace")
 _FENCED = re.compile(r"^( *)(```+).*?^ *\2 *$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
+_LINK = re.compile(r"(!?)\[([^\[\]]+)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 _LOAD = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*?\ssrc=["']?((?:\w+:)?//[^"'\s>]+)"""
     r"""|<link\b(?![^>]*\brel=["']?(?:canonical|next|prev)\b)[^>]*?\shref=["']?((?:\w+:)?//[^"'\s>]+)"""
@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
     source = Path(page.file.abs_src_path)
 
     def turned(link: re.Match[str]) -> str:
-        text, target, anchor = link[1], link[2], link[3] or ""
+        image, text, target, anchor = link[1], link[2], link[3], link[4] or ""
         there = Path(os.path.normpath(source.parent / target))
         if not there.exists():
             # MkDocs names the page and the link.
@@ -61,7 +61,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
         if there.parent == ROOT and there.name in ABOVE:
             there = DOCS / there.name
         if there.is_relative_to(DOCS):
-            return f"[{text}]({os.path.relpath(there, (DOCS / page.file.src_uri).parent)}{anchor})"
+            return f"{image}[{text}]({os.path.relpath(there, (DOCS / page.file.src_uri).parent)}{anchor})"
         return f"[{text}]({config.repo_url.rstrip('/')}/{there.relative_to(ROOT)})" if config.repo_url else text
 
     parts, end = [], 0
