@@ -90,7 +90,8 @@ def _run(status: PipelineStatus) -> str:
             "is not running" if status.running is False else "may be running (its checkpoint is not on this machine)"
         )
     if status.batch is None:
-        return "has not been started yet" if not status.running else f"{state}, no batch is finished yet"
+        never = not status.running and status.run is None
+        return "has not been started yet" if never else f"{state}, no batch is finished yet"
     return f"{state}; batch {status.batch:,} is in all sinks"
 
 
