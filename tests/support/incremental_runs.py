@@ -110,3 +110,25 @@ def read_again(rows, *names):
     """The rows that were read beside the stream, as the values of some columns."""
     found = [dict(r["after"]) for r in rows if r["op"] == "r" and r["snapshot"] == "incremental"]
     return [tuple(row[name] for name in names) for row in found]
+
+
+def mirror(rows, held=None):
+    """What a table that takes these rows holds: a row is taken when it is newer than what is there."""
+    held = {} if held is None else held
+    for row in rows:
+        if row["op"] not in ("r", "c", "u", "d"):
+            continue
+        key = (row["table"]["name"], row["key_text"])
+        known = held.get(key)
+        if known is None or known[0] <= row["position"]:
+            held[key] = (row["position"], None if row["op"] == "d" else dict(row["after"]))
+    return held
+
+
+def contents(held, name):
+    return sorted(tuple(image.values()) for (table, _), (_, image) in held.items() if table == name and image)
+
+
+def in_source(database, name):
+    rows = database.execute(f"SELECT * FROM dbo.[{name}]")
+    return sorted(tuple(None if v is None else str(v) for v in row) for row in rows)

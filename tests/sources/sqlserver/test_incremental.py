@@ -9,15 +9,16 @@ import shutil
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.support.incremental_runs import (
     NOW,
     Gates,
     Run,
     ahead,
+    contents,
     create,
     execute,
+    in_source,
+    mirror,
     read_again,
     rows_of,
     send,
@@ -59,28 +60,6 @@ def gates(database, monkeypatch):
     made = Gates(database)
     monkeypatch.setattr("headrace.faultpoints.reach", made.reach)
     return made
-
-
-def mirror(rows, held=None):
-    """What a table that takes these rows holds: a row is taken when it is newer than what is there."""
-    held = {} if held is None else held
-    for row in rows:
-        if row["op"] not in ("r", "c", "u", "d"):
-            continue
-        key = (row["table"]["name"], row["key_text"])
-        known = held.get(key)
-        if known is None or known[0] <= row["position"]:
-            held[key] = (row["position"], None if row["op"] == "d" else dict(row["after"]))
-    return held
-
-
-def contents(held, name):
-    return sorted(tuple(image.values()) for (table, _), (_, image) in held.items() if table == name and image)
-
-
-def in_source(database, name):
-    rows = database.execute(f"SELECT * FROM dbo.[{name}]")
-    return sorted(tuple(None if v is None else str(v) for v in row) for row in rows)
 
 
 def test_every_row_is_read_once_chunk_by_chunk_and_then_the_source_rests(database, gates):
@@ -600,67 +579,3 @@ def test_a_signal_is_left_where_the_stream_looks_for_it(database, gates, tmp_pat
     assert place.startswith("file ")
     with pytest.raises(Exception, match="no place for signals"):
         Run(database, signal_data_collection=None).source.signal(signal)
-
-
-WRITES = st.one_of(
-    st.tuples(st.just("UPDATE dbo.t SET v = v + 1 WHERE id = {}"), st.integers(0, 5)),
-    st.tuples(st.just("DELETE FROM dbo.t WHERE id = {}"), st.integers(0, 5)),
-    st.tuples(
-        st.just("INSERT INTO dbo.t SELECT {0}, 100 WHERE NOT EXISTS (SELECT 1 FROM dbo.t WHERE id = {0})"),
-        st.integers(0, 7),
-    ),
-).map(lambda write: write[0].format(write[1]))
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), WRITES),
-        st.tuples(st.just("gate"), WRITES),
-        st.tuples(st.sampled_from(["ask", "capture", "batch", "replay", "restart"]), st.just("")),
-    ),
-    max_size=14,
-)
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory):
-    """A database in which the first snapshot is done, as a file to be copied."""
-    folder = tmp_path_factory.mktemp("begun")
-    with EmulatedServer(folder).create_database("shop", clock=ahead) as database:
-        signal_table(database)
-        create(database, "t", "id int not null primary key, v int", [(n, 0) for n in range(5)])
-        run = Run(database)
-        rows = run.all()
-    return folder, run.offset, rows
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=STEPS)
-def test_any_interleaving_of_writes_and_batches_leaves_the_mirror_equal(begun, tmp_path_factory, steps):
-    folder, offset, first = begun
-    copy = tmp_path_factory.mktemp("run") / "server"
-    shutil.copytree(folder, copy)
-    with EmulatedServer(copy).database("shop", clock=ahead) as database, pytest.MonkeyPatch.context() as patch:
-        gates = Gates(database)
-        patch.setattr("headrace.faultpoints.reach", gates.reach)
-        run = Run(database)
-        run.offset = offset
-        held = mirror(first)
-        for step, statement in steps:
-            if step == "write":
-                database.execute(statement)
-            elif step == "gate":
-                gates.at["source.incremental.read"] = [statement]
-            elif step == "ask":
-                execute(database, "dbo.t")
-            elif step == "capture":
-                database.capture()
-            elif step == "restart":
-                run.restarted()
-            else:
-                start = run.offset
-                rows = run.batch() or []
-                mirror(rows, held)
-                if step == "replay" and rows:
-                    mirror(rows_of(run.source, start, run.offset), held)
-        database.capture()
-        mirror(run.all(), held)
-        assert contents(held, "t") == in_source(database, "t")
