@@ -19,12 +19,18 @@ _ICEBERG = (
     "tests/pipeline/test_routed_targets.py::test_routes_and_transforms_reach_iceberg_a_database_and_kafka*",
     "tests/pipeline/test_shared_places.py::*",
     "tests/sinks/test_apply_changes.py::test_type_1_keeps_the_newest_row_and_a_late_change_brings_nothing_back",
+    "tests/sinks/test_delta.py::*[[]iceberg*",
     "tests/sinks/test_feed_to_tables.py::*",
     "tests/sinks/test_history.py::*[[]iceberg*",
     "tests/sinks/test_iceberg.py::*",
+    "tests/sinks/test_lake_columns.py::*[[]iceberg*",
+    "tests/sinks/test_lake_columns.py::test_iceberg_3_keeps_deletes_as_vectors_and_replays_change_nothing",
+    "tests/sinks/test_lake_columns.py::test_variants_are_refused_where_they_can_not_be_kept",
     "tests/sinks/test_pairs.py::*-iceberg]",
     "tests/sinks/test_permissions.py::test_a_folder_takes_a_file_that_is_gone_at_once*",
     "tests/sinks/test_permissions.py::test_the_database_of_a_catalogue_is_asked*",
+    "tests/sinks/test_soft_deletes.py::*[[]iceberg*",
+    "tests/sinks/test_upkeep.py::*[[]iceberg*",
 )
 _OF_4_2 = {
     "There is no clause CHANGES before Spark 4.2": ("tests/sinks/test_changes_clause.py::*",),
