@@ -25,9 +25,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.live import db2, server, test_live_oracle
+from tests.live import db2, oracle, server
 from tests.live.named_servers import URLS, Address, NamedMySql, NamedPostgres
 
+from headrace import registry
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlServer
 from headrace_emulators.mysql.server import missing as missing_mysql
 from headrace_emulators.postgresql.server import PostgresServer
@@ -196,7 +197,7 @@ class SqlServer(Subject):
 class Oracle(Subject):
     """Oracle, by one scenario."""
 
-    name, title, url = "oracle", "Oracle", test_live_oracle.URL
+    name, title, url = "oracle", "Oracle", oracle.URL
     tests = ("-m", "live", "tests/live/test_live_oracle.py")
     prepared_by = (("sqlplus", "-S", "/", "as", "sysdba"), _ORACLE_SETUP)
 
@@ -204,8 +205,8 @@ class Oracle(Subject):
         return "oracle://C%23%23HEADRACE:Choose_0ne@127.0.0.1:1521/FREE?pdb=FREEPDB1"
 
     def version(self) -> str:
-        settings = test_live_oracle.settings_from(os.environ[self.url])
-        connection = test_live_oracle.registry.find("driver", "oracledb")(settings)
+        settings = oracle.settings_from(os.environ[self.url])
+        connection = registry.find("driver", "oracledb")(settings)
         version = str(connection.version)
         connection.close()
         return version
@@ -223,7 +224,7 @@ class Db2(Subject):
     def version(self) -> str:
         settings = db2.settings_from()
         assert settings is not None
-        connection = test_live_oracle.registry.find("driver", settings["driver"])(settings)
+        connection = registry.find("driver", settings["driver"])(settings)
         with connection.cursor() as cursor:
             cursor.execute("SELECT service_level FROM sysibmadm.env_inst_info")
             [version] = cursor.fetchone()

@@ -4,36 +4,14 @@ project has run them yet (docs/live.md)."""
 from __future__ import annotations
 
 import os
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
+from tests.live.oracle import EXAMPLE, URL, settings_from
 from tests.sources.oracle.runs import Run, data
 
 from headrace import registry
 
-URL = "HEADRACE_ORACLE_URL"
-EXAMPLE = "oracle://C%23%23HEADRACE:<password>@localhost:1521/FREE?pdb=FREEPDB1"
 TABLE = "HEADRACE_SCENARIO"
-
-
-def settings_from(text):
-    """The source's options that an address stands for.
-
-    Raises:
-        ValueError: it is of another form.
-    """
-    url = urlsplit(text)
-    if url.scheme != "oracle" or not url.hostname or not url.path.strip("/"):
-        raise ValueError(f"{URL} has the form {EXAMPLE}")
-    return {
-        "driver": "oracledb",
-        "hostname": url.hostname,
-        "port": str(url.port or ""),
-        "database": url.path.strip("/"),
-        "user": unquote(url.username or ""),
-        "password": unquote(url.password or ""),
-        **dict(parse_qsl(url.query)),
-    }
 
 
 def test_the_address_gives_the_options_of_the_source():

@@ -3,7 +3,6 @@ Grafana understand; and nothing that a run exports is unknown to these tests."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import re
 from collections.abc import Iterator
@@ -13,36 +12,11 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from tests.observe.whole_progress import ALL
 
 from headrace.observe import metrics
-from headrace.observe.messages import MessageCounts
-from headrace.observe.progress import BatchDone, Delays, PipelineProgress, TableState
-from headrace.sources.health import CaptureState, Health
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
-NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
-ALL = PipelineProgress(
-    batches=1,
-    rows=1,
-    lag_seconds=1.0,
-    tables=(TableState("dbo.t", {"c": 1}, 9, "running", complete_until=NOON),),
-    health=Health(
-        CaptureState.CAPTURING,
-        checked=NOON,
-        captured_until=NOON,
-        retention_seconds=1.0,
-        headroom_seconds=1.0,
-        log_used_bytes=1,
-        retained_bytes=1,
-        headroom_bytes=1,
-    ),
-    complete_until=NOON,
-    behind_commits=1,
-    behind_messages=1,
-    recent=(BatchDone(1, {"c": 1}, (), 1.0, {"read": 1.0}, 1.0),),
-    delays=Delays(1.0, 1.0, 1.0, 1),
-    messages=MessageCounts({"No JSON.": 1}, 1, 1, 1, 1, 1),
-)
 EXPORTED = {metric.name: {"pipeline", *metric.values[0][0]} for metric in metrics.all_metrics(ALL)}
 """The labels of each metric."""
 BOARD: dict[str, Any] = json.loads((FOLDER / "grafana.json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.observe.test_monitoring_files import ALL
+from tests.observe.whole_progress import ALL
 
 from headrace.observe.history import Moment
 from headrace.observe.metrics import all_metrics
