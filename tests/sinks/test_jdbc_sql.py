@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlglot
@@ -16,7 +17,7 @@ from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.address import parse_address
 from headrace.sinks.jdbc.dialect import POSITION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
-from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
+from headrace.sinks.jdbc.postgresql.dialect import Postgres, PostgresDialect
 from headrace.sinks.jdbc.sink import JdbcSink
 from headrace.sinks.jdbc.widening import holds
 from headrace.testing.change_history import table
@@ -248,3 +249,13 @@ def test_names_of_tables_that_can_not_be_are_refused(option: str, value: str) ->
 def test_the_password_is_not_shown() -> None:
     given = {"url": "postgresql://h/db", "user": "u", "password": "geheim"}
     assert "geheim" not in repr(JdbcSink.of(given).settings)
+
+
+@pytest.mark.parametrize(("given", "password"), [(None, None), ("", None), ("secret", "secret")])
+def test_without_a_password_postgresqls_own_ways_to_one_stay_open(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, password: str | None
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("psycopg.connect", lambda **options: asked.update(options))
+    Postgres(parse_address("postgresql://h/d", "cdc", given)).connect()
+    assert asked["password"] == password

@@ -212,7 +212,8 @@ class Postgres(Database):
                     "port": address.port,
                     "dbname": address.database,
                     "user": address.user,
-                    "password": address.current_password(),
+                    # An empty one would hide PGPASSWORD and the file of passwords from libpq.
+                    "password": address.current_password() or None,
                     # Texts of dates are read and compared; a server's habits must not matter.
                     "options": f"{address.parameters.get('options', '')} -c datestyle=ISO,YMD -c timezone=UTC".strip(),
                 }
