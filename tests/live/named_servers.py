@@ -46,20 +46,29 @@ class Address:
         return {name: value for name, value in given.items() if value}
 
 
-class NamedPostgres(PostgresServer):
-    """A PostgreSQL that somebody else started, with `wal_level` logical. It is neither stopped nor crashed."""
+class _Named:
+    """Where a server is that somebody else started. It is neither stopped nor crashed."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self.port = address.port
+    _address: Address
 
     @property
     def host(self) -> str:
         return self._address.host
 
     @property
+    def port(self) -> int:
+        return self._address.port
+
+    @property
     def login(self) -> dict[str, str]:
         return self._address.login
+
+
+class NamedPostgres(_Named, PostgresServer):
+    """A PostgreSQL that runs, with `wal_level` logical."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
 
     @property
     def version(self) -> str:
@@ -68,21 +77,12 @@ class NamedPostgres(PostgresServer):
         return str(version)
 
 
-class NamedMySql(MySqlServer):
-    """A MySQL or MariaDB that somebody else started, with its log as the source needs it."""
+class NamedMySql(_Named, MySqlServer):
+    """A MySQL or MariaDB that runs, with its log as the source needs it."""
 
     def __init__(self, kind: str, address: Address) -> None:
         self._address = address
         self.name = kind
-        self.port = address.port
-
-    @property
-    def host(self) -> str:
-        return self._address.host
-
-    @property
-    def login(self) -> dict[str, str]:
-        return self._address.login
 
     @property
     def version(self) -> str:

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = Path(__file__).parent / "compose.yaml"
 PAGE = ROOT / "docs" / "proof.md"
 RESULTS = ROOT / "docs" / "proof.json"
-NOBODY = "never"
+NEVER = "never"
 _READY_SECONDS = 900
 _ORACLE_SETUP = """
 WHENEVER SQLERROR EXIT FAILURE
@@ -87,7 +87,7 @@ class Seen:
     passed: int = 0
     failed: int = 0
     gaps: int = 0
-    on: str = NOBODY
+    on: str = NEVER
 
 
 class Subject(ABC):
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         now = tried(subject)
         # What was seen on another day stays where it can't be repeated.
-        if now.on != NOBODY or seen.get(subject.name, now).on == NOBODY:
+        if now.on != NEVER or seen.get(subject.name, now).on == NEVER:
             seen[subject.name] = now
         print(f"{subject.title}: {_sentence(now)}", flush=True)
     RESULTS.write_text(json.dumps({name: asdict(one) for name, one in seen.items()}, indent=2) + "\n", encoding="utf-8")
@@ -329,13 +329,13 @@ def page(seen: dict[str, Seen]) -> str:
     lines = []
     for subject in SUBJECTS:
         one = seen.get(subject.name, Seen("", "not run"))
-        counts = ["", "", "", NOBODY] if one.on == NOBODY else [one.passed, one.failed, one.gaps, one.on]
+        counts = ["", "", "", NEVER] if one.on == NEVER else [one.passed, one.failed, one.gaps, one.on]
         lines.append("| " + " | ".join(map(str, [subject.title, one.version, one.where, *counts])) + " |\n")
     return _HEAD + "".join(lines)
 
 
 def _sentence(one: Seen) -> str:
-    if one.on == NOBODY:
+    if one.on == NEVER:
         return one.where
     return f"{one.version}, {one.where}: {one.passed} passed, {one.failed} failed, {one.gaps} gaps"
 

@@ -175,11 +175,16 @@ class Told:
         transport = {"type": "file", "log_file_path": str(self.file), "append": True}
         self.client = OpenLineageClient(config={"transport": transport})
         self.seconds = 0.0
+        self.asked = 0
         self.flows = Lineage((Touched(Dataset("mssql://db:1433", "shop.dbo.orders"), ORDERS),))
 
     def events(self, **more: Any) -> LineageEvents:
         given = {"clock": lambda: self.seconds, **more}
-        return LineageEvents("prod", "shop", lambda: self.flows, self.client, **given)
+        return LineageEvents("prod", "shop", self._ask, self.client, **given)
+
+    def _ask(self) -> Lineage:
+        self.asked += 1
+        return self.flows
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
@@ -215,6 +220,14 @@ def test_a_run_begins_goes_on_and_ends_as_one_run_of_one_job(told: Told) -> None
         ("note", "nvarchar"),
     ]
     assert len(lines[-1]["inputs"]) == 2
+
+
+def test_what_flows_is_not_asked_at_every_look(told: Told) -> None:
+    events = told.events()
+    for second in range(100):
+        told.seconds = float(second)
+        events.looked(LOOK)
+    assert told.asked == 4
 
 
 def test_a_run_that_fails_says_why_without_secrets_and_one_that_ends_at_once_has_begun(told: Told) -> None:

@@ -104,15 +104,17 @@ class LineageEvents:
         self._clock = clock
         self._run = str(generate_new_uuid())
         self._sent: tuple[float, Lineage] | None = None
+        self._asked = float("-inf")
         self._warned = False
 
     def looked(self, moment: Moment) -> None:
         """Send what is due."""
         from openlineage.client.event_v2 import RunState
 
-        if self._sent is not None and self._clock() - self._sent[0] < _CHECK_SECONDS:
+        # To ask may be to ask the database.
+        if self._sent is not None and self._clock() - self._asked < _CHECK_SECONDS:
             return
-        found = self._ask()
+        found, self._asked = self._ask(), self._clock()
         if self._sent is None:
             self._send(RunState.START, found)
         elif found != self._sent[1] or self._clock() - self._sent[0] >= _EVERY_SECONDS:

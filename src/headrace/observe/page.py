@@ -162,9 +162,9 @@ def figures_of_status(status: PipelineStatus, flow: Flow, now: float) -> dict[st
         flow: what flows from where to where.
         now: seconds since 1970.
     """
+    if (told := status.told_by_run(now)) is not None:
+        return dict(told.figures)
     kept = status.run
-    if kept is not None and status.running is not False and kept.are_fresh(now):
-        return dict(kept.figures)
     found = figures(Moment(now, status.progress()), flow)
     if found["state"] == _STARTING and status.batch is not None:
         found |= {"level": "warning", "state": _UNKNOWN}

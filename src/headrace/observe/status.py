@@ -142,6 +142,11 @@ class PipelineStatus:
         known = [time for time in times if time is not None]
         return min(known) if known and len(known) == len(times) else None
 
+    def told_by_run(self, now: float) -> KeptFigures | None:
+        """The figures of a run that works at this time (seconds since 1970) and keeps them; null where none does."""
+        works = self.run is not None and self.running is not False and self.run.are_fresh(now)
+        return self.run if works else None
+
     def progress(self) -> PipelineProgress:
         """The same as a run says it of itself, without what only a run counts."""
         several = len(self.databases) > 1

@@ -78,7 +78,7 @@ class Onlooker:
         now = self._clock()
         try:
             status = pipeline_status(self._model, self._spark, ask_source=False)
-            if status.run is not None and status.running is not False and status.run.are_fresh(now):
+            if status.told_by_run(now) is not None:
                 return figures_of_status(status, self._flow, now), _FIGURES_SECONDS
             status = pipeline_status(self._model, self._spark, ask_source=True)
             return figures_of_status(status, self._flow, now), _STATUS_SECONDS
