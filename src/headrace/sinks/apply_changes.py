@@ -59,7 +59,7 @@ def apply_changes(
 
     Order: per key by `sequence_by`; of a delete and an upsert at one place the delete counts. Idempotence: inside a
     stream the commit carries the query's and the batch's number, and a replayed batch changes nothing; without them a
-    change that was applied changes nothing when it comes again, but in a change log it would be there twice. Late
+    repeated change has no effect on a table, but a change log would have it twice. Late
     changes: a change older than what the target has of its key does not win, and with type 2 it gets its own version at
     its place. Deletes are remembered beside the target (`<target>_headrace_unseen`), so that late changes bring no row
     back. Runs in the driver, which starts Spark jobs.

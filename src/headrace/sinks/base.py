@@ -199,7 +199,7 @@ class Sink(Component, ABC):
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's target, in the source's columns as far as it has them; null where there is no
-        target. Lazy. Asked where `reads_back` says so.
+        target. Lazy. Headrace calls it only if `reads_back` allows that.
 
         Args:
             spark: a classic session.
@@ -209,7 +209,7 @@ class Sink(Component, ABC):
 
     def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
         """The rows that the target of a table should have, in the columns that the sink writes, those of the key among
-        them, with values as `now` gives them. Lazy. Asked where `reads_back` says so.
+        them, with values as `now` gives them. Lazy. Headrace calls it only if `reads_back` allows that.
 
         Args:
             rows: change rows of that table from its beginning, as `sequenced` gave them.
