@@ -72,6 +72,15 @@ REFUSED_LOGINS = {
         "Server 'db:5432' takes no session now (FATAL:  sorry, too many clients already). It may in a moment; where "
         "all connections are in use, raise max_connections."
     ),
+    "GSSAPI continuation error: No credentials were supplied": (
+        "Server 'db:5432' asks for Kerberos, and user 'cdc' has no ticket here that it takes (GSSAPI continuation "
+        "error: No credentials were supplied). Run kinit, or name a keytab in the environment variable "
+        "KRB5_CLIENT_KTNAME; 'hostname' must be the name in the server's principal."
+    ),
+    "GSSAPI continuation error: Cannot contact any KDC": (
+        "Server 'db:5432' can't be reached (GSSAPI continuation error: Cannot contact any KDC). Check 'hostname', "
+        "'port' and the network."
+    ),
     "Connection refused": (
         "Server 'db:5432' can't be reached (Connection refused). Check 'hostname', 'port' and the network."
     ),

@@ -177,6 +177,12 @@ def not_connected(place: Place, text: str) -> HeadraceError:
 _NOT_NOW = "too many clients|remaining connection slots|starting up|shutting down|not yet accepting|in recovery mode"
 _REFUSED_LOGINS = (
     (
+        r"GSSAPI(?!.*Cannot contact)",
+        "Server '{server}' asks for Kerberos, and user '{user}' has no ticket here that it takes ({said}).",
+        "Run kinit, or name a keytab in the environment variable KRB5_CLIENT_KTNAME; 'hostname' must be the name in "
+        "the server's principal.",
+    ),
+    (
         r"pg_hba\.conf.*(?:no encryption|SSL off)",
         "pg_hba.conf of server '{server}' lets user '{user}' into database '{database}' only with TLS, if at all.",
         "Set 'sslmode' to require; or add a line for connections without TLS and run: SELECT pg_reload_conf();",

@@ -219,6 +219,12 @@ class Postgres(Database):
                 }
             )
         except psycopg.Error as failure:
+            if "GSSAPI" in str(failure):
+                raise ConnectError(
+                    f"{address} asks for Kerberos, and this process has no ticket that it takes.",
+                    remedy="Run kinit, or name a keytab in the environment variable KRB5_CLIENT_KTNAME; the 'url' must "
+                    "have the host that is in the server's principal.",
+                ) from None
             raise ConnectError(
                 f"{address} can't be reached or refuses the login ({_state(failure)}).",
                 remedy="Check the sink's options 'url', 'user' and 'password', and whether the server runs.",
