@@ -10,7 +10,7 @@ from headrace.errors import OptionError, SinkError
 from headrace.sinks.kafka.limits import fitting_batches, producer_limit, sentence_of
 from headrace.sinks.kafka.partitions import by_topic, partition_of
 from headrace.sinks.kafka.sink import KafkaSink
-from headrace.sinks.kafka.topics import TopicRule, Topics, reason_of, topic_creation
+from headrace.sinks.kafka.topics import TopicRule, Topics, topic_creation
 
 DEFAULT = "topic.creation.default."
 
@@ -184,25 +184,3 @@ def test_topics_of_one_partition_need_no_hash() -> None:
     assert "coalesce(partition, 0)" in partition_of({"a": 1, "b": 1}, 7)
     assert "MurmurHash2" not in partition_of({"a": 1, "b": 1}, 7)
     assert "MurmurHash2" in partition_of({"a": 1, "b": 2}, 7)
-
-
-class OfJava(Exception):
-    """An exception as py4j brings it."""
-
-    class java_exception:  # noqa: N801
-        getCause = staticmethod(lambda: None)  # noqa: N815
-        getClass = staticmethod(lambda: OfJava)  # noqa: N815
-
-    getSimpleName = staticmethod(lambda: "UnknownTopicOrPartitionException")  # noqa: N815
-
-
-def test_the_reason_is_javas_whatever_pyspark_makes_of_it() -> None:
-    # PySpark takes an object of Kafka's JVM for the one of Spark's JVM that has the same number.
-    try:
-        try:
-            raise OfJava
-        except OfJava:
-            raise ValueError("Method exceptionString([class RuntimeConfig]) does not exist") from None
-    except ValueError as failure:
-        assert reason_of(failure) == "UnknownTopicOrPartitionException"
-    assert reason_of(ValueError()) == "ValueError"

@@ -9,6 +9,14 @@ from headrace.sinks.kafka.librdkafka import NotTranslated, translated
 SERVERS = {"bootstrap.servers": "k:1"}
 JAAS = 'org.apache.kafka.common.security.{} required username="u" password="p;\' q";'
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+TOKENS = "org.apache.kafka.common.security.oauthbearer"
+TOKEN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": f"{TOKENS}.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.token.endpoint.url": "https://login/token",
+}
+CREDENTIALS = f'{TOKENS}.OAuthBearerLoginModule required clientId="u" clientSecret="p;\' q"{{}};'
 
 
 @pytest.mark.parametrize(
@@ -33,6 +41,24 @@ SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
             {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u"},
         ),
         (
+            {**SASL, "sasl.jaas.config": JAAS.format("plain.PlainLoginModule").replace("p;' q", "p").replace('"', "'")},
+            {"sasl.username": "u", "sasl.password": "p"},
+        ),
+        (
+            {**TOKEN, "sasl.jaas.config": CREDENTIALS.format("")},
+            {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": "https://login/token",
+                "sasl.oauthbearer.client.id": "u",
+                "sasl.oauthbearer.client.secret": "p;' q",
+            },
+        ),
+        (
+            {**TOKEN, "sasl.jaas.config": CREDENTIALS.format(' scope="s" extension_pool="7" extension_cluster="c"')},
+            {"sasl.oauthbearer.scope": "s", "sasl.oauthbearer.extensions": "pool=7,cluster=c"},
+        ),
+        (
             {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/a.pem"},
             {"security.protocol": "SSL", "ssl.ca.location": "/a.pem"},
         ),
@@ -54,8 +80,12 @@ def test_settings_have_a_counterpart(given: dict[str, str], expected: dict[str, 
     [
         ({"interceptor.classes": "a.B"}, "does not know 'kafka.interceptor.classes'"),
         ({"Linger.ms": "5"}, "does not know 'kafka.Linger.ms'"),
-        ({"security.protocol": "SASL_SSL"}, "only PLAIN and SCRAM"),
-        ({**SASL, "sasl.mechanism": "GSSAPI"}, "only PLAIN and SCRAM"),
+        ({"security.protocol": "SASL_SSL"}, "only PLAIN, SCRAM and OAUTHBEARER"),
+        ({**SASL, "sasl.mechanism": "GSSAPI"}, "only PLAIN, SCRAM and OAUTHBEARER"),
+        ({**TOKEN, "sasl.jaas.config": CREDENTIALS.format(' ssl.protocol="a"')}, "says more than an id, a secret"),
+        ({**TOKEN, "sasl.jaas.config": f"{TOKENS}.OAuthBearerLoginModule required;"}, "says more than an id, a secret"),
+        ({**TOKEN, "sasl.oauthbearer.token.endpoint.url": "file:///token"}, "only a token from"),
+        ({**TOKEN, "sasl.login.callback.handler.class": "a.B"}, "only a token from"),
         (SASL, "says more than a user and a password"),
         ({**SASL, "sasl.jaas.config": JAAS.format("scram.ScramLoginModule")}, "says more than a user"),
         ({**SASL, "sasl.jaas.config": JAAS.format("plain.PlainLoginModule") * 2}, "says more than a user"),

@@ -84,8 +84,10 @@ class Realm:
         return True
 
     def keytab(self, principal: str) -> Path:
-        """Make a principal; the file that has its key."""
+        """Make a principal, if it is not there; the file that has its key."""
         file = self.folder / f"{principal.replace('/', '-')}.keytab"
+        if file.exists():
+            return file
         self.run("kadmin.local", "-q", f"addprinc -randkey {principal}")
         self.run("kadmin.local", "-q", f"ktadd -k {file} {principal}")
         return file

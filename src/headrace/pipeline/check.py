@@ -24,7 +24,7 @@ from typing import Any
 
 from headrace import registry
 from headrace.changes import TableId, TableSchema
-from headrace.errors import ConnectError, HeadraceDeprecationWarning, HeadraceError
+from headrace.errors import HeadraceDeprecationWarning, HeadraceError
 from headrace.observe.checkpoint import LAST_RUN, committed_batch, local_path, open_folder
 from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.permissions import MissingPermission
@@ -38,7 +38,6 @@ from headrace.pipeline.target import Target
 from headrace.pipeline.topic_ids import loss, made_again
 from headrace.sinks.base import Sink
 from headrace.sinks.kafka.permissions import has_kafka_client, kafka_jvm
-from headrace.sinks.kafka.topics import reason_of
 from headrace.sources.databases import Databases
 
 _PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}
@@ -218,14 +217,8 @@ def _asked_broker(model: Model, topics: KafkaTopics) -> str:
     if not has_kafka_client():
         return "A broker answers; whether it takes the login is not known, because PySpark is not installed here."
     with kafka_jvm() as jvm:
-        try:
-            held = topics.held(jvm, _PATIENCE)
-            again = made_again(_kept_ids(model), topics.ids(jvm, _PATIENCE)())
-        except Exception as error:
-            raise ConnectError(
-                f"Kafka at {topics.settings.bootstrap_servers} can't be asked for its topics ({reason_of(error)}).",
-                remedy="Check the options of the source that begin with 'kafka.'.",
-            ) from error
+        held = topics.held(jvm, _PATIENCE)
+        again = made_again(_kept_ids(model), topics.ids(jvm, _PATIENCE)())
     if again and topics.settings.fail_on_data_loss:
         raise loss(again)
     found = trimmed(held) if topics.settings.starting_offsets == "earliest" and _is_new(model) else None

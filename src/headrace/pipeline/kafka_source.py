@@ -6,7 +6,8 @@ import datetime as dt
 import json
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +15,7 @@ from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
 from headrace.options import OTHER_NAMES
 from headrace.settings import Component, Settings, option
-from headrace.sinks.kafka.topics import reason_of
+from headrace.sinks.kafka.failures import links_of, printed_reason, reason_in, reason_of
 from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:
@@ -205,40 +206,29 @@ class KafkaTopics(Component):
 
     def held(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> dict[str, dict[str, OffsetRange]]:
         """As `head`, asked by any JVM that has Kafka's client; `defaults` are settings that the user may change."""
-        properties = self._properties(jvm, defaults)
-        kafka = jvm.org.apache.kafka
-        bytes_reader = kafka.common.serialization.ByteArrayDeserializer
-        consumer = kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
-        try:
+        with self._consumer(jvm, defaults) as consumer:
             partitions = jvm.java.util.ArrayList()
             for topic, infos in consumer.listTopics().items():
                 if self.reads(topic):
                     for info in infos:
-                        partitions.add(kafka.common.TopicPartition(topic, info.partition()))
+                        partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, info.partition()))
             starts = consumer.beginningOffsets(partitions)
             held: dict[str, dict[str, OffsetRange]] = {}
             for partition, end in consumer.endOffsets(partitions).items():
                 of_topic = held.setdefault(partition.topic(), {})
                 of_topic[str(partition.partition())] = OffsetRange(int(starts[partition]), int(end))
             return held
-        finally:
-            consumer.close()
 
     def offsets_at(
         self, jvm: Any, partitions: Iterable[tuple[str, str]], time: dt.datetime
     ) -> dict[tuple[str, str], int]:
         """The first offset of each partition whose message is not older than a time; without those that have none."""
-        kafka = jvm.org.apache.kafka
-        bytes_reader = kafka.common.serialization.ByteArrayDeserializer
-        consumer = kafka.clients.consumer.KafkaConsumer(self._properties(jvm, None), bytes_reader(), bytes_reader())
         asked, milliseconds = jvm.java.util.HashMap(), jvm.java.lang.Long.valueOf(int(time.timestamp() * 1000))
-        try:
-            for topic, partition in partitions:
-                asked.put(kafka.common.TopicPartition(topic, int(partition)), milliseconds)
+        for topic, partition in partitions:
+            asked.put(jvm.org.apache.kafka.common.TopicPartition(topic, int(partition)), milliseconds)
+        with self._consumer(jvm, None) as consumer:
             found = consumer.offsetsForTimes(asked).items()
             return {(p.topic(), str(p.partition())): int(at.offset()) for p, at in found if at is not None}
-        finally:
-            consumer.close()
 
     def ids(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> Callable[[], Mapping[str, str]]:
         """Gives the id of every topic, asked of Kafka at each call; a topic that is made again has another one.
@@ -250,21 +240,52 @@ class KafkaTopics(Component):
         admin: Any = None
 
         def now() -> Mapping[str, str]:
-            from py4j.protocol import Py4JError
-
             nonlocal admin
-            if admin is None:
-                admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
-            try:
+            with self._asked():
+                if admin is None:
+                    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
                 listed = admin.listTopics().namesToListings().get()
-            except Py4JError as error:
-                raise ConnectError(
-                    f"Kafka at {self.settings.bootstrap_servers} can't be asked for its topics ({reason_of(error)}).",
-                    remedy="Check the options of the source that begin with 'kafka.'.",
-                ) from error
             return {name: one.topicId().toString() for name, one in listed.items() if self.reads(name)}
 
         return now
+
+    @contextmanager
+    def _consumer(self, jvm: Any, defaults: Mapping[str, str] | None) -> Iterator[Any]:
+        """Kafka's consumer, for a few questions."""
+        kafka = jvm.org.apache.kafka
+        bytes_reader = kafka.common.serialization.ByteArrayDeserializer
+        with self._asked():
+            properties = self._properties(jvm, defaults)
+            consumer = kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
+            try:
+                yield consumer
+            finally:
+                consumer.close()
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """A failure of Kafka's client in the block becomes a sentence."""
+        from py4j.protocol import Py4JError
+
+        try:
+            yield
+        except Exception as error:
+            links = links_of(error)
+            if not links and not isinstance(error, Py4JError):
+                raise
+            known = reason_in(links)
+            if known is not None:
+                raise self._refused(f"{known.sentence} ({reason_of(error)})", known.remedy) from error
+            sentence = f"can't be asked for its topics ({reason_of(error)})"
+            raise self._refused(sentence, "Check the options of the source that begin with 'kafka.'.") from error
+
+    def failure(self, printed: str) -> ConnectError | None:
+        """Why Kafka could not be read, where a stack trace of Spark's says it; null where it says something else."""
+        known = printed_reason(printed)
+        return None if known is None else self._refused(known.sentence, known.remedy)
+
+    def _refused(self, sentence: str, remedy: str) -> ConnectError:
+        return ConnectError(f"Kafka at {self.settings.bootstrap_servers} {sentence}.", remedy=remedy)
 
     def _properties(self, jvm: Any, defaults: Mapping[str, str] | None) -> Any:
         properties = jvm.java.util.Properties()

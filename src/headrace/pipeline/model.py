@@ -67,6 +67,7 @@ from headrace.sources.notifications import SINK
 
 Made = TypeVar("Made")
 [_ON_ERROR] = OnErrorSettings.declared
+_QUOTED = re.compile(r"""(\w+)\s*=\s*["']([^"']+)["']""")
 _ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
@@ -488,4 +489,7 @@ def _secrets(data: Any, name: str = "") -> list[str]:
         return [*named, *(secret for key, value in data.items() for secret in _secrets(value, key))]
     if isinstance(data, list):
         return [secret for value in data for secret in _secrets(value, name)]
-    return [data] if isinstance(data, str) and data and is_secret(name) else []
+    if not (isinstance(data, str) and data and is_secret(name)):
+        return []
+    # Java may say a part of it (`password="..."` of a jaas config).
+    return [data, *(part for said, part in _QUOTED.findall(data) if is_secret(said))]

@@ -22,14 +22,14 @@ def recover(error: BaseException | None) -> HeadraceError | None:
     links = list(_chain(error))
     for link in links:
         # The query's own sentence says more than the sink that met it.
-        raised = refused(_text(link))
+        raised = refused(full_text(link))
         if raised is not None:
             return raised
     for link in links:
         if isinstance(link, HeadraceError):
             return link
     for link in links:
-        found = find_in_text(_text(link))
+        found = find_in_text(full_text(link))
         if found is not None:
             return found
     return None
@@ -70,7 +70,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _text(error: BaseException) -> str:
+def full_text(error: BaseException) -> str:
+    """All that an error says, with the trace of Java where it has one."""
     # PySpark's converted exceptions keep the Java trace apart from the message.
     parts = [str(error), *(str(getattr(error, name, "") or "") for name in ("_stackTrace", "_desc", "stackTrace"))]
     return "\n".join(parts)

@@ -30,7 +30,7 @@ from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import to_text as last_run_text
 from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
-from headrace.pipeline.recover import recover
+from headrace.pipeline.recover import full_text, recover
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
 from headrace.pipeline.watch import FigureKeeper, Watch
@@ -169,7 +169,11 @@ class RunningPipeline:
         if self._writer.failure is not None:
             return recover(self._writer.failure) or self._writer.failure
         failure = self._query.exception()
-        return None if failure is None else recover(failure) or failure
+        if failure is None:
+            return None
+        source = self._model.source
+        of_kafka = source.failure(full_text(failure)) if isinstance(source, KafkaTopics) else None
+        return recover(failure) or of_kafka or failure
 
     def progress(self) -> PipelineProgress:
         """What rests in all sinks since the start, and how far behind the source that is."""

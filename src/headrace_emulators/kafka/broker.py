@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +22,7 @@ from headrace.spark.jars import BROKER, maven_jars
 from headrace.spark.java import find_java
 from headrace_emulators.engine.ports import free_ports
 
+_PLAINTEXT = "PLAINTEXT"
 _HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 _SERVER = """\
@@ -29,9 +30,9 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocols}
 log.dirs={data}
 num.partitions=1
 auto.create.topics.enable=true
@@ -70,24 +71,41 @@ class KafkaBroker:
         folder: where settings, data and the log go; created when missing, used again when it holds a broker's data.
         start_timeout: seconds to wait until the broker answers.
         settings: further settings of the broker, by Kafka's names; they win over the emulator's. Kept with the folder.
+        listeners: further listeners, by name, each with its protocol (`{"LOGIN": "SASL_SSL"}`) and a port of its own;
+            what they need goes into `settings`. Kept with the folder.
+        java: further options of Java, such as `-Djava.security.krb5.conf=...`.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, start_timeout: float = 60.0, settings: Mapping[str, str] | None = None
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        start_timeout: float = 60.0,
+        settings: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        java: Sequence[str] = (),
     ) -> None:
         self.folder = Path(folder).absolute()
         self.log = self.folder / "broker.log"
         self._settings = self.folder / "server.properties"
         self._start_timeout = start_timeout
         self._given = dict(settings or {})
+        self._protocols = {_PLAINTEXT: "PLAINTEXT", **(listeners or {})}
+        self._java = tuple(java)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         """`host:port` for clients (`bootstrap.servers`). The same after a restart."""
+        return self.address(_PLAINTEXT)
+
+    def address(self, listener: str) -> str:
+        """`host:port` of a listener."""
         for line in self._settings.read_text().splitlines():
-            if line.startswith("advertised.listeners="):
-                return line.partition("://")[2]
+            name, _, value = line.partition("=")
+            if name == "advertised.listeners":
+                found = dict(one.split("://") for one in value.split(","))
+                return found[listener]
         raise ConnectError(f"{self._settings} names no listener.", remedy="Delete the folder and start again.")
 
     @property
@@ -142,8 +160,13 @@ class KafkaBroker:
 
     def _format(self) -> None:
         """Prepare the data folder and write the settings, with free ports; they appear last, as the mark of success."""
-        broker, controller = free_ports(2)
-        text = _SERVER.format(broker=broker, controller=controller, data=self.folder / "data")
+        controller, *ports = free_ports(1 + len(self._protocols))
+        text = _SERVER.format(
+            controller=controller,
+            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in zip(self._protocols, ports, strict=True)),
+            protocols=",".join(f"{name}:{protocol}" for name, protocol in self._protocols.items()),
+            data=self.folder / "data",
+        )
         # Java takes the last of a setting that occurs twice.
         text += "".join(f"{name}={value}\n" for name, value in self._given.items())
         draft = self._settings.with_suffix(".draft")
@@ -176,6 +199,7 @@ class KafkaBroker:
         return [
             str(find_java()),
             *_HEAP,
+            *self._java,
             f"-Dlog4j2.configurationFile={log_settings}",
             "-cp",
             os.pathsep.join(str(jar) for jar in _classpath()),

@@ -43,10 +43,18 @@ _MECHANISMS = {
     "SCRAM-SHA-256": "scram.ScramLoginModule",
     "SCRAM-SHA-512": "scram.ScramLoginModule",
 }
-_JAAS = re.compile(
-    r"\s*org\.apache\.kafka\.common\.security\.(\w+\.\w+)\s+required((?:\s+\w+\s*=\s*\"[^\"\\]*\")+)\s*;\s*"
+_TOKENS = "OAUTHBEARER"
+_TOKEN_MODULE = "oauthbearer.OAuthBearerLoginModule"
+_TOKEN_HANDLERS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    for package in ("", "secured.")
 )
-_GIVEN = re.compile(r"(\w+)\s*=\s*\"([^\"\\]*)\"")
+_EXTENSION = "extension_"
+_VALUE = r"""(?:"[^"\\]*"|'[^'\\]*')"""
+_JAAS = re.compile(
+    rf"\s*org\.apache\.kafka\.common\.security\.(\w+\.\w+)\s+required((?:\s+\w+\s*=\s*{_VALUE})+)\s*;\s*"
+)
+_GIVEN = re.compile(rf"(\w+)\s*=\s*({_VALUE})")
 _STORES = {
     "ssl.truststore": ("ssl.ca.location",),
     "ssl.keystore": ("ssl.certificate.location", "ssl.key.location"),
@@ -104,14 +112,42 @@ def _login(rest: dict[str, str]) -> dict[str, str]:
         rest.pop("sasl.jaas.config", None)
         return {}
     mechanism = rest.get("sasl.mechanism", "GSSAPI")
+    if mechanism == _TOKENS:
+        return _token(rest)
     module = _MECHANISMS.get(mechanism)
     if module is None:
-        raise NotTranslated("of 'kafka.sasl.mechanism' only PLAIN and SCRAM are the same in librdkafka")
-    found = _JAAS.fullmatch(rest.pop("sasl.jaas.config", ""))
-    given = dict(_GIVEN.findall(found[2])) if found else {}
-    if found is None or found[1] != module or set(given) != {"username", "password"}:
+        raise NotTranslated("of 'kafka.sasl.mechanism' only PLAIN, SCRAM and OAUTHBEARER are the same in librdkafka")
+    given = _said_to(module, rest)
+    if set(given) != {"username", "password"}:
         raise NotTranslated("'kafka.sasl.jaas.config' says more than a user and a password, or says them otherwise")
     return {"sasl.username": given["username"], "sasl.password": given["password"]}
+
+
+def _token(rest: dict[str, str]) -> dict[str, str]:
+    """A token of OAuth 2's client credentials, which librdkafka asks for itself."""
+    handler = rest.pop("sasl.login.callback.handler.class", "")
+    address = rest.pop("sasl.oauthbearer.token.endpoint.url", "")
+    if handler not in _TOKEN_HANDLERS or not address.startswith(("http://", "https://")):
+        raise NotTranslated("of OAUTHBEARER only a token from 'kafka.sasl.oauthbearer.token.endpoint.url' is the same")
+    given = _said_to(_TOKEN_MODULE, rest)
+    extensions = {name[len(_EXTENSION) :]: given.pop(name) for name in [*given] if name.startswith(_EXTENSION)}
+    if not {"clientId", "clientSecret"} <= set(given) <= {"clientId", "clientSecret", "scope"}:
+        raise NotTranslated("'kafka.sasl.jaas.config' says more than an id, a secret and a scope, or not these")
+    found = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": address,
+        "sasl.oauthbearer.client.id": given["clientId"],
+        "sasl.oauthbearer.client.secret": given["clientSecret"],
+        "sasl.oauthbearer.scope": given.get("scope", ""),
+        "sasl.oauthbearer.extensions": ",".join(f"{name}={value}" for name, value in extensions.items()),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _said_to(module: str, rest: dict[str, str]) -> dict[str, str]:
+    """What 'sasl.jaas.config' says to Kafka's login module of this name; nothing where it says it to another one."""
+    found = _JAAS.fullmatch(rest.pop("sasl.jaas.config", ""))
+    return {name: value[1:-1] for name, value in _GIVEN.findall(found[2])} if found and found[1] == module else {}
 
 
 def _stores(rest: dict[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ Kafka's Java client is used, because the settings are the ones that the producer
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.permissions import MissingPermission
-from headrace.sinks.kafka.topics import Admin, TopicCreation, TopicRule, reason_of, said_by
+from headrace.sinks.kafka.failures import reason_of, said_by
+from headrace.sinks.kafka.topics import Admin, TopicCreation, TopicRule
 from headrace.spark.jars import KAFKA, maven_jars
 from headrace.spark.java import spark_java_home
 
@@ -40,10 +42,13 @@ def kafka_jvm() -> Iterator[Any]:
 
     found = importlib.util.find_spec("pyspark")
     assert found is not None and found.origin is not None
-    (bridge,) = (Path(found.origin).parent / "jars").glob("py4j-*.jar")
+    spark = Path(found.origin).parent / "jars"
+    (bridge,) = spark.glob("py4j-*.jar")
+    # Kafka's client reads tokens (OAUTHBEARER) with Jackson, which it takes from whoever uses it.
+    jars = (*maven_jars([KAFKA]), *spark.glob("jackson-*.jar"))
     port, token, process = launch_gateway(
         jarpath=str(bridge),
-        classpath=":".join(str(jar) for jar in maven_jars([KAFKA])),
+        classpath=os.pathsep.join(map(str, jars)),
         javaopts=list(_HEAP),
         die_on_exit=True,
         java_path=str(spark_java_home() / "bin" / "java"),

@@ -22,6 +22,7 @@ from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
 from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaOutlet
+from headrace.sinks.kafka.failures import printed_reason
 from headrace.sinks.kafka.librdkafka import NotTranslated, translated
 from headrace.sinks.kafka.limits import checked, fitting_batches, not_accepted, quickly_checked, sentence_of
 from headrace.sinks.kafka.limits import reason as too_large
@@ -351,6 +352,10 @@ class KafkaSink(Sink):
             sentence = sentence_of(text)
             if sentence is not None:
                 raise SinkError(sentence)
+            known = printed_reason(text)
+            if known is not None:
+                said = f"Kafka at {self.settings.bootstrap_servers} {known.sentence}; batch {batch.number} is not sent."
+                raise SinkError(said, remedy=known.remedy) from failure
             too_large = "RecordTooLargeException" in text
             raise not_accepted(self.settings.bootstrap_servers, batch.number, too_large=too_large) from failure
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.errors import OptionError, SinkError
+from headrace.sinks.kafka.failures import links_of, reason_in, reason_of, said_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -309,6 +310,9 @@ class Admin:
             raise self._refusal(what, error) from error
 
     def _refusal(self, what: str, error: Exception) -> SinkError:
+        known = reason_in(links_of(error))
+        if known is not None:
+            return SinkError(f"Kafka at {self._servers} {known.sentence} ({reason_of(error)}).", remedy=known.remedy)
         return SinkError(
             f"Kafka at {self._servers} can't be asked {what}: {said_by(error)}",
             remedy="Check 'bootstrap_servers' and the 'kafka.*' settings of the sink, and its user's permissions.",
@@ -325,33 +329,3 @@ class Admin:
         for item in items:
             made.add(item)
         return made
-
-
-def _root(error: Exception) -> Any:
-    """The Java exception at the bottom; null for one of Python's.
-
-    While Spark runs, PySpark turns each of Java's into one of its own, for which it asks Spark's JVM, also about an
-    object of another JVM. Whatever comes of that, Java's exception is the one that was handled.
-    """
-    failure: BaseException | None = error
-    while failure is not None and not hasattr(failure, "java_exception"):
-        failure = failure.__context__
-    found = getattr(failure, "java_exception", None)
-    while found is not None and found.getCause() is not None:
-        found = found.getCause()
-    return found
-
-
-def reason_of(error: Exception) -> str:
-    """The name of the Java exception at the bottom of a failure."""
-    root = _root(error)
-    return type(error).__name__ if root is None else str(root.getClass().getSimpleName())
-
-
-def said_by(error: Exception) -> str:
-    """Kafka's word for what went wrong. Its text is added only where no setting's value can stand in it."""
-    root = _root(error)
-    if root is None or not str(root.getClass().getName()).startswith("org.apache.kafka.common.errors."):
-        return f"{reason_of(error)}."
-    text = " ".join(str(root.getMessage() or "").split())
-    return f"{reason_of(error)}, {text.rstrip('.')}." if text else f"{reason_of(error)}."
