@@ -147,7 +147,7 @@ def test_messages_go_there_and_come_back(
     sent = [one for one in read_topics(kafka.broker.bootstrap) if one["topic"] == topic(way)]
     status = pipeline.status()
     assert {part for of in status.topics.values() for part in of} == {"0", "1"}
-    assert sum(status.topics[topic(way)].values()) == len(sent) > 20
+    assert sum(status.topics[topic(way)].values()) == len(sent) > 5
     assert status.messages is not None
     assert (status.messages.unreadable, status.messages.dead_letters) == (1, 1)
     letters = [one for one in read_topics(kafka.broker.bootstrap) if one["topic"] == f"{topic(way)}.dead_letter"]

@@ -196,7 +196,7 @@ def secured_kafka(folder: Path, realm: Realm | None = None) -> Iterator[SecuredK
     if realm is not None:
         listeners = {**PROTOCOLS, KERBEROS: "SASL_SSL"}
         java.append(f"-Djava.security.krb5.conf={realm.config}")
-        own = "kafka/127.0.0.1"
+        own = "kafka/localhost"
         asked = f'useKeyTab=true storeKey=true keyTab="{realm.keytab(own)}" principal="{own}"'
         settings |= {
             "listener.name.kerberos.sasl.enabled.mechanisms": "GSSAPI",
