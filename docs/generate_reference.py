@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,25 +116,13 @@ _ERRORS_HEAD = """# Errors
 <!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
 
 Every error is one sentence that names what is wrong (an option, a table, a position, a server) and what to do. The
-command line prints that sentence and exits with 2; `--debug` adds the stack trace. No error contains a password or the
-value of a cell. All of them are in `headrace.errors`, and a program can catch `HeadraceError` for any.
+command line prints that sentence and exits with 2; on a terminal a second line names the page that says more. `--debug`
+adds the stack trace. No error contains a password or the value of a cell. All of them are in `headrace.errors`, and a
+program can catch `HeadraceError` for any.
 
 | error | means | more |
 |---|---|---|
 """
-_MORE = {
-    "OptionError": "[options](options.md)",
-    "FileError": "[before a run](../check.md)",
-    "ConnectError": "[what is retried](../faults.md#what-is-retried)",
-    "CaptureError": "[before a run](../check.md)",
-    "DataLossError": "[what is checked](../concepts/delivery.md#what-is-checked-before-you-lose-something)",
-    "PositionMismatch": "[repairs](../repairs.md)",
-    "FormatError": "[messages that can't be read](../unreadable-messages.md)",
-    "SchemaError": "[when the schema changes](../apply.md#when-the-schema-changes)",
-    "SinkError": "[guarantees](../apply.md#guarantees)",
-    "NewerRelease": "[go back](../upgrades.md#go-back-to-an-earlier-release)",
-    "HeadraceDeprecationWarning": "[how a name goes](../upgrades.md#how-a-name-goes)",
-}
 _METRICS_HEAD = """# Metrics
 
 <!-- Generated from the code by `python docs/generate_reference.py`; do not edit. -->
@@ -300,8 +289,17 @@ def errors_page() -> str:
     """The page of errors, in the order of the code."""
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
     kinds.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
-    rows = (f"| `{kind.__name__}` | {_first_line(kind)} | {_MORE.get(kind.__name__, '')} |\n" for kind in kinds)
+    rows = (f"| `{kind.__name__}` | {_first_line(kind)} | {_link(kind.page)} |\n" for kind in kinds)
     return _ERRORS_HEAD + "".join(rows)
+
+
+def _link(page: str) -> str:
+    """A link to a page from one beside the reference, named as its section or the page is; nothing for this page."""
+    file, _, section = page.partition("#")
+    if FOLDER.parent / file == FOLDER / "errors.md":
+        return ""
+    heading = (FOLDER.parent / file).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").partition(":")[0]
+    return f"[{section.replace('-', ' ') or heading}]({os.path.relpath(page, 'reference')})"
 
 
 def metrics_page() -> str:

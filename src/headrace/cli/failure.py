@@ -29,6 +29,8 @@ def errors_reported(debug: bool) -> Iterator[SecretMask]:
 
     Args:
         debug: print the stack trace before the sentence, without secrets.
+
+    On a terminal a second line names the page of the documentation that explains such errors.
     """
     mask = SecretMask()
     try:
@@ -38,19 +40,21 @@ def errors_reported(debug: bool) -> Iterator[SecretMask]:
     except Exception as error:
         if debug:
             sys.stderr.write(mask.hide("".join(traceback.format_exception(error))))
-        sentence, code = sentence_of(error)
+        sentence, code, page = sentence_of(error)
         hint = "" if debug or code == USER_ERROR else " Run it again with --debug for the stack trace."
         sys.stderr.write(f"{mask.hide(sentence)}{hint}\n")
+        if page and sys.stderr.isatty():
+            sys.stderr.write(f"More: docs/{page}\n")
         raise typer.Exit(code) from None
 
 
-def sentence_of(error: BaseException) -> tuple[str, int]:
-    """One sentence for an error, and the exit code."""
+def sentence_of(error: BaseException) -> tuple[str, int, str]:
+    """One sentence for an error, the exit code, and the page below `docs` that says more; empty where none does."""
     known = recover(error)
     if known is not None:
-        return str(known), USER_ERROR
+        return str(known), USER_ERROR, known.page
     if isinstance(error, ModuleNotFoundError):
         missing = missing_package(error)
         if missing is not None:
-            return str(missing), USER_ERROR
-    return f"An unexpected error stopped Headrace ({type(error).__name__}): {one_line(error)}", UNEXPECTED
+            return str(missing), USER_ERROR, missing.page
+    return f"An unexpected error stopped Headrace ({type(error).__name__}): {one_line(error)}", UNEXPECTED, ""
