@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ def test_the_shop_is_mirrored_and_its_pipeline_goes_on(
     assert "mirror equals source" in done.stdout, done.stdout + done.stderr
     assert (done.returncode, done.stderr) == (0, "")
     # For the page of what ran on which release of Spark.
-    record_property("demo", next(line for line in done.stdout.splitlines() if "mirror equals source" in line).strip())
+    record_property("demo", re.findall("mirror equals source: .* rows", done.stdout)[0])
     batches = sorted((folder / "messages").glob("batch=*"))
 
     assert load_pipeline(folder / "pipeline.yaml").start(spark, once=True).wait(PATIENCE)

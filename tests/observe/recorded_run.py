@@ -7,7 +7,9 @@ the documentation.
 from __future__ import annotations
 
 import datetime as dt
+import io
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -17,11 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.spinner import Spinner
+
 from headrace.observe.flow import Flow, SinkPlace
 from headrace.observe.history import Moment
+from headrace.observe.live import screen
 from headrace.observe.messages import MessageCounts
 from headrace.observe.page import figures, page_routes, points
-from headrace.observe.progress import BatchDone, Delays, PipelineProgress, TableState
+from headrace.observe.progress import BatchDone, BatchUnderWay, Delays, PipelineProgress, TableState
 from headrace.observe.server import ListenAddress, WatchServer
 from headrace.observe.troubles import Trouble
 from headrace.sources.health import CaptureState, Health
@@ -101,6 +107,7 @@ def sales(now: float) -> RecordedRun:
                 recent=batches,
                 delays=Delays.of([done.delay for done in batches if done.delay is not None]),
                 troubles=(lost,),
+                under_way=BatchUnderWay(1_001, "sink 2 (delta)", 1.4),
             ),
         )
 
@@ -159,6 +166,14 @@ def picture(url: str, file: Path, width: int, height: int, *, dark: bool = False
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
+def terminal(run: RecordedRun, file: Path) -> None:
+    """What a terminal shows of the run, as text in a picture that loads nothing."""
+    console = Console(record=True, width=84, file=io.StringIO(), force_terminal=True)
+    console.print(screen(run.moments[-1].progress, f"Pipeline {run.name}", Spinner("dots")))
+    drawn = console.export_svg(title=f"headrace run {run.name}.yaml", unique_id=run.name)
+    file.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL), encoding="utf-8")
+
+
 def main(arguments: list[str]) -> None:
     server = serve(0 if arguments else 8480)
     print(server.url)
@@ -170,6 +185,7 @@ def main(arguments: list[str]) -> None:
     picture(server.url, folder / "page.png", 1180, 1500)
     picture(server.url, folder / "page-dark.png", 1180, 1500, dark=True)
     picture(f"{server.url}#payments-feed", folder / "page-phone.png", 390, 1000)
+    terminal(sales(time.time()), folder / "terminal.svg")
     server.close()
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from headrace.cli.status import lines
-from headrace.observe.live import line, messages_text, table
+from headrace.observe.live import line, messages_text, screen
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, KeptCounts, MessageCounts
 from headrace.observe.metrics import metrics
 from headrace.observe.progress import BatchCount, PipelineProgress, ProgressBoard
@@ -95,5 +95,5 @@ def test_on_a_screen_and_in_a_log() -> None:
     progress = board.progress(None, True)
     assert "; 1 unreadable (1 x [bold]No JSON[/nothing].); " in line(progress)
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(table(progress, "title"))
+    console.print(screen(progress, "title"))
     assert "1 unreadable (1 x [bold]No JSON[/nothing].)" in console.export_text()

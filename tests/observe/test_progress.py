@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 
+import pytest
 from rich.console import Console
 
 from headrace.observe.completeness import Completeness, completeness
-from headrace.observe.live import LiveView, health_text, line, table
+from headrace.observe.live import LiveView, health_text, line, now_text, screen
 from headrace.observe.metrics import metrics
 from headrace.observe.progress import BatchCount, Delays, PipelineProgress, ProgressBoard, TableState
 from headrace.sources.databases import Offsets
@@ -218,15 +219,58 @@ def test_a_terminal_gets_a_table_with_bars_for_snapshots() -> None:
     board = Clock().board()
     board.add([BatchCount("dbo.a", "r", 50), BatchCount("dbo.b", "u", 1234), BatchCount("", "error", 2)])
     progress = board.progress(offset(**{"dbo.a": TableProgress("01", 1, rows=200)}), True)
-    drawn = Console(width=120, record=True)
-    drawn.print(table(progress, "sales"))
+    drawn = Console(width=80, record=True)
+    drawn.print(screen(progress, "sales"))
     text = drawn.export_text()
     row = next(found for found in text.splitlines() if "dbo.a" in found)
-    assert "50 of about 200 (25%)" in row
-    # A quarter of the bar's twenty places is drawn full.
-    assert row.count("\N{BOX DRAWINGS HEAVY HORIZONTAL}") >= 5
+    assert row.split()[:2] == ["dbo.a", "50"]
+    assert " 25% " in row
+    # A quarter of the bar's ten places is drawn full.
+    assert row.count("\N{BOX DRAWINGS HEAVY HORIZONTAL}") >= 2
     assert "1,234" in text
     assert "lag 0.0 s; 1 batch" in text
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_narrow_terminal_folds_names_and_cuts_no_number(width: int) -> None:
+    board = Clock().board()
+    counted = {"r": 812_000, "c": 139_402, "u": 1_061_555, "d": 120_320}
+    board.add([BatchCount("accounting.order_line_items", op, rows) for op, rows in counted.items()])
+    lagging = offset(**{"accounting.order_line_items": TableProgress("01", 1, rows=2_400_000)})
+    drawn = Console(width=width, record=True)
+    drawn.print(screen(board.progress(lagging, True), "sales"))
+    text = drawn.export_text()
+    for number in ("812,000", "33%", "139,402", "1,061,555", "120,320"):
+        assert number in text
+
+
+def test_a_terminal_says_what_the_run_does_now() -> None:
+    clock = Clock()
+    board = clock.board()
+    said = []
+
+    def look(lag: bool | None = True) -> None:
+        said.append(now_text(board.progress(offset(), lag)))
+
+    look()
+    board.enter(3, "read")
+    clock.seconds += 2
+    look()
+    board.enter(3, "sink 1 (delta)")
+    clock.seconds += 1
+    look()
+    board.add([BatchCount("dbo.a", "c", 1)], number=3)
+    board.leave()
+    look()
+    clock.seconds += 1
+    look(False)
+    assert said == [
+        "starting",
+        "batch 3: read, 2.0 s",
+        "batch 3: sink 1 (delta), 3.0 s",
+        "everything is in the sinks; waiting for changes",
+        "between two batches",
+    ]
 
 
 def test_nothing_yet() -> None:

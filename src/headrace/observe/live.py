@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rich.console import Console, RenderableType
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -23,7 +25,7 @@ _WORDS = {
     Operation.TRUNCATE: "truncates",
     Operation.ERROR: "unreadable",
 }
-_BAR_WIDTH = 20
+_BAR_WIDTH = 10
 
 
 class LiveView:
@@ -37,7 +39,9 @@ class LiveView:
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
         self._title = title
-        self._live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
+        self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
+        # One for the whole run, or it would begin to turn anew with each look.
+        self._spinner = Spinner("dots" if "utf" in console.encoding.lower() else "line")
         self._told = 0
         self._told_number = -1
         self._last_state: CaptureState | None = None
@@ -59,7 +63,7 @@ class LiveView:
         A change of the source's health, and the end (`last`), give a line with the sums.
         """
         if self._live is not None:
-            self._live.update(table(progress, self._title), refresh=last)
+            self._live.update(screen(progress, self._title, None if last else self._spinner), refresh=last)
             return
         for text in self._batches(progress):
             self._console.print(text, highlight=False, soft_wrap=True)
@@ -81,37 +85,70 @@ class LiveView:
         return [*more, *lines[:-1], f"{lines[-1]}; lag {_lag(progress)}"]
 
 
-def table(progress: PipelineProgress, title: str) -> Table:
-    """The progress as a table of one row per table."""
-    foot = _foot(progress)
-    if progress.messages:
-        foot += f"\n{messages_text(progress.messages)}"
+def screen(progress: PipelineProgress, title: str, spinner: Spinner | None = None) -> Group:
+    """What a terminal shows: one row per table, what the run does now beside a spinner, and the sums."""
+    parts: list[RenderableType] = [_table(progress, title)]
+    if spinner is not None:
+        spinner.update(text=Text(now_text(progress), no_wrap=True, overflow="ellipsis"))
+        parts.append(spinner)
     # Reasons may hold what a console takes for markup.
-    drawn = Table(title=title, title_justify="left", caption=Text(foot), caption_justify="left")
-    drawn.add_column("table")
-    drawn.add_column("snapshot", justify="right")
+    parts.append(Text(_foot(progress)))
+    if progress.messages:
+        parts.append(Text(messages_text(progress.messages)))
+    return Group(*parts)
+
+
+def _table(progress: PipelineProgress, title: str) -> RenderableType:
+    if not progress.tables:
+        return Text(title, style="bold")
+    drawn = Table(
+        title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
+    # On a narrow screen names are folded, and never numbers cut.
+    drawn.add_column("table", overflow="fold")
+    drawn.add_column("read", justify="right", no_wrap=True)
+    drawn.add_column("snapshot", no_wrap=True)
     for heading in ("inserts", "updates", "deletes"):
-        drawn.add_column(heading, justify="right")
+        drawn.add_column(heading, justify="right", no_wrap=True)
     odd = any(state.rows.get(Operation.ERROR) for state in progress.tables)
     if odd:
         drawn.add_column("unreadable", justify="right", style="red")
     for state in progress.tables:
-        cells: list[RenderableType] = [state.table or "(no table)", _snapshot_cell(state)]
-        cells += [f"{state.rows.get(op, 0):,}" for op in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)]
-        if odd:
-            cells.append(f"{state.rows.get(Operation.ERROR, 0):,}")
+        cells: list[RenderableType] = [state.table or "(no table)", _count(_rows_read(state)), _snapshot_cell(state)]
+        counted = (Operation.CREATE, Operation.UPDATE, Operation.DELETE, *([Operation.ERROR] if odd else []))
+        cells += [_count(state.rows.get(op, 0)) for op in counted]
         drawn.add_row(*cells)
     return drawn
 
 
+def _count(rows: int) -> Text:
+    return Text(f"{rows:,}", style="" if rows else "dim")
+
+
 def _snapshot_cell(state: TableState) -> RenderableType:
-    """A bar beside the words while the snapshot runs and its end is known."""
+    """A bar and how much of the table it has while the snapshot runs and its end is known, else a word."""
+    if state.snapshot == "done":
+        return Text("done", style="green")
     if state.snapshot != "running" or state.estimate <= 0:
-        return snapshot_text(state)
-    cell = Table.grid(padding=(0, 1))
+        return {"running": "running", "catching up": "catching up"}.get(state.snapshot, "")
+    left = state.snapshot_seconds_left
+    words = f"{_percent(state)}%" + ("" if left is None else f", {span_text(left)} left")
+    cell = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
     bar = ProgressBar(total=state.estimate, completed=min(state.read, state.estimate), width=_BAR_WIDTH)
-    cell.add_row(bar, snapshot_text(state))
+    cell.add_row(bar, words)
     return cell
+
+
+def now_text(progress: PipelineProgress) -> str:
+    """What the run does at this moment: `batch 12: sink 1 (delta), 3.2 s`, or that it waits."""
+    if progress.under_way is not None:
+        batch = progress.under_way
+        return f"batch {batch.number:,}: {batch.stage}, {batch.seconds:.1f} s"
+    if not progress.batches:
+        return "starting"
+    if progress.lag_seconds == 0:
+        return "everything is in the sinks; waiting for changes"
+    return "between two batches"
 
 
 def batch_line(batch: BatchDone, progress: PipelineProgress) -> str:
@@ -154,7 +191,7 @@ def line(progress: PipelineProgress) -> str:
 
 def snapshot_text(state: TableState) -> str:
     """`120,000 of about 336,776 (35%)` while it runs, the count when it is done."""
-    read = max(state.read, state.rows.get(Operation.READ, 0))
+    read = _rows_read(state)
     if state.snapshot == "running" and state.estimate > 0:
         return f"{read:,} of about {state.estimate:,} ({_percent(state)}%)"
     if state.snapshot == "running":
@@ -224,6 +261,10 @@ def log_text(health: Health | None) -> str:
     if health.headroom_bytes <= 0:
         return f"{kept}; it may be dropped at any moment"
     return f"{kept}; it is dropped after {size_text(health.headroom_bytes)} more"
+
+
+def _rows_read(state: TableState) -> int:
+    return max(state.read, state.rows.get(Operation.READ, 0))
 
 
 def _foot(progress: PipelineProgress) -> str:

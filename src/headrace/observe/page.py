@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from headrace.observe.flow import Flow
 from headrace.observe.history import Moment
-from headrace.observe.live import health_text, log_text
+from headrace.observe.live import health_text, log_text, now_text
 from headrace.observe.progress import BatchDone, PipelineProgress, TableState
 from headrace.observe.server import Answer, Route
 from headrace.observe.status import PipelineStatus
@@ -132,6 +132,7 @@ def figures(moment: Moment, flow: Flow) -> dict[str, Any]:
         "sentence": health_text(health),
         "remedy": "" if health is None else health.remedy,
         "batches": progress.batches,
+        "under_way": "" if progress.under_way is None else now_text(progress),
         "rows": progress.rows,
         "rows_per_second": progress.rows_per_second,
         "lag_seconds": progress.lag_seconds,

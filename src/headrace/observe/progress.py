@@ -71,6 +71,21 @@ class BatchDone:
 
 
 @dataclass(frozen=True)
+class BatchUnderWay:
+    """A batch that is not in all sinks yet.
+
+    Args:
+        number: Spark's number.
+        stage: what happens to it, in the words of `BatchDone.stages`.
+        seconds: how long ago it was begun.
+    """
+
+    number: int
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Delays:
     """How old changes were when they were in all sinks, in seconds, over the last batches.
 
@@ -184,6 +199,7 @@ class PipelineProgress:
         delays: how old changes were when they were in all sinks; None before the first batch of changes.
         troubles: what went wrong lately, oldest first.
         warnings: how often something went wrong since the start.
+        under_way: the batch that is being written; None between batches.
     """
 
     batches: int = 0
@@ -203,6 +219,7 @@ class PipelineProgress:
     delays: Delays | None = None
     troubles: tuple[Trouble, ...] = ()
     warnings: int = 0
+    under_way: BatchUnderWay | None = None
 
 
 class ProgressBoard:
@@ -236,6 +253,19 @@ class ProgressBoard:
         self._messages = MessageCounts()
         self._newest: dt.datetime | None = None
         self._level_since: dt.datetime | None = None
+        self._under_way: tuple[int, str, float] | None = None
+
+    def enter(self, number: int, stage: str) -> None:
+        """A stage of a batch begins."""
+        with self._lock:
+            before = self._under_way
+            begun = before[2] if before is not None and before[0] == number else self._clock()
+            self._under_way = (number, stage, begun)
+
+    def leave(self) -> None:
+        """No batch is being written now."""
+        with self._lock:
+            self._under_way = None
 
     def add(
         self,
@@ -349,7 +379,14 @@ class ProgressBoard:
                 delays=Delays.of([batch.delay for batch in self._done if batch.delay is not None]),
                 troubles=tuple(troubles),
                 warnings=warnings,
+                under_way=self._batch_under_way(),
             )
+
+    def _batch_under_way(self) -> BatchUnderWay | None:
+        if self._under_way is None:
+            return None
+        number, stage, begun = self._under_way
+        return BatchUnderWay(number, stage, self._clock() - begun)
 
     def _table(self, name: str, offset: Offset | None, complete: Completeness | None) -> TableState:
         rows = dict(self._counts.get(name, {}))

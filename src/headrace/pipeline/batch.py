@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
@@ -68,10 +69,16 @@ class BatchSummary:
 
 
 class Stages:
-    """Where the time of a batch goes."""
+    """Where the time of a batch goes.
 
-    def __init__(self) -> None:
+    Args:
+        tell: called with the name of each stage when it begins.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda name: None) -> None:
+        self._tell = tell
         self._begun = self._last = time.monotonic()
+        self._name = ""
         self.ended: dict[str, float] = {}
         """Seconds by stage, in order."""
 
@@ -80,11 +87,18 @@ class Stages:
         """How long the batch has taken until now."""
         return time.monotonic() - self._begun
 
-    def end(self, name: str) -> None:
-        """A stage ends now, and the next begins."""
+    def begin(self, name: str) -> None:
+        """The stage before ends now, and this one begins."""
+        self.end()
+        self._name = name
+        self._tell(name)
+
+    def end(self) -> None:
+        """The last stage ends."""
         now = time.monotonic()
-        self.ended[name] = self.ended.get(name, 0.0) + now - self._last
-        self._last = now
+        if self._name:
+            self.ended[self._name] = self.ended.get(self._name, 0.0) + now - self._last
+        self._name, self._last = "", now
 
 
 class BatchWriter:
@@ -202,6 +216,7 @@ class BatchWriter:
                 self.failure = error
             raise _for_spark(error) from None
         finally:
+            self._board.leave()
             with self._state:
                 self._inside = False
                 self._state.notify_all()
@@ -223,7 +238,8 @@ class BatchWriter:
     def _write(self, rows: DataFrame, batch: BatchId, live: bool) -> None:
         from pyspark import StorageLevel
 
-        stages = Stages()
+        stages = Stages(partial(self._board.enter, batch.number))
+        stages.begin("read and send" if self._sent else "read and encode" if self._fused else "read")
         # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
         self._holds()
         changes = rows if self._decode is None else self._decode(rows)
@@ -243,7 +259,6 @@ class BatchWriter:
             else:
                 summary = BatchSummary(count_rows(changes, several=self._several))
             counts = summary.counts
-            stages.end("read and send" if self._sent else "read and encode" if self._fused else "read")
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
@@ -254,10 +269,10 @@ class BatchWriter:
                     encoded[self._targets[0].format_key] = rows
                 made: list[tuple[Target, EncodedBatch]] = []
                 shortened = 0
+                if any(target.shaping.key for target in self._targets):
+                    stages.begin("shape")
                 shaped = self._shaped(rows, cleanup)
                 reach("pipeline.batch.shaped")
-                if any(target.shaping.key for target in self._targets):
-                    stages.end("shape")
                 if not self._sent:
                     # Reading may have taken long.
                     self._holds()
@@ -270,6 +285,7 @@ class BatchWriter:
                     own = None if own is None else self._share(target, own)
                     if own is None:
                         continue
+                    stages.begin(target.label)
                     given = own
                     if target.format is not None:
                         if target.format_key not in encoded:
@@ -291,19 +307,19 @@ class BatchWriter:
                     if not self._rests(summary):
                         target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
-                    stages.end(target.label)
                 found = [
                     (self._targets[0], summary.out_of_range),
                     *((target, encoded.out_of_range()) for target, encoded in made),
                 ]
                 without = replace(without, shortened=shortened, out_of_range=count_out_of_range(found, batch))
             if self._dead_letters is not None and without.unreadable:
+                stages.begin("dead letters")
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
                 reach("pipeline.dead_letters.written")
-                stages.end("dead letters")
             if without:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
+            stages.end()
         self._board.add(counts, without, number=batch.number, seconds=stages.seconds, stages=stages.ended)
 
     def _rests(self, summary: BatchSummary) -> bool:

@@ -319,10 +319,11 @@ class RunningPipeline:
         return committed is not None and committed >= last
 
     def _level_database(self, committed: str | None) -> bool | None:
-        """Whether the sinks are at the source's head, asked at most once a second."""
+        """Whether the sinks are at the source's head, asked at most once a second; of a run that ended at every look,
+        as its last words are not of a moment ago."""
         asked, level = self._head
         assert self._databases is not None
-        if time.monotonic() - asked >= _HEAD_SECONDS:
+        if time.monotonic() - asked >= _HEAD_SECONDS or not self.active:
             try:
                 offsets = _offsets(committed)
                 level = _reached(offsets, self._databases.head(offsets))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from headrace.cli.failure import UNEXPECTED, errors_reported
 from headrace.cli.interruption import Interruption, interruption
@@ -48,21 +49,23 @@ class Interrupted(Exception):
     """The user interrupted the demo."""
 
 
-class Timings:
-    """How long each phase took."""
+class Steps:
+    """Says what is done, each step in a sentence with the time that it took.
 
-    def __init__(self) -> None:
+    Args:
+        out: where to; a terminal that can show it gets a check mark before each.
+    """
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._mark = "\N{CHECK MARK} " if out.is_terminal and "utf" in out.encoding.lower() else ""
         self._last = time.monotonic()
-        self._phases: list[tuple[str, float]] = []
 
-    def end(self, phase: str) -> None:
-        """The phase that began when the one before it ended is over."""
+    def done(self, sentence: str, style: str = "") -> None:
+        """The step that began when the one before it ended is done."""
         now = time.monotonic()
-        self._phases.append((phase, now - self._last))
+        self._out.print(Text(f"{self._mark}{sentence} ({now - self._last:.1f} s)", style=style))
         self._last = now
-
-    def __str__(self) -> str:
-        return ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in self._phases)
 
 
 def demo(
@@ -119,7 +122,7 @@ def _play(
     from headrace.pipeline import load_pipeline
     from headrace_emulators.demo.workload import Workload
 
-    timings = Timings()
+    steps = Steps(out)
     # The database is made in its own process while Spark starts in this one.
     workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate, source, server))
     bootstrap = None
@@ -134,24 +137,23 @@ def _play(
     with interruption() as interrupted:
         while not workload.ready:
             _look(interrupted)
-        timings.end("setup")
-        out.print(f"Database {database} is ready; from now on it changes {rate:g} times a second.")
+        steps.done(f"Spark runs, and database {database} is ready; from now on it changes {rate:g} times a second")
         workload.change()
         runs: list[RunningPipeline] = []
         cleanup.callback(lambda: [run.stop(0) for run in runs if run.active])
         for pipeline in pipelines:
             runs.append(pipeline.start(spark))
-        _stream(out, runs, workload, interrupted, timings, seconds)
+        _stream(out, runs, workload, interrupted, steps, seconds)
     from headrace_emulators.demo.comparison import compare
 
     found = compare(workload.file, folder / LAKE)
-    timings.end("verify")
-    out.print(f"{workload.transactions:,} transactions were captured. {timings}")
-    out.print(str(found), style="green" if found.equal else "red")
     if found.equal:
+        steps.done(str(found), "green")
         out.print("\nTry now:")
         for word, command in next_commands(folder, files, workload.file, found.tables[0].table, server):
             out.print(f"  {word}:\n    {command}")
+    else:
+        out.print(Text(str(found), style="red"))
     return found.equal
 
 
@@ -160,7 +162,7 @@ def _stream(
     runs: list[RunningPipeline],
     workload: Workload,
     interrupted: Interruption,
-    timings: Timings,
+    steps: Steps,
     seconds: float,
 ) -> None:
     """Snapshot, then changes for some seconds, then everything that was captured meanwhile."""
@@ -179,18 +181,18 @@ def _stream(
                 view.update(mirror.progress())
 
         until(lambda: database.progress().position != "" and not database.progress().snapshotting)
-        timings.end("snapshot")
+        steps.done("The snapshot is in the mirror, made while changes went on")
         end = time.monotonic() + seconds
         until(lambda: time.monotonic() >= end)
-        timings.end("stream")
         workload.stop()
+        steps.done("Changes followed the snapshot")
         until(lambda: workload.captured)
         for run in runs:
             # In this order: what the first has put into Kafka is what the second has to reach.
             run.finish_at_head()
             until(lambda run=run: run.wait(_LOOK_SECONDS))  # type: ignore[misc]
         view.update(mirror.progress(), last=True)
-    timings.end("drain")
+    steps.done(f"All {workload.transactions:,} transactions are in the mirror")
 
 
 def _look(interrupted: Interruption) -> None:

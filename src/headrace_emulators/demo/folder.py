@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def next_commands(
     """What a user may try now: a word and a command, which works as it is."""
     lake = folder / LAKE
     schema, _, name = table.partition(".")
-    read = f"from deltalake import DeltaTable; print(DeltaTable({str(lake / schema / name)!r}).to_pyarrow_table())"
+    # In double quotes, which need no quoting in the shell's single ones.
+    path = json.dumps(str(lake / schema / name), ensure_ascii=False)
+    read = f"from deltalake import DeltaTable; print(DeltaTable({path}).to_pyarrow_table())"
     commands = []
     message = next((file for file in sorted((folder / MESSAGES).rglob("part-*")) if file.stat().st_size), None)
     if message is not None:

@@ -171,10 +171,11 @@ function showStages(run, pointed) {
   const batches = pointed ? [pointed] : run.recent_batches;
   const mean = name => batches.reduce((sum, batch) => sum + (batch.stages[name] ?? 0), 0) / (batches.length || 1);
   const whole = names.reduce((sum, name) => sum + mean(name), 0);
-  at("stages-of").textContent = !batches.length ? "no batch yet" : pointed
+  const now = run.under_way ? "; now " + run.under_way : "";
+  at("stages-of").textContent = !batches.length ? "no batch yet" + now : pointed
     ? "batch " + number(pointed.number) + ": " + counted(pointed.rows, "row") + " in " + span(whole)
       + (pointed.delay_seconds === null ? "" : ", delay " + span(pointed.delay_seconds))
-    : "mean of the last " + (batches.length === 1 ? "batch" : number(batches.length)) + ": " + span(whole);
+    : "mean of the last " + (batches.length === 1 ? "batch" : number(batches.length)) + ": " + span(whole) + now;
   at("stage-names").replaceChildren(...names.map((name, place) => {
     const row = make("li"), sample = make("canvas");
     sample.width = sample.height = 16;
