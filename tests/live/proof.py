@@ -3,9 +3,9 @@
     make proof                                  # every server that this machine can start or that is named
     make proof ARGS="--only postgresql mysql"   # some of them; the others keep what the page says of them
 
-Where Docker is, a server is its official image (`tests/live/compose.yaml`). PostgreSQL, MariaDB and MySQL are the
-machine's own elsewhere. A server that the environment names (`HEADRACE_POSTGRESQL_URL` and so on, docs/live.md) is used
-as it is, and nothing is started.
+Where Docker is, a server is its official image (`tests/live/compose.yaml`), and a driver that is missing is installed.
+PostgreSQL, MariaDB and MySQL are the machine's own elsewhere. A server that the environment names
+(`HEADRACE_POSTGRESQL_URL` and so on, docs/live.md) is used as it is, and nothing is started.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import xml.etree.ElementTree as ET
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -49,6 +50,11 @@ GRANT CREATE SESSION, SET CONTAINER, LOGMINING, SELECT_CATALOG_ROLE, EXECUTE_CAT
   TO C##HEADRACE CONTAINER=ALL;
 GRANT EXECUTE ON DBMS_FLASHBACK TO C##HEADRACE CONTAINER=ALL;
 EXIT
+"""
+
+_DB2_SETUP = """
+db2 connect to testdb
+db2 "values asncdc.asncdcservices('start', 'asncdc')"
 """
 
 _HEAD = """# What was seen on real servers
@@ -99,6 +105,7 @@ class Subject(ABC):
         url: the variable that names one.
         tests: what pytest runs.
         prepared_by: what a new container runs before the tests, and what that reads.
+        extra: what of Headrace brings its driver, where the lock file does not.
     """
 
     name: str
@@ -106,6 +113,7 @@ class Subject(ABC):
     url: str
     tests: Sequence[str]
     prepared_by: tuple[Sequence[str], str] | None = None
+    extra: str = ""
 
     @abstractmethod
     def in_container(self) -> str:
@@ -200,6 +208,7 @@ class Oracle(Subject):
     name, title, url = "oracle", "Oracle", oracle.URL
     tests = ("-m", "live", "tests/live/test_live_oracle.py")
     prepared_by = (("sqlplus", "-S", "/", "as", "sysdba"), _ORACLE_SETUP)
+    extra = "oracle"
 
     def in_container(self) -> str:
         return "oracle://C%23%23HEADRACE:Choose_0ne@127.0.0.1:1521/FREE?pdb=FREEPDB1"
@@ -213,13 +222,17 @@ class Oracle(Subject):
 
 
 class Db2(Subject):
-    """Db2, by the capture contract. Its image has no SQL Replication, so only a named database can do."""
+    """Db2, by the capture contract."""
 
     name, title, url = "db2", "Db2", db2.URL
     tests = ("-m", "live", "tests/contracts/test_capture.py", "tests/live/test_live_db2.py")
+    prepared_by = (("su", "-", "db2inst1"), _DB2_SETUP)
+    extra = "db2"
 
     def in_container(self) -> str:
-        raise NotHere("its image comes without SQL Replication. Name a database that has it (HEADRACE_DB2_URL)")
+        if os.environ.get("LICENSE") != "accept":
+            raise NotHere("its licence was not accepted: set LICENSE=accept")
+        return "db2://db2inst1:Choose_0ne@127.0.0.1:50000/testdb"
 
     def version(self) -> str:
         settings = db2.settings_from()
@@ -256,8 +269,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if now.on != NEVER or seen.get(subject.name, now).on == NEVER:
             seen[subject.name] = now
         print(f"{subject.title}: {_sentence(now)}", flush=True)
-    RESULTS.write_text(json.dumps({name: asdict(one) for name, one in seen.items()}, indent=2) + "\n", encoding="utf-8")
-    PAGE.write_text(page(seen), encoding="utf-8")
+        # Whatever happens with the next one, this was seen.
+        results = {name: asdict(one) for name, one in seen.items()}
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        PAGE.write_text(page(seen), encoding="utf-8")
     return int(any(one.failed for one in seen.values()))
 
 
@@ -274,11 +289,13 @@ def tried(subject: Subject) -> Seen:
 def _running(subject: Subject) -> Iterator[str]:
     """The server, named in the environment; where it is."""
     if os.environ.get(subject.url):
+        _install(subject)
         yield "named by its address"
         return
     if _has_docker():
         address = subject.in_container()
-        _compose("up", "--detach", "--wait", "--wait-timeout", str(_READY_SECONDS), subject.name)
+        _install(subject)
+        _compose("up", "--build", "--detach", "--wait", "--wait-timeout", str(_READY_SECONDS), subject.name)
         try:
             if subject.prepared_by is not None:
                 words, told = subject.prepared_by
@@ -340,6 +357,16 @@ def _sentence(one: Seen) -> str:
     return f"{one.version}, {one.where}: {one.passed} passed, {one.failed} failed, {one.gaps} gaps"
 
 
+def _install(subject: Subject) -> None:
+    """The driver of a server, which the lock file leaves out."""
+    if not subject.extra:
+        return
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    packages = project["optional-dependencies"][subject.extra]
+    if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=False).returncode:
+        raise NotHere(f"its driver can't be installed ({', '.join(packages)})")
+
+
 def _has_docker() -> bool:
     if shutil.which("docker") is None:
         return False
@@ -348,8 +375,8 @@ def _has_docker() -> bool:
 
 def _compose(*words: str, told: str | None = None) -> None:
     command = ["docker", "compose", "--file", str(COMPOSE), *words]
-    # The file wants the words of SQL Server's licence also where another server is started.
-    environment = {"ACCEPT_EULA": "N", "MSSQL_SA_PASSWORD": "-", **os.environ}
+    # The file wants the words of licences also where another server is started.
+    environment = {"ACCEPT_EULA": "N", "MSSQL_SA_PASSWORD": "-", "LICENSE": "view", **os.environ}
     done = subprocess.run(command, input=told, text=True, env=environment, check=False)
     if done.returncode:
         raise NotHere(f"`docker compose {' '.join(words)}` ended with {done.returncode}")

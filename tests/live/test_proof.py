@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,47 @@ def test_every_server_of_the_compose_file_listens_on_the_loopback_where_its_test
 ) -> None:
     monkeypatch.setenv("ACCEPT_EULA", "Y")
     monkeypatch.setenv("MSSQL_SA_PASSWORD", "p@ss")
+    monkeypatch.setenv("LICENSE", "accept")
     services = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
-    assert set(services) == {subject.name for subject in SUBJECTS} - {"db2"}
+    assert set(services) == {subject.name for subject in SUBJECTS}
     for subject in SUBJECTS:
-        if subject.name in services:
-            [port] = services[subject.name]["ports"]
-            assert "@" + port.rpartition(":")[0] in subject.in_container()
+        [port] = services[subject.name]["ports"]
+        assert "@" + port.rpartition(":")[0] in subject.in_container()
+
+
+@pytest.mark.parametrize("name", ["sqlserver", "db2"])
+def test_a_server_whose_licence_was_not_accepted_is_not_started(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("ACCEPT_EULA", "LICENSE", *(subject.url for subject in SUBJECTS)):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(proof, "_has_docker", lambda: True)
+    monkeypatch.setattr(proof, "_compose", lambda *words, told=None: pytest.fail(f"started: {words}"))
+    [subject] = (one for one in SUBJECTS if one.name == name)
+    assert proof.tried(subject).where.startswith("not run: its licence was not accepted: set ")
+
+
+def test_a_container_is_named_prepared_tested_and_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LICENSE", "accept")
+    monkeypatch.delenv("HEADRACE_DB2_URL", raising=False)
+    done: list[str] = []
+    [db2] = (one for one in SUBJECTS if one.name == "db2")
+    monkeypatch.setattr(proof, "_has_docker", lambda: True)
+    monkeypatch.setattr(proof, "_install", lambda subject: done.append(f"driver of {subject.name}"))
+    monkeypatch.setattr(proof, "_compose", lambda *words, told=None: done.append(" ".join(words)))
+
+    def tests(subject: proof.Subject, where: str) -> Seen:
+        done.append(os.environ[subject.url])
+        return Seen("11.5", where, 1)
+
+    monkeypatch.setattr(proof, "_tests", tests)
+    assert proof.tried(db2) == Seen("11.5", "its official image", 1)
+    assert done == [
+        "driver of db2",
+        "up --build --detach --wait --wait-timeout 900 db2",
+        "exec -T db2 su - db2inst1",
+        "db2://db2inst1:Choose_0ne@127.0.0.1:50000/testdb",
+        "down --volumes",
+    ]
+    assert "HEADRACE_DB2_URL" not in os.environ
 
 
 @pytest.mark.parametrize("kind", URLS)
