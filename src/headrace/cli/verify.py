@@ -35,7 +35,7 @@ def verify(
             result = found.comparison
             equal = equal and result.equal
             out.print(
-                f"{found.table.path} in {found.sink}: {result.expected} rows in the source, {result.actual} in the "
+                f"{found.table.path} in {found.sink}: {_rows(result.expected)} in the source, {result.actual:,} in the "
                 + "target; "
                 + ("equal" if result.equal else f"{result.differing_rows} differ")
             )
@@ -44,3 +44,7 @@ def verify(
                 out.print(f"  {one.kind} {one.key}{columns}")
     if not equal:
         raise typer.Exit(DIFFERENT)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

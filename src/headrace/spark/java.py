@@ -28,6 +28,7 @@ OLDEST_JAVA = 17
 NEWEST_JAVA = 23
 """Hadoop 3.4, which Spark 4.0 brings, calls a method that Java 24 removed."""
 
+_WORKER_PATIENCE = "SPARK_AUTH_SOCKET_TIMEOUT"
 _WRAPPER = r"""#!/bin/sh
 # Written by Headrace. Spark asks for the module jdk.incubator.vector, which not every JDK has, and which
 # makes every JDK print a warning at each start. Spark needs it for nothing but faster linear algebra.
@@ -123,6 +124,9 @@ def spark_environment() -> Iterator[None]:
         "JAVA_HOME": str(spark_java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # How long a worker waits for Spark to answer its first word. PySpark's 15 seconds are too few on a machine that
+        # is busy for a moment, and end the run.
+        _WORKER_PATIENCE: os.environ.get(_WORKER_PATIENCE, "120"),
     }
     # A gateway that is named here would be used instead of a new JVM.
     names = [*values, "PYSPARK_GATEWAY_PORT"]
