@@ -225,6 +225,8 @@ def test_a_pipeline_whose_sinks_write_the_same_names_is_refused(tmp_path: Path) 
 def test_a_pipeline_says_what_its_session_needs_and_refuses_two_metastores(tmp_path: Path) -> None:
     hive = {"type": "delta", **HIVE, "warehouse": "tables", "catalog.hive.metastore.sasl.enabled": "true"}
     assert load_pipeline(pipeline(tmp_path, hive)).session_settings == {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(tmp_path / "tables"),
         "spark.hadoop.hive.metastore.uris": "thrift://h:9083",

@@ -109,8 +109,10 @@ class Pipeline:
 
     @property
     def session_settings(self) -> dict[str, str]:
-        """Spark settings that these sinks need from a session's start."""
-        return self._model.session_settings
+        """Spark settings that these sinks need from a session's start, with the extensions of Delta and Iceberg."""
+        from headrace.spark.session import session_needs
+
+        return session_needs(self.jars) | self._model.session_settings
 
     @property
     def formats(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ _AVRO_LIMITS = tuple(
     f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
     for what, most in (("string", 1 << 26), ("bytes", 1 << 26), ("collectionItems", 1 << 22))
 )
+_EXTENSIONS = "spark.sql.extensions"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _ICEBERG_EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -107,8 +108,10 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         settings["spark.python.daemon.module"] = "headrace.spark.daemon"
         # Spark's own choice asks for the status of local files by a process each: 70 ms of every batch.
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _checkpoint_files()
+    needs = session_needs(jars)
+    extensions = needs.pop(_EXTENSIONS, "")
+    settings.update(needs)
     if _asks_for_delta(jars):
-        settings["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
         # Delta spreads its log over 50 tasks otherwise, which takes longer than all other work on a small machine.
         settings["spark.databricks.delta.snapshotPartitions"] = "2"
     settings.update(given)
@@ -119,12 +122,22 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
     _put_first(settings, "spark.driver.extraJavaOptions", [quiet, *_AVRO_LIMITS], " ")
     _put_first(settings, "spark.executor.extraJavaOptions", list(_AVRO_LIMITS), " ")
     _put_first(settings, "spark.jars", [str(jar) for jar in maven_jars(jars)], ",")
+    _put_first(settings, _EXTENSIONS, extensions.split(",") if extensions else [], ",")
+    return settings
+
+
+def session_needs(jars: Sequence[str]) -> dict[str, str]:
+    """The settings without which a session can't write with these jars: extensions, and Delta's catalog.
+
+    Args:
+        jars: as of `spark_session`.
+    """
     extensions = [
         *([_DELTA_EXTENSION] if _asks_for_delta(jars) else []),
         *([_ICEBERG_EXTENSION] if _asks_for(jars, "iceberg-spark-runtime") else []),
     ]
-    _put_first(settings, "spark.sql.extensions", extensions, ",")
-    return settings
+    needs = {_EXTENSIONS: ",".join(extensions)} if extensions else {}
+    return needs | ({"spark.sql.catalog.spark_catalog": _DELTA_CATALOG} if _asks_for_delta(jars) else {})
 
 
 def _checkpoint_files() -> str:

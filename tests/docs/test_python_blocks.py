@@ -1,0 +1,188 @@
+"""Rule: the programs on pages run as they stand, on emulated servers where a page names a server of the reader's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.code_blocks import block
+
+import headrace
+from headrace.spark.jars import DELTA
+from headrace.testing.waiting import PATIENCE, until
+from headrace_emulators.kafka.broker import KafkaBroker
+from headrace_emulators.sqlserver import EmulatedServer
+
+ORDERS = "CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, total decimal(9,2))"
+ITEMS = "CREATE TABLE dbo.items (id int NOT NULL PRIMARY KEY, piece nvarchar(20))"
+CUSTOMERS = "CREATE TABLE dbo.customers (id int NOT NULL PRIMARY KEY, credit decimal(9,2))"
+
+
+class Sales:
+    """An emulated database with three captured tables of a row each, and pipelines that read it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = EmulatedServer(folder / "server").create_database("sales")
+        for name, columns in (("orders", ORDERS), ("items", ITEMS), ("customers", CUSTOMERS)):
+            self.database.execute(columns)
+            self.database.execute(
+                f"EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='{name}', @role_name=NULL"
+            )
+        self.database.execute("INSERT INTO dbo.orders VALUES (1, 9.50)")
+        self.database.execute("INSERT INTO dbo.items VALUES (1, N'rose')")
+        self.database.execute("INSERT INTO dbo.customers VALUES (1, 99.90)")
+        self.database.capture()
+
+    @property
+    def source(self) -> dict[str, str]:
+        return {"driver": "emulator", "hostname": str(self.folder / "server"), "database": "sales"}
+
+    def pipeline(self, tables: str = "dbo.*") -> Path:
+        """A pipeline into Delta tables."""
+        sections = {
+            "source": {"type": "sqlserver", **self.source, "tables": tables},
+            "sinks": [{"type": "delta", "path": "lake"}],
+            "pipeline": {"name": "shop", "checkpoint": "checkpoint", "trigger": "100ms"},
+        }
+        file = self.folder / "pipeline.yaml"
+        file.write_text(yaml.safe_dump(sections), encoding="utf-8")
+        return file
+
+    def run(self, spark: Any, tables: str = "dbo.*") -> Path:
+        """One run to the end; its checkpoint."""
+        assert headrace.load_pipeline(self.pipeline(tables)).start(spark, once=True).wait(PATIENCE)
+        return self.folder / "checkpoint"
+
+
+@pytest.fixture
+def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sales]:
+    monkeypatch.chdir(tmp_path)
+    made = Sales(tmp_path)
+    yield made
+    made.database.close()
+
+
+def run(page: str, begins: str, given: dict[str, Any], *replaced: tuple[str, str]) -> dict[str, Any]:
+    """Run a program, with what it names of the reader's replaced; the names that it made."""
+    text = block(page, begins)
+    for old, new in replaced:
+        assert old in text, f"{page} has no {old!r}"
+        text = text.replace(old, new)
+    # Classes look for what is declared in their module.
+    module = ModuleType("page")
+    vars(module).update(given)
+    sys.modules["page"] = module
+    exec(compile(text, page, "exec"), vars(module))
+    return vars(module)
+
+
+def test_the_stream_of_the_readme_sends_its_changes_to_kafka(spark: Any, sales: Sales, tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "broker") as broker:
+        run(
+            "README.md",
+            "import headrace",
+            {"spark": spark, "secret": "x"},
+            ('"hostname": "db"', f'"driver": "emulator", "hostname": {str(tmp_path / "server")!r}'),
+            ("k:9092", broker.bootstrap),
+            # Where Spark's own folder is, else.
+            ('"checkpoint"', repr(str(tmp_path / "checkpoint"))),
+        )
+        (query,) = spark.streams.active
+        read = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+        read = read.option("subscribePattern", r"sales\..*")
+        topics = {"sales.sales.dbo.orders", "sales.sales.dbo.customers"}
+        try:
+            # Loaded anew at each look: a relation keeps the offsets of its first one.
+            arrived = lambda: {row["topic"] for row in read.load().collect()}  # noqa: E731
+            until(lambda: arrived() == topics, "rows of both tables are in Kafka")
+        finally:
+            query.stop()
+
+
+def test_a_table_with_history_is_kept_as_the_page_on_apply_says(spark: Any, tmp_path: Path) -> None:
+    at = dt.datetime(2026, 1, 1)
+    rows = [(1, "Vienna", "I", at), (2, "Rome", "I", at), (1, "Graz", "U", at.replace(month=2))]
+    changes = spark.createDataFrame(rows, "id int, city string, op string, changed_at timestamp")
+    given = {"headrace": headrace, "changes": changes}
+    run("docs/apply.md", "headrace.apply_changes(", given, ("lake.sales.customers", str(tmp_path / "customers")))
+    found = spark.read.format("delta").load(str(tmp_path / "customers"))
+    assert sorted(row["city"] for row in found.collect()) == ["Graz", "Rome", "Vienna"]
+    assert found.where("__END_AT is null").count() == 2
+
+
+def test_what_is_complete_is_asked_as_the_page_says_and_a_job_waits_for_it(spark: Any, sales: Sales) -> None:
+    checkpoint = str(sales.run(spark, "dbo.orders,dbo.items"))
+    place = ("/data/checkpoints/shop", checkpoint)
+    midnight = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    found = run("docs/completeness.md", "import headrace", {"midnight": midnight}, place)["found"]
+    assert set(found.tables) == {"dbo.orders", "dbo.items"}
+    assert found.covers(midnight) and found.overall is not None
+    run("docs/completeness.md", "import sys", {}, place)
+
+
+def test_columns_are_typed_by_the_schema_that_the_server_tells(spark: Any, sales: Sales) -> None:
+    changes = spark.readStream.format("sqlserver_cdc").options(**sales.source).load()
+    where = f'"sqlserver", driver="emulator", hostname={str(sales.folder / "server")!r}'
+    given = {"changes": changes, "password": "x"}
+    typed = run("docs/concepts/change-row.md", "import headrace", given, ('"sqlserver", hostname="db"', where))["typed"]
+    assert dict(typed.schema["after"].dataType.jsonValue()["fields"][1])["type"] == "decimal(9,2)"
+
+
+def test_a_program_of_ones_own_runs_a_pipeline_and_says_what_a_session_needs(
+    spark: Any, sales: Sales, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sales.pipeline()
+    # It would run for ever.
+    run("docs/deploy.md", "import headrace", {}, ("running.wait()", "running.finish_at_head(); running.wait()"))
+    assert spark.read.format("delta").load(str(sales.folder / "lake/dbo/orders")).count() == 1
+    run("docs/deploy.md", "pipeline =", {"headrace": headrace})
+    assert [line.split("=")[0] for line in capsys.readouterr().out.splitlines()[-3:]] == [
+        f"--packages {DELTA}",
+        "--conf spark.sql.extensions",
+        "--conf spark.sql.catalog.spark_catalog",
+    ]
+
+
+def test_emulated_databases_do_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    db2 = run("docs/emulator.md", "from headrace_emulators.db2", {})["database"]
+    assert db2.execute("SELECT COUNT(*) FROM ASNCDC.CDC_SHOP_ORDERS").fetchone()[0] == 1
+    db2.close()
+    oracle = run("docs/emulator.md", "from headrace_emulators.oracle", {})["database"]
+    with oracle.connect("SHOP") as session:
+        assert [tuple(row) for row in session.execute("SELECT ID FROM T")] == [(2,)]
+
+
+def test_a_setting_is_declared_as_the_decision_shows() -> None:
+    from headrace import Settings, Sink, option
+
+    made = run(
+        "docs/decisions/0027-settings.md", "class FilesSettings", {"Settings": Settings, "Sink": Sink, "option": option}
+    )
+    assert [one.name for one in made["FilesSettings"].declared] == ["path"]
+
+
+def test_examples_of_redo_statements_give_what_the_page_says() -> None:
+    import doctest
+
+    found = doctest.testfile(str(Path(__file__).parents[2] / "docs/reference/oracle-redo.md"), module_relative=False)
+    assert found.attempted >= 8 and not found.failed
+
+
+def test_signatures_of_the_reference_are_python(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/reference/python.md").read_text(encoding="utf-8")
+    signatures = re.findall(r"^```python\n(def .*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(signatures) == 9
+    for signature in signatures:
+        names: dict[str, Any] = {}
+        exec(compile("from __future__ import annotations\n" + signature, "python.md", "exec"), names)
+        (name,) = [name for name, made in names.items() if callable(made)]
+        assert callable(getattr(headrace, name))
