@@ -16,11 +16,12 @@ from headrace.testing.waiting import PATIENCE
 
 
 def typed(commands: str, folder: Path) -> str:
-    """Run commands in a shell in which `headrace` is the one that is tested; what they printed."""
+    """Run commands in a shell in which `headrace` and `python` are those that are tested; what they printed."""
     (folder / "bin").mkdir(exist_ok=True)
-    command = folder / "bin" / "headrace"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m headrace "$@"\n')
-    command.chmod(0o755)
+    for name, called in {"headrace": "-m headrace", "python": ""}.items():
+        command = folder / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} {called} "$@"\n')
+        command.chmod(0o755)
     environment = {
         **os.environ,
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",

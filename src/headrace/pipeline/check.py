@@ -374,7 +374,9 @@ def summary(plan: PipelinePlan) -> str:
     count = len(plan.tables)
     fresh = [table for table in plan.tables if table.snapshot in ("begins", "goes on")]
     rows = sum(max(table.rows, 0) for table in fresh)
-    known = f", about {rows:,} rows" if fresh and all(table.rows >= 0 for table in fresh) else ""
+    known = (
+        f", about {rows:,} row{'' if rows == 1 else 's'}" if fresh and all(table.rows >= 0 for table in fresh) else ""
+    )
     return f"{count:,} table{'' if count == 1 else 's'}, {len(fresh):,} with a snapshot{known}."
 
 

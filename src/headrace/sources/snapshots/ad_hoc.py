@@ -138,7 +138,7 @@ def refused_filter(table: TableId, why: str) -> OptionError:
         why: what the server says.
     """
     return OptionError(
-        f"The server refuses the filter of table '{table.path}': {why}",
+        f"The server refuses the filter of table '{table.path}': {why.rstrip(' .')}.",
         remedy="Write an SQL predicate over its columns, in the words of the database.",
     )
 
