@@ -101,7 +101,7 @@ class FormatError(HeadraceError):
 class SchemaError(HeadraceError):
     """A table's schema is unknown, contradictory, or can't be carried by the target."""
 
-    page = "apply.md#when-the-schema-changes"
+    page = "apply.md#types-of-columns"
 
 
 class SinkError(HeadraceError):

@@ -131,7 +131,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("terminal")
 def test_on_a_terminal_it_asks_for_what_it_needs_and_enter_takes_what_is_offered(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    answers = ["postgresql", "db1", "shop", "", "hunter2", "kafka", "k:9092"]
+    answers = ["postgresql", "db1", "shop", "", "hunter2", "kafka", "k:9092", ""]
     done = CliRunner().invoke(
         app, ["init", str(file)], input="\n".join(answers) + "\n", env={"HEADRACE_PASSWORD": None}
     )
@@ -147,6 +147,18 @@ def test_on_a_terminal_it_asks_for_what_it_needs_and_enter_takes_what_is_offered
     assert found["sinks"] == [{"type": "kafka", "bootstrap_servers": "k:9092"}]
     assert "Set the password before a run: export HEADRACE_PASSWORD=..." in done.output
     assert "hunter2" not in file.read_text() + done.output
+
+
+@pytest.mark.usefixtures("terminal")
+def test_of_topics_it_asks_for_the_format_and_shows_where_unreadable_messages_can_go(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    answers = ["kafka", "k:9092", "shop.orders", "canal_json", "delta", ""]
+    done = CliRunner().invoke(app, ["init", str(file)], input="\n".join(answers) + "\n")
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load(file.read_text())["source"]["format"] == {"type": "canal_json"}
+    file.write_text(file.read_text().replace("# dead_letter:", "dead_letter:"))
+    checked(file)
+    assert yaml.safe_load(file.read_text())["dead_letter"] == {"type": "files", "path": "./dead_letters"}
 
 
 @pytest.mark.usefixtures("terminal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 
 import pytest
 from rich.console import Console
@@ -271,6 +272,18 @@ def test_a_terminal_says_what_the_run_does_now() -> None:
         "everything is in the sinks; waiting for changes",
         "between two batches",
     ]
+
+
+def test_a_run_that_fails_leaves_no_spinner_on_the_screen() -> None:
+    board = Clock().board()
+    board.enter(0, "read")
+    written = io.StringIO()
+    terminal = Console(force_terminal=True, width=80, file=written)
+    with pytest.raises(ValueError, match="broken"), LiveView(terminal, "sales") as view:
+        view.update(board.progress(offset(), True))
+        raise ValueError("broken")
+    last = written.getvalue().rpartition("sales")[2]
+    assert "batch 0: read" not in last and "0 batches" in last
 
 
 def test_nothing_yet() -> None:

@@ -81,7 +81,7 @@ class LogicalType:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise ValueError(f"unknown logical type '{self.kind}'")
+            raise ValueError(f"unknown logical type '{self.kind}' (known: {', '.join(sorted(_KINDS))})")
 
     @classmethod
     def parse(cls, text: str) -> LogicalType:

@@ -29,8 +29,9 @@ def init(
         typer.Option(help="Where changes go: kafka, files, delta, iceberg, jdbc; can be repeated. Default: delta."),
     ] = None,
     format: Annotated[
-        str, typer.Option(help="The format of messages, if a sink writes or the source reads them.")
-    ] = "debezium_json",
+        str | None,
+        typer.Option(help="The format of messages, if a sink writes or the source reads them. Default: debezium_json."),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("-o", "--option", help="An option of the source, such as -o hostname=db; can be repeated."),
@@ -55,7 +56,7 @@ def init(
     """Write a commented pipeline file for a source and sinks. On a terminal it asks for what it needs, and lists the
     tables of the source."""
     with errors_reported(debug):
-        from headrace.cli.questions import Answers, asked
+        from headrace.cli.questions import DEFAULT_FORMAT, Answers, asked
         from headrace.errors import OptionError
         from headrace.pipeline.new_file import new_file
 
@@ -68,13 +69,13 @@ def init(
             if not equals:
                 raise OptionError(f"'{one}' is not an option.", remedy="Write -o name=value, such as -o hostname=db.")
             given[key.strip()] = value.strip()
-        said = Answers(source or "sqlserver", sink or ["delta"], given)
+        said = Answers(source or "sqlserver", sink or ["delta"], format or DEFAULT_FORMAT, given)
         if ask and _on_terminal():
-            said = asked(source, sink, given, password_env)
+            said = asked(source, sink, format, given, password_env)
         called = name or said.of_source.get("database") or ("pipeline" if printed else pipeline.stem)
         called = name or re.sub(r"[^\w.-]+", "-", called)
         made = new_file(
-            called, said.source, said.sinks, format, said.of_source, password_env, of_sinks=said.of_sinks, ask=ask
+            called, said.source, said.sinks, said.format, said.of_source, password_env, of_sinks=said.of_sinks, ask=ask
         )
         if printed:
             sys.stdout.write(made.text)

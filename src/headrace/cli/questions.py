@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from headrace import registry
 from headrace.options import option_of
 
 if TYPE_CHECKING:
     from headrace.settings import Component
 
+DEFAULT_FORMAT = "debezium_json"
 _SOURCES = ("postgresql", "mysql", "sqlserver", "db2", "oracle", "kafka")
 _SINKS = ("delta", "iceberg", "kafka", "files", "jdbc")
 
@@ -25,6 +27,7 @@ class Answers:
     Args:
         source: the kind of source.
         sinks: the kinds of sinks.
+        format: of messages.
         of_source: options of the source.
         of_sinks: options of the sinks, by kind.
         password: of the source, for this process only.
@@ -32,17 +35,21 @@ class Answers:
 
     source: str
     sinks: Sequence[str]
+    format: str
     of_source: Mapping[str, str]
     of_sinks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     password: str = field(default="", repr=False)
 
 
-def asked(source: str | None, sinks: Sequence[str] | None, given: Mapping[str, str], variable: str) -> Answers:
+def asked(
+    source: str | None, sinks: Sequence[str] | None, format: str | None, given: Mapping[str, str], variable: str
+) -> Answers:
     """Ask for what was not given; Enter takes what stands in brackets.
 
     Args:
         source: the kind of source, if it was given.
         sinks: the kinds of sinks, if they were given.
+        format: of messages, if it was given.
         given: options of the source that were given.
         variable: the environment variable of the source's password, which is set for this process if it is not.
     """
@@ -52,6 +59,8 @@ def asked(source: str | None, sinks: Sequence[str] | None, given: Mapping[str, s
     source = source or _chosen("Where do changes come from?", _SOURCES)
     origin: Any = KafkaTopics if source == "kafka" else component("source", source)
     of_source = {**given, **_options(origin, given)}
+    if source == "kafka":
+        format = format or _chosen("  format of the messages", _formats())
     asked_password = ""
     if any(option.name == "password" for option in origin.options) and variable not in os.environ:
         asked_password = _said("  password, to list the tables now (Enter for none)", "", hidden=True)
@@ -59,7 +68,14 @@ def asked(source: str | None, sinks: Sequence[str] | None, given: Mapping[str, s
             os.environ[variable] = asked_password
     sinks = sinks or [_chosen("Where do they go?", _SINKS)]
     of_sinks = {sink: _options(component("sink", sink), {}) for sink in sinks}
-    return Answers(source, sinks, of_source, of_sinks, asked_password)
+    if any(component("sink", sink).takes == "messages" for sink in sinks):
+        format = format or _chosen("  format of the messages", _formats())
+    return Answers(source, sinks, format or DEFAULT_FORMAT, of_source, of_sinks, asked_password)
+
+
+def _formats() -> Sequence[str]:
+    """The default first."""
+    return [DEFAULT_FORMAT, *(name for name in registry.names("format") if name != DEFAULT_FORMAT)]
 
 
 def _options(kind: type[Component], given: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,7 @@ class LiveView:
         self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
         # One for the whole run, or it would begin to turn anew with each look.
         self._spinner = Spinner("dots" if "utf" in console.encoding.lower() else "line")
+        self._shown: PipelineProgress | None = None
         self._told = 0
         self._told_number = -1
         self._last_state: CaptureState | None = None
@@ -55,6 +56,9 @@ class LiveView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
+            if self._shown is not None:
+                # A run that fails leaves no spinner that stands still.
+                self._live.update(screen(self._shown, self._title), refresh=True)
             self._live.stop()
 
     def update(self, progress: PipelineProgress, *, last: bool = False) -> None:
@@ -63,6 +67,7 @@ class LiveView:
         A change of the source's health, and the end (`last`), give a line with the sums.
         """
         if self._live is not None:
+            self._shown = progress
             self._live.update(screen(progress, self._title, None if last else self._spinner), refresh=last)
             return
         for text in self._batches(progress):

@@ -115,6 +115,9 @@ def new_file(
         lines += [f"  {line}" for line in _options(kind.options, values)]
         lines += _offered(kind, values, "    ")
         lines.append(f'    # routes: [{{tables: {schema}.*, to: "{{schema}}_{{table}}"}}]')
+    if source == "kafka":
+        kept = "# dead_letter: {type: files, path: ./dead_letters}"
+        lines += ["", f"{kept}   # keeps messages that can't be read; without it such a message stops the run"]
     lines += [
         "",
         "pipeline:",
