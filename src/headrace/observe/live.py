@@ -158,8 +158,7 @@ def now_text(progress: PipelineProgress) -> str:
 
 def batch_line(batch: BatchDone, progress: PipelineProgress) -> str:
     """A batch in one line: `batch 12: 40,000 read, 3 inserts in dbo.orders; 1.2 s; snapshot of dbo.orders 33%`."""
-    counts = ((batch.rows.get(op, 0), word) for op, word in _WORDS.items())
-    rows = ", ".join(f"{n:,} {word.removesuffix('s') if n == 1 else word}" for n, word in counts if n)
+    rows = ", ".join(_counted(batch.rows[op], op) for op in _WORDS if batch.rows.get(op))
     named = ", ".join(batch.tables[:3]) + (f" and {len(batch.tables) - 3} more" if len(batch.tables) > 3 else "")
     parts = [f"batch {batch.number:,}: {rows}{' in ' + named if named else ''}", f"{batch.seconds:.1f} s"]
     reading = {state.table: state for state in progress.tables if state.snapshot == "running" and state.estimate > 0}
@@ -167,6 +166,12 @@ def batch_line(batch: BatchDone, progress: PipelineProgress) -> str:
         shown = [f"{name} {_percent(reading[name])}%" for name in batch.tables[:3] if name in reading]
         parts += [f"snapshot of {', '.join(shown)}"] if shown else []
     return "; ".join(parts)
+
+
+def _counted(rows: int, op: Operation) -> str:
+    """`1 insert`, `3 inserts`."""
+    word = _WORDS[op]
+    return f"{rows:,} {word.removesuffix('s') if rows == 1 else word}"
 
 
 def _percent(state: TableState) -> int:
@@ -183,9 +188,7 @@ def line(progress: PipelineProgress) -> str:
         parts.append("snapshot of " + ", ".join(f"{s.table} {snapshot_text(s)}" for s in reading[:3]))
     elif sums[Operation.READ]:
         parts.append(f"snapshot {sums[Operation.READ]:,} rows")
-    parts.append(
-        f"{sums[Operation.CREATE]:,} inserts, {sums[Operation.UPDATE]:,} updates, {sums[Operation.DELETE]:,} deletes"
-    )
+    parts.append(", ".join(_counted(sums[op], op) for op in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)))
     if progress.messages:
         parts.append(messages_text(progress.messages))
     elif sums[Operation.ERROR]:
