@@ -1,4 +1,4 @@
-"""Rule: tutorials on databases are true: their statements, files and commands are typed as they stand."""
+"""Rule: tutorials with a pipeline file are true: statements, files, programs and commands are typed as they stand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.support.mysql import mysql_like, needs_mariadb
 from tests.support.postgresql import needs_postgres, postgres
 from tests.support.typed_commands import typed
 
+from headrace_emulators.kafka.broker import KafkaBroker
 from headrace_emulators.mysql.server import MARIADB
 
 PAGES = Path(__file__).parents[2] / "docs" / "tutorials"
@@ -25,7 +26,7 @@ class Server(Protocol):
     def run(self, sql: str, *, database: str) -> object: ...
 
 
-def run(kind: str, text: str, server: Server, database: str, folder: Path, spark: Any) -> None:
+def run(kind: str, text: str, server: Server, database: str, folder: Path, names: dict[str, Any]) -> None:
     if kind == "sql":
         server.run(text, database=database)
     elif kind == "yaml":
@@ -35,19 +36,19 @@ def run(kind: str, text: str, server: Server, database: str, folder: Path, spark
     elif kind == "sh":
         typed(text, folder)
     else:
-        exec(compile(text, "tutorial", "exec"), {"spark": spark})
+        exec(compile(text, "tutorial", "exec"), names)
 
 
 def read_through(page: str, kinds: list[str], server: Server, database: str, folder: Path, spark: Any) -> None:
     blocks = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
     assert [kind for kind, _ in blocks] == kinds
-    exported = ""
+    exported, names = "", {"spark": spark}
     for kind, text in blocks:
         if kind == "sh":
             # One shell, as a reader has it.
             text = exported + text
             exported = "".join(line for line in text.splitlines(keepends=True) if line.startswith("export "))
-        run(kind, text, server, database, folder, spark)
+        run(kind, text, server, database, folder, names)
 
 
 @needs_postgres
@@ -72,3 +73,24 @@ def test_the_tutorial_on_mysql_is_true_as_it_stands(
     as_it_comes = {"binlog_format": "MIXED", "binlog_row_metadata": "NO_LOG"}
     with mysql_like(MARIADB, **as_it_comes) as server:
         read_through("mysql.md", ["sql", "sql", "yaml", "sh", "sql", "sh", "python"], server, "mysql", tmp_path, spark)
+
+
+@pytest.mark.slow
+def test_the_tutorial_on_kafka_is_true_as_it_stands(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((PAGES / "kafka_to_delta.md").read_text(encoding="utf-8"))
+    assert [kind for kind, _ in blocks] == ["python", "yaml", "sh", "python", "sh", "python"]
+    names, said = {"spark": spark}, []
+    with KafkaBroker(tmp_path / "broker") as broker:
+        for kind, text in blocks:
+            text = text.replace("localhost:9092", broker.bootstrap)
+            if kind == "yaml":
+                (tmp_path / "pipeline.yaml").write_text(text)
+            elif kind == "sh":
+                said.append(typed(text, tmp_path))
+            else:
+                exec(compile(text, "kafka_to_delta.md", "exec"), names)
+    assert all("; equal" in text for text in said)
+    assert "1 dead letter: topic shop.payments, partition 0, offset 102" in said[0]
