@@ -1,0 +1,97 @@
+"""Changes of a table's structure that may change rows without a change in the log: one rule for all sources.
+
+A change of structure is proven harmless, or the table is read again, or the log says so, or the run stops. The proof is
+each database's own (statements, catalog facts); what follows from a missing proof is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import CaptureError
+from headrace.settings import Settings, option
+from headrace.sources.signals import say
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.unlogged import read_again
+
+REREAD, WARN, FAIL = "reread", "warn", "fail"
+_FORMER = {"snapshot": REREAD}
+
+
+def on_rewrite(text: str) -> str:
+    """A choice of `on_rewrite` under its present name; used as an option's kind."""
+    choice = text.strip().lower()
+    return _FORMER.get(choice, choice)
+
+
+class RewriteSettings(Settings):
+    """What happens when a change of structure may have changed rows that the log does not carry."""
+
+    on_rewrite: str = option(
+        "What happens when a table's structure changes in a way that may change its rows, because the log carries none "
+        "of those changes: a column that is added with a default, a changed type, a partition that comes or goes with "
+        "its rows. With reread the table is read again, beside the stream where it has a key; with warn the log says "
+        "so and names the command that reads it; with fail the run stops. Changes that are proven harmless lead to "
+        "none of these. `snapshot` is a former name of reread.",
+        default=REREAD,
+        kind=on_rewrite,
+        choices=(REREAD, WARN, FAIL),
+    )
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A change of structure that was not proven harmless.
+
+    Args:
+        path: the table, `schema.name`.
+        reason: what happened, as a clause without a full stop: "column 'stock' was added with a default".
+        constants: where it is proven that every row from before has these values in new columns, and that nothing else
+            changed: the canonical text by column, None for NULL. Empty where that is not proven.
+    """
+
+    path: str
+    reason: str
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def follow_rewrites(
+    rewrites: Iterable[Rewrite],
+    ad_hoc: AdHoc,
+    tables: Mapping[str, SourceTable[Any]],
+    settings: RewriteSettings,
+    *,
+    read: Collection[str],
+) -> AdHoc:
+    """The ad-hoc snapshots with the tables that are read again because of changes of structure.
+
+    Runs in the driver when a batch is planned; the result goes into the batch's end offset.
+
+    Args:
+        rewrites: what was not proven harmless, in the order of the log.
+        ad_hoc: the ad-hoc snapshots so far.
+        tables: the captured tables by path, as they are now.
+        settings: the source's options.
+        read: the paths of the tables whose rows the options let be read.
+
+    Raises:
+        CaptureError: the options say to stop.
+    """
+    for rewrite in rewrites:
+        path = rewrite.path
+        if path not in tables:
+            continue
+        sentence = f"Rows of table '{path}' may have changed without a change in the log: {rewrite.reason}."
+        if settings.on_rewrite == FAIL:
+            raise CaptureError(
+                sentence, remedy=f"Set 'on_rewrite' to {REREAD} or {WARN} to go on, or leave the table out."
+            )
+        if settings.on_rewrite == REREAD and path in read:
+            say(f"{sentence} The table is read again.")
+            ad_hoc = ad_hoc.reading(path, keyed=bool(tables[path].chunk_key))
+        else:
+            say(f"{sentence} {read_again(path)}")
+    return ad_hoc
