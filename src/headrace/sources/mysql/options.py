@@ -19,6 +19,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
+from headrace.sources.tables.rewrites import RewriteSettings
 
 _LARGEST_ID = 2**32 - 1
 
@@ -47,6 +48,7 @@ class MysqlSettings(
     ColumnSettings,
     SelectSettings,
     LostTableSettings,
+    RewriteSettings,
     GuardrailSettings,
     NotificationSettings,
     PasswordSettings,

@@ -19,6 +19,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
+from headrace.sources.tables.rewrites import RewriteSettings
 
 
 class PostgresSettings(
@@ -28,6 +29,7 @@ class PostgresSettings(
     ColumnSettings,
     SelectSettings,
     LostTableSettings,
+    RewriteSettings,
     GuardrailSettings,
     NotificationSettings,
     PasswordSettings,
@@ -128,14 +130,6 @@ class PostgresSettings(
         "Whether the run stops when changes that it needs are gone with the slot. Otherwise it goes on with a new "
         "slot, and a `gap` row for each table says what is missing.",
         default=True,
-    )
-    on_rewrite: str = option(
-        "What happens when a statement changes all rows of a table and the server sends none of them: a column that is "
-        "added with a default, a changed type, a partition that comes with its rows. With snapshot the table is read "
-        "again, beside the stream where it has a key; with warn the log says so. Of a partition that is emptied, "
-        "detached or dropped the log says so with both.",
-        default="snapshot",
-        choices=("snapshot", "warn"),
     )
     snapshot_lock_timeout_ms: int = option(
         "How long the snapshot waits for the lock (ACCESS SHARE) that keeps a table from being altered or truncated "

@@ -20,6 +20,7 @@ from headrace.sources.signals import say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _REMEDY = "Create it, or add it to the publication (ALTER PUBLICATION ... ADD TABLE)"
@@ -112,9 +113,8 @@ class TableSet:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
         unsent = unsent_changes(connection, known, found, state.files, new.files)
-        for path, what in unsent.items():
-            if path not in fresh:
-                ad_hoc = self._read_again(ad_hoc, found[path], what, takes_rows=path in read)
+        rewrites = [Rewrite(path, what) for path, what in unsent.items() if path not in fresh]
+        ad_hoc = follow_rewrites(rewrites, ad_hoc, found, self._settings, read=read)
         for path, what in unsent_deletes(connection, known, found, state.files, new.files).items():
             say(
                 f"Rows of table '{path}' went without a change in the log: {what}. Copies keep them until the table is "
@@ -130,15 +130,6 @@ class TableSet:
         )
         new = replace(state, log=new.log, catalog=new.catalog, types=new.types, files=new.files, waiting=waiting)
         return new.in_offset(end)
-
-    def _read_again(self, ad_hoc: AdHoc, table: PostgresTable, what: str, *, takes_rows: bool) -> AdHoc:
-        """Ask for a table whose rows were changed without a change in the log, or say so."""
-        sentence = f"Rows of table '{table.id.path}' were changed without a change in the log: {what}."
-        if takes_rows and self._settings.on_rewrite == "snapshot":
-            say(f"{sentence} The table is read again.")
-            return ad_hoc.reading(table.id.path, keyed=bool(table.chunk_key))
-        say(f"{sentence} Ask for an ad-hoc snapshot of it (headrace signal), so that copies get them.")
-        return ad_hoc
 
     def _require_matched(
         self, known: Mapping[str, PostgresTable], found: Mapping[str, PostgresTable], fresh: list[str]
