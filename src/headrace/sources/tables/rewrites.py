@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 from headrace.errors import CaptureError
 from headrace.settings import Settings, option
 from headrace.sources.signals import say
-from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.tables.source_table import SourceTable
 from headrace.sources.tables.unlogged import read_again
 
@@ -42,6 +41,16 @@ class RewriteSettings(Settings):
     )
 
 
+class TableReads(Protocol):
+    """Which tables are read beside the stream and again, as the offset keeps it."""
+
+    def reading(self, table: str, *, keyed: bool) -> Self:
+        """With a table that is read again: beside the stream where it has a key, else as in the first snapshot."""
+
+
+Reads = TypeVar("Reads", bound=TableReads)
+
+
 @dataclass(frozen=True)
 class Rewrite:
     """A change of structure that was not proven harmless.
@@ -60,12 +69,12 @@ class Rewrite:
 
 def follow_rewrites(
     rewrites: Iterable[Rewrite],
-    ad_hoc: AdHoc,
+    ad_hoc: Reads,
     tables: Mapping[str, SourceTable[Any]],
     settings: RewriteSettings,
     *,
     read: Collection[str],
-) -> AdHoc:
+) -> Reads:
     """The ad-hoc snapshots with the tables that are read again because of changes of structure.
 
     Runs in the driver when a batch is planned; the result goes into the batch's end offset.
