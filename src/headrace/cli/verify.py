@@ -21,17 +21,27 @@ def verify(
 ) -> None:
     """Compare the tables of a pipeline's sinks with its source, row by row. Writes nothing.
 
-    Exits with 0 if all are equal, with 1 if a row differs. Run it when the pipeline has caught up.
+    Exits with 0 if all are equal, with 1 if a row differs or a column is missing. Run it when the pipeline has caught
+    up. PostgreSQL, MySQL and MariaDB count and print the rows themselves, so that a defect of a snapshot shows, too.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     equal = True
     with errors_reported(debug) as shown:
         from headrace.pipeline import load_pipeline
+        from headrace.pipeline.verify import LeftOut
 
         loaded = load_pipeline(pipeline)
         shown.hide = loaded.hide
         loaded.check()
         for found in loaded.verify(session_for([loaded], debug), most=rows):
+            if isinstance(found, LeftOut):
+                equal = False
+                names = ", ".join(f"'{name}'" for name in found.columns)
+                out.print(
+                    f"{found.table.path}: the source has {names}, which no sink gets. Name them in "
+                    "'column_exclude_list' if they should be left out."
+                )
+                continue
             result = found.comparison
             equal = equal and result.equal
             out.print(

@@ -27,7 +27,7 @@ from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.topic_moves import move_topics
 from headrace.pipeline.unmatched import unmatched_in
-from headrace.pipeline.verify import Verified, verify
+from headrace.pipeline.verify import LeftOut, Verified, verify
 from headrace.sources.databases import Databases
 from headrace.sources.table_moves import Kind
 from headrace.sources.tables.unmatched import require_matched
@@ -194,7 +194,7 @@ class Pipeline:
         """
         return plan_pipeline(self._model, spark)
 
-    def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified]:
+    def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified | LeftOut]:
         """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""
         return verify(self._model, spark, most=most)
 

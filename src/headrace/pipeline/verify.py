@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.apply import TableProfile, carried, no_order, profile
+from headrace.changes import arrow_schema
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
@@ -22,6 +24,7 @@ from headrace.pipeline.shaping.shape import tables_in
 from headrace.pipeline.target import Target
 from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
+from headrace.sources.printed_tables import PrintedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,14 +39,23 @@ class Verified:
     comparison: Comparison
 
 
-def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified]:
+@dataclass(frozen=True)
+class LeftOut:
+    """Columns that a table has in the source, that the options do not exclude, and that no sink gets."""
+
+    table: TableId
+    columns: tuple[str, ...]
+
+
+def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified | LeftOut]:
     """Read the source's tables again and compare them with those that the sinks keep, table by table.
 
-    A database is read by a separate snapshot (`Source.whole_tables`), topics are read from their beginning; both
-    into a temporary folder, by a checkpoint of their own. The pipeline's state and its sinks stay as they are. What is
-    read goes through the transforms and each sink's routes, so a table is compared with what the sink should
-    hold. Where changes go on meanwhile, rows that were changed since the sinks' last batch are reported as different:
-    verify when the pipeline has caught up.
+    PostgreSQL, MySQL and MariaDB print and count their tables themselves (`Source.printed_tables`). Another database is
+    read by a separate snapshot (`Source.whole_tables`), and topics are read from their beginning, by a checkpoint of
+    their own. All of it goes into a temporary folder. The pipeline's state and its sinks stay as they are. What is read
+    goes through the transforms and each sink's routes, so a table is compared with what the sink should hold. Where
+    changes go on meanwhile, rows that were changed since the sinks' last batch are reported as different: verify when
+    the pipeline has caught up.
 
     Args:
         model: the pipeline.
@@ -63,7 +75,13 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
     check_sound(model.checkpoint, model.source_type, spark)
     folder = Path(tempfile.mkdtemp(prefix="headrace-verify-"))
     try:
-        rows = _read_whole_tables(model, spark, folder)
+        printed = None if isinstance(model.source, KafkaTopics) else model.source.printed_tables()
+        if printed is None:
+            rows = _read_whole_tables(model, spark, folder)
+        else:
+            left_out = _write_printed_tables(printed, model.source_type, folder)
+            yield from left_out
+            rows = spark.read.parquet(str(folder / "rows"))
         if rows is None:
             return
         rows.persist()
@@ -83,6 +101,21 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
             kept.unpersist()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_printed_tables(printed: Iterator[PrintedTable], connector: str, folder: Path) -> list[LeftOut]:
+    """Keep tables as a source prints them as the change rows of a snapshot, a file each."""
+    import pyarrow.parquet as pq
+
+    (folder / "rows").mkdir()
+    now, left_out = dt.datetime.now(dt.UTC), []
+    for number, table in enumerate(printed):
+        with pq.ParquetWriter(folder / "rows" / f"{number:05}.parquet", arrow_schema()) as writer:
+            for batch in table.change_rows(connector, now):
+                writer.write_batch(batch)
+        if table.left_out:
+            left_out.append(LeftOut(table.schema.id, table.left_out))
+    return left_out
 
 
 def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataFrame | None:

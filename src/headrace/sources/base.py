@@ -22,6 +22,7 @@ from headrace.permissions import MissingPermission
 from headrace.settings import Component
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
+from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.signals import Signal
 from headrace.sources.table_moves import Kind, MovePlan, TableMove
 from headrace.sources.tables.unlogged import Unlogged
@@ -274,6 +275,20 @@ class Source(Component, ABC):
             TypeError: this source learns schemas while it reads, as `knows_schemas` says.
         """
         raise TypeError(f"Source '{self.name}' learns schemas while it reads.")
+
+    def printed_tables(self) -> Iterator[PrintedTable] | None:
+        """The captured tables as the server prints and counts them, for `headrace verify`; None for a source that can't
+        say, whose tables are read by a snapshot of their own instead.
+
+        One consistent snapshot of all tables, in a session whose limits it sets itself, by statements and conversions
+        that snapshots and the stream do not use: a defect of these shows as a difference. Runs in the driver, row by
+        row in Python.
+
+        Raises:
+            CaptureError: a table can't be read whole.
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        return None
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the source still captures, up to when, and how long what it captured is kept. Runs in the driver.

@@ -157,6 +157,34 @@ class Connection(DriverConnection):
         except (_driver().MySQLError, OSError) as error:
             raise self._refused(error) from None
 
+    def printed_rows(self, sql: str, count: int) -> Iterator[list[tuple[str | None, ...]]]:
+        """The rows of a SELECT whose columns are all texts, streamed and decoded by the driver.
+
+        Args:
+            sql: the statement.
+            count: how many rows come at once.
+
+        Raises:
+            MysqlError: the server refused the statement.
+            LostConnection: the connection broke.
+        """
+        try:
+            with self._connection.cursor(_driver().cursors.SSCursor) as cursor:
+                cursor.execute(sql)
+                while rows := cursor.fetchmany(count):
+                    yield list(rows)
+        except (_driver().MySQLError, OSError) as error:
+            raise self._refused(error) from None
+
+    def column_names(self, sql: str) -> list[str]:
+        """The names of the columns that a SELECT gives."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql)
+                return [column[0] for column in cursor.description or ()]
+        except (_driver().MySQLError, OSError) as error:
+            raise self._refused(error) from None
+
     def value(self, sql: str, params: Sequence[Any] = ()) -> Any:
         """The first value of the first row; null without a row."""
         rows = self.rows(sql, params)

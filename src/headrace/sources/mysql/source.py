@@ -35,6 +35,7 @@ from headrace.sources.mysql.notices import connector, created, dropped, empty_ta
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.permissions import missing_permissions
 from headrace.sources.mysql.planner import Planner
+from headrace.sources.mysql.printed import printed_tables
 from headrace.sources.mysql.refusals import PassingError
 from headrace.sources.mysql.signal_table import insert_signal, require_signal_table
 from headrace.sources.mysql.slices import (
@@ -49,6 +50,7 @@ from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
+from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
@@ -128,6 +130,10 @@ class MysqlSource(Source):
         with connect(self.settings) as connection:
             found = Catalog(connection, self.settings).captured(strict=False)
         return missing_permissions(self.settings, [table.id for table in found.values()])
+
+    def printed_tables(self) -> Iterator[PrintedTable]:
+        """The captured tables as the server prints and counts them."""
+        return printed_tables(self.settings)
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; the log is not looked at for it."""

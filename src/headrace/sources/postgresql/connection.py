@@ -115,6 +115,33 @@ class Connection(DriverConnection):
         except _driver().Error as error:
             raise self._refused(error) from None
 
+    def printed_rows(self, sql: str, count: int) -> Iterator[list[tuple[str | None, ...]]]:
+        """The rows of a SELECT whose columns are all texts, streamed by a cursor of the server.
+
+        Args:
+            sql: the statement; a transaction was begun before.
+            count: how many rows come at once.
+
+        Raises:
+            PostgresError: the server refused the statement.
+            LostConnection: the connection broke.
+        """
+        try:
+            with self._connection.cursor("headrace_printed") as cursor:
+                cursor.execute(sql)
+                while rows := cursor.fetchmany(count):
+                    yield rows
+        except _driver().Error as error:
+            raise self._refused(error) from None
+
+    def column_names(self, sql: str) -> list[str]:
+        """The names of the columns that a SELECT gives."""
+        try:
+            cursor = self._connection.execute(sql)
+            return [column.name for column in cursor.description or ()]
+        except _driver().Error as error:
+            raise self._refused(error) from None
+
     def value(self, sql: str, params: Sequence[Any] = ()) -> Any:
         """The first value of the first row; null without a row."""
         rows = self.rows(sql, params)

@@ -38,6 +38,7 @@ from headrace.sources.postgresql.notices import created, dropped, empty_table, g
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
+from headrace.sources.postgresql.printed import printed_tables
 from headrace.sources.postgresql.signal_table import insert_signal, require_signal_table
 from headrace.sources.postgresql.slices import (
     IncrementalSlice,
@@ -48,6 +49,7 @@ from headrace.sources.postgresql.slices import (
 )
 from headrace.sources.postgresql.stream_read import Window
 from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
@@ -123,6 +125,10 @@ class PostgresSource(Source):
     def missing_permissions(self) -> Sequence[MissingPermission]:
         """What the role may not do, and what the server is not set up for."""
         return missing_permissions(self.settings)
+
+    def printed_tables(self) -> Iterator[PrintedTable]:
+        """The captured tables as the server prints and counts them."""
+        return printed_tables(self.settings)
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; no slot is made and no log is read for it."""
