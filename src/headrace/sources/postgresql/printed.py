@@ -55,7 +55,7 @@ def _printed_table(connection: Connection, table: PostgresTable, settings: Postg
     select = SelectOverrides.of(settings).select(id)
     origin = whole if select is None else f"({select}\n) t"
     shown = ", ".join(
-        f"CASE WHEN {column} IS NULL THEN NULL ELSE pg_catalog.format('%s', {column}) END"
+        f"CASE WHEN num_nulls({column}) = 0 THEN format('%s', {column}) END"
         for column in (identifier(one.name) for one in table.schema.columns)
     )
     keeps = ColumnFilter.of(settings)
