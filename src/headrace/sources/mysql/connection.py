@@ -19,7 +19,8 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.passwords import password_of
 from headrace.sources.connection import DriverConnection, LostConnection
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.refusals import Place, not_connected, refused
+from headrace.sources.mysql.refusals import MysqlError, Place, not_connected, refused, session_refused
+from headrace.wire.mysql_session import WITHOUT_LIMITS
 from headrace.wire.packet_kernels import LAST, MORE, WRONG, take_payloads
 
 MYSQL, PERCONA, MARIADB = "mysql", "percona", "mariadb"
@@ -39,7 +40,7 @@ _LONGEST_WAIT_S = 365 * 86400
 # How a session writes values as text, whatever the server sets. Snapshot and stream are to be equal.
 _SESSION = (
     "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = '', group_concat_max_len = 1073741824, "
-    f"wait_timeout = {_LONGEST_WAIT_S // 2}, net_write_timeout = 3600"
+    f"wait_timeout = {_LONGEST_WAIT_S // 2}, net_write_timeout = 3600, {WITHOUT_LIMITS}"
 )
 
 
@@ -106,7 +107,11 @@ class Connection(DriverConnection):
         self._buffer = np.empty(_BLOCK, np.uint8)
         self._begin = self._filled = self._number = 0
         self._reading = False
-        self.run(_SESSION)
+        try:
+            self.run(_SESSION)
+        except MysqlError as error:
+            self.close()
+            raise session_refused(self._place, error) from error
         self._kind: ServerKind | None = None
 
     @property

@@ -99,6 +99,21 @@ def refused(place: Place, number: int, message: str) -> HeadraceError:
     return error
 
 
+def session_refused(place: Place, error: MysqlError) -> ConnectError:
+    """The error for a server, or what stands in front of it, that takes no settings of a session.
+
+    Args:
+        place: where the session is.
+        error: what the server answered to them.
+    """
+    return ConnectError(
+        f"Server '{place.server}' refuses the settings of a session without which its limits would leave out rows or "
+        f"change values (error {error.number}).",
+        remedy="Connect to the server itself and not to a proxy, as a login that may SET time_zone, sql_mode, "
+        "sql_select_limit and the time-outs of its own session.",
+    )
+
+
 def _remedy(place: Place, number: int) -> str:
     if number == 1227:
         return f"Run: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {place.login};"

@@ -27,8 +27,8 @@ _KEEPALIVE, _STATUS = b"k"[0], b"r"
 _EPOCH_MICROSECONDS = 946_684_800_000_000
 _NAME_BYTES = 63
 
-# How a session writes values as text, whatever the server, the database or the role sets. Snapshot and stream are to
-# be equal, so all sessions have them.
+# How a session writes values as text, and that it reads all rows, whatever the server, the database or the role sets.
+# Snapshot and stream are to be equal, so all sessions have them.
 _SESSION = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -36,8 +36,14 @@ _SESSION = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "lc_monetary": "C",
+    "quote_all_identifiers": "off",
     "search_path": "pg_catalog",
     "row_security": "off",
+    # A search in a GIN index would leave out rows.
+    "gin_fuzzy_search_limit": "0",
+    # Publications are made and altered, and the user's heartbeat writes.
+    "default_transaction_read_only": "off",
+    "exit_on_error": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",

@@ -16,6 +16,7 @@ from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
 from headrace.sinks.jdbc.text import Spelling
+from headrace.wire.mysql_session import WITHOUT_LIMITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -272,6 +273,8 @@ class MariaDb(Database):
                 password=address.current_password(),
                 charset="utf8mb4",
                 sql_mode=_MODE,
+                # What is read back, such as by verify, is whole.
+                init_command=f"SET {WITHOUT_LIMITS}",
                 autocommit=False,
             )
         except pymysql.MySQLError as failure:
