@@ -47,14 +47,17 @@ def test_another_table_under_a_captured_name_is_read(database: CapturedMysql, st
     assert changes(rows)[-1] == ("c", 8)
 
 
-def test_a_table_that_a_tool_for_schema_changes_replaces_is_not_read_again(database: CapturedMysql) -> None:
+@pytest.mark.parametrize(("columns", "row", "is_read"), [(T, ("b",), False), (f"{T}, w int", ("b", 6), True)])
+def test_a_table_that_a_tool_for_schema_changes_replaces_is_read_again_unless_it_is_the_same(
+    database: CapturedMysql, columns: str, row: tuple[Any, ...], is_read: bool
+) -> None:
     database.create("t", T, [(1, "a")])
     run = database.run(tables=f"{database.schema}.t")
     run.all()
-    database.create("_t_gho", f"{T}, w int", [(1, "a", 5)])
+    database.create("_t_gho", columns, [(1, *row)])
     database.execute("RENAME TABLE t TO _t_del, _t_gho TO t")
-    database.insert("t", 2, "b", 6)
-    assert changes(run.all()) == [("c", 2)]
+    database.insert("t", 2, *row)
+    assert changes(run.all()) == [("c", 2), *([("r", 1), ("r", 2)] if is_read else [])]
 
 
 def test_rows_of_a_table_that_is_made_are_read_where_no_snapshot_is(database: CapturedMysql) -> None:

@@ -23,10 +23,13 @@ class MysqlTable(SourceTable[NativeType]):
     Args:
         engine: what stores it, in lower case; empty where the log alone says what it is.
         columns: all columns of the table, where it comes from the catalog.
+        structure: a hash of all of its columns and unique keys, where it comes from the catalog: two tables with one
+            hash hold the same rows. It does not depend on the options. Empty where it is not known.
     """
 
     engine: str = _INNODB
     columns: tuple[str, ...] = field(default=(), compare=False)
+    structure: str = field(default="", compare=False)
 
     @property
     def path(self) -> str:
@@ -50,6 +53,7 @@ class MysqlTable(SourceTable[NativeType]):
             "chunk_key": list(self.chunk_key),
             "engine": self.engine,
             **({"protected": list(self.protected)} if self.protected else {}),
+            **({"structure": self.structure} if self.structure else {}),
         }
 
     @classmethod
@@ -61,7 +65,17 @@ class MysqlTable(SourceTable[NativeType]):
             tuple(data["chunk_key"]),
             tuple(data.get("protected", ())),
             data["engine"],
+            structure=data.get("structure", ""),
         )
+
+
+def table_of_json(data: Mapping[str, Any]) -> MysqlTable:
+    """A table as an offset keeps it.
+
+    Raises:
+        NewerRelease: a later release wrote it.
+    """
+    return MysqlTable.from_json(known_table(data, "engine", "structure"))
 
 
 _TABLES: Recent[dict[str, MysqlTable]] = Recent()
@@ -75,7 +89,9 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, MysqlTable]:
     """
     return _TABLES.of(
         schemas,
-        lambda: {path: MysqlTable.from_json(known_table(data, "engine")) for path, data in schemas.items()},
+        lambda: {
+            path: MysqlTable.from_json(known_table(data, "engine", "structure")) for path, data in schemas.items()
+        },
     )
 
 

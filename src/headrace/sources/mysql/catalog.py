@@ -5,6 +5,8 @@ One query per kind of fact for all tables, so that a thousand tables cost as man
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -36,16 +38,16 @@ SELECT table_schema, table_name, table_rows FROM information_schema.tables WHERE
 """
 _COLUMNS = """
 SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable = 'YES', column_default,
-  LOWER(extra), column_comment
+  LOWER(extra), column_comment, collation_name, generation_expression
 FROM information_schema.columns WHERE (table_schema, table_name) IN ({})
 ORDER BY table_schema, table_name, ordinal_position
 """
 # A part of a column, or an expression, is no key of rows.
 _KEYS = """
-SELECT table_schema, table_name, index_name, GROUP_CONCAT(HEX(column_name) ORDER BY seq_in_index)
+SELECT table_schema, table_name, index_name, GROUP_CONCAT(HEX(column_name) ORDER BY seq_in_index),
+  GROUP_CONCAT(COALESCE(sub_part, '') ORDER BY seq_in_index), COUNT(column_name) = COUNT(*)
 FROM information_schema.statistics WHERE non_unique = 0 AND (table_schema, table_name) IN ({})
 GROUP BY table_schema, table_name, index_name
-HAVING SUM(sub_part IS NOT NULL) = 0 AND COUNT(column_name) = COUNT(*)
 ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name
 """
 _CHECKS = """
@@ -59,6 +61,7 @@ _OTHERS = {
     "SEQUENCE": "a sequence",
     "TEMPORARY": "a temporary table",
 }
+_HASH_DIGITS = 16
 _VERSIONED = "SYSTEM VERSIONED"
 _WITHOUT_LOG = frozenset(("ndbcluster", "ndb", "performance_schema"))
 """Engines whose changes the server does not write to its log as rows of the table."""
@@ -190,8 +193,8 @@ class Catalog:
             nullable = {column.name for column, _ in described if column.nullable}
             unique = [
                 UniqueKey(parts, primary=index == "PRIMARY")
-                for index, hexed in keys[table.id.path]
-                if nullable.isdisjoint(parts := _names(hexed))
+                for index, hexed, parts_of, whole in keys[table.id.path]
+                if whole and not str(parts_of).strip(",") and nullable.isdisjoint(parts := _names(hexed))
             ]
             made = rules.chosen(table.id, described, unique, table.comment or None)
             found[table.id.path] = MysqlTable(
@@ -201,6 +204,7 @@ class Catalog:
                 made.protected,
                 table.engine,
                 tuple(str(row[0]) for row in own),
+                _structure(own, keys[table.id.path]),
             )
         return found
 
@@ -240,7 +244,7 @@ def _names_database(pattern: str, database: str) -> bool:
 
 
 def _column(place: int, row: Sequence[Any], *, is_json: bool, is_mariadb: bool) -> tuple[Column, NativeType]:
-    name, declared, charset, nullable, shown, extra, comment = row
+    name, declared, charset, nullable, shown, extra, comment, *_ = row
     native = NativeType.of_catalog(str(declared), charset, json=is_json)
     # MariaDB shows expressions, of which NULL is one.
     expression = None if shown is None or (is_mariadb and str(shown).upper() == "NULL") else str(shown)
@@ -264,6 +268,23 @@ def _column(place: int, row: Sequence[Any], *, is_json: bool, is_mariadb: bool) 
     return column, native
 
 
+def _structure(columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]) -> str:
+    """What two tables with the same columns and unique keys have in common; empty where a key is of expressions."""
+    if not all(whole for _, _, _, whole in keys):
+        return ""
+    # Defaults and comments count for rows that are to come, and for none.
+    shown = [
+        [str(name), str(declared), charset, bool(nullable), "auto_increment" in extra, collation, expression or ""]
+        for name, declared, charset, nullable, _, extra, _, collation, expression in columns
+    ]
+    unique = sorted([_text(hexed), _text(parts)] for _, hexed, parts, _ in keys)
+    return hashlib.sha256(json.dumps([shown, unique], default=_text).encode()).hexdigest()[:_HASH_DIGITS]
+
+
+def _text(found: object) -> str:
+    return found.decode("utf-8", "backslashreplace") if isinstance(found, bytes) else str(found)
+
+
 def _json_columns(checks: Iterable[Sequence[Any]]) -> set[str]:
     """The columns of which a check says that they are JSON, which is how MariaDB keeps this type."""
     found = (_JSON.fullmatch(str(clause)) for (clause,) in checks)
@@ -272,8 +293,7 @@ def _json_columns(checks: Iterable[Sequence[Any]]) -> set[str]:
 
 def _names(hexed: object) -> tuple[str, ...]:
     """Column names, which come in hexadecimal because a name may have a comma."""
-    listed = hexed.decode("ascii") if isinstance(hexed, bytes) else str(hexed)
-    return tuple(bytes.fromhex(part).decode() for part in listed.split(","))
+    return tuple(bytes.fromhex(part).decode() for part in _text(hexed).split(","))
 
 
 def _grouped(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:

@@ -7,7 +7,7 @@ values, and not on how many tables and transactions they belong to. Each is read
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.log.row_images import RowImages
+from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, OfGroup, Rows, RowWriter, Steps
 from headrace.sources.mysql.described_table import DescribedTable, described_table
 from headrace.sources.mysql.events import event_at, events_in
@@ -40,10 +41,8 @@ from headrace.sources.mysql.row_images import WrongRow, read_rows
 from headrace.sources.mysql.statements import Meaning
 from headrace.sources.mysql.table_map import read_table_map, table_named
 from headrace.sources.mysql.window import Window
-from headrace.sources.signals import say_once
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
-from headrace.sources.tables.unlogged import read_again
 from headrace.sources.transaction_numbers import Tally, number_events
 from headrace.wire.binlog_kernels import Events
 from headrace.wire.cell_kernels import mark_new
@@ -60,7 +59,6 @@ _EVENT_NUMBERS = 6
 _LETTERS = {23: "c", 24: "u", 25: "d", 30: "c", 31: "u", 32: "d", 39: "u"}
 _CODES = {"c": CODES[Operation.CREATE], "u": CODES[Operation.UPDATE], "d": CODES[Operation.DELETE]}
 _OPS = np.array([_CODES.get(_LETTERS.get(kind, ""), -1) for kind in range(40)], np.int64)
-_REPLACED = ("CREATE", "DROP")
 
 Again = Callable[[Place], Generator["bytes | memoryview", None, None]]
 """Reads the log once more, from a boundary on: whole events, as `BinlogConnection.receive` gives them."""
@@ -169,8 +167,9 @@ class WindowDecoder:
         self._reader = GroupReader(window.start, window.end, self._paths, keeps=True, folds_names=window.folds_names)
         self._layouts = Layouts(Masks.of(settings))
         self._numbers: dict[bytes, tuple[str, int]] = {}
-        self._unnamed: set[bytes] = set()
-        self._altered: set[str] = set()
+        self._now: dict[str, MysqlTable | None] = {
+            path: _state_at(states, window.start) for path, states in window.states.items()
+        } | dict.fromkeys(window.unsure)
         self._latest: dict[str, int] = {}
         self._prepared, self._kept = list(window.prepared), _Kept()
         self._numbered = settings.provide_transaction_metadata
@@ -285,9 +284,9 @@ class WindowDecoder:
         """Rows, which take effect in the group."""
         if _LETTERS[event.kind] in self._skipped:
             return
-        path, layout = self._numbers.get(event.described) or self._described(event.described)
-        if self._is_in_snapshot(path, group):
+        if self._is_in_snapshot(self._paths[table_named(event.described)], group):
             return
+        path, layout = self._numbers.get(event.described) or self._described(event.described)
         block = self._block
         query = None
         if self._with_query and event.query is not None:
@@ -316,29 +315,28 @@ class WindowDecoder:
         if not chosen:
             return
         if not empties:
-            self._altered.update(named)
-            for described in [found for found in self._unnamed if self._numbers[found][0] in self._altered]:
-                self._unnamed.discard(described)
-                del self._numbers[described]
-        if statement.meaning is Meaning.UNLOGGED_ROWS:
-            self._say_unlogged(step, chosen)
+            for path in named:
+                self._alter(path, step)
         for sub, path in enumerate(chosen):
             found = (len(block.steps), step.ordinal + 1, sub, self._known(path))
             (block.truncates if empties else block.statements).append(found)
         block.steps.add(group, group.place.file, step.position, self._thread(step), statement=step.text)
 
+    def _alter(self, path: str, step: StatementEvent) -> None:
+        """A table is as it is behind a statement from now on."""
+        states = self._window.states.get(path)
+        if states is not None:
+            self._now[path] = _state_at(states, step.group.place)
+        elif not step.statement.words.upper().startswith("CREATE"):
+            # Nothing was said of it when the batch was planned, because it was not captured then.
+            self._now[path] = None
+        for described in [found for found, (of, _) in self._numbers.items() if of == path]:
+            del self._numbers[described]
+        self._latest.pop(path, None)
+
     def _thread(self, event: RowsEvent | StatementEvent) -> int | None:
         # MariaDB has it in some events of a transaction only.
         return None if self._window.connector == "mariadb" else event.thread
-
-    def _say_unlogged(self, step: StatementEvent, paths: list[str]) -> None:
-        """A statement took rows away, or brought some, that the log does not have."""
-        place = f"{file_name(self._window.log, step.group.place.file)}, position {step.position}"
-        tables = ", ".join(f"'{path}'" for path in paths)
-        sentence = f"The statement at {place} changes rows of table {tables} that are not in the log."
-        if not step.statement.renamed and step.statement.words.partition(" ")[0].upper() not in _REPLACED:
-            raise CaptureError(sentence, remedy="Start with a new checkpoint, so that the tables are read again.")
-        say_once(f"{sentence} {read_again(paths[0])}")
 
     def _take_decided(self, step: Decided) -> Iterator[pa.RecordBatch]:
         """The rows of a distributed transaction, as they were kept, or from where they were prepared."""
@@ -379,17 +377,17 @@ class WindowDecoder:
         """The table of a description that is new."""
         path = self._paths[table_named(described)]
         table = read_table_map(described, mariadb=self._window.connector == "mariadb")
-        layout = described_table(table, self._window.tables[path], self._settings, altered=path in self._altered)
+        known = self._now.get(path, self._window.tables[path])
+        layout = described_table(table, known or self._window.tables[path], self._settings, altered=known is None)
         found = path, self._layouts.add(layout)
         self._numbers[described] = found
-        if not table.named:
-            self._unnamed.add(described)
         return found
 
     def _known(self, path: str) -> int:
         """The table as its last rows were described, else as the catalog showed it."""
         if path not in self._latest:
-            self._latest[path] = self._layouts.add(DescribedTable(self._window.tables[path]))
+            known = self._now.get(path) or self._window.tables[path]
+            self._latest[path] = self._layouts.add(DescribedTable(known))
         return self._latest[path]
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
@@ -550,3 +548,8 @@ class WindowDecoder:
             for order, step in zip(ends.order.tolist(), at.tolist(), strict=True)
         }
         return Rows.together([begins, rows, ends]), said
+
+
+def _state_at(states: Sequence[tuple[str, MysqlTable | None]], place: Place) -> MysqlTable | None:
+    """How a table is from a place on."""
+    return [table for begin, table in states if begin <= place.text][-1]

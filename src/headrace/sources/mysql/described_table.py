@@ -18,9 +18,8 @@ from headrace.sources.tables.table_rules import TableRules
 
 _HIDDEN = re.compile(r"DB_ROW_HASH_\d+", re.ASCII)
 """A column of MariaDB's own, by which it keeps long texts unique. It is in the log, and no catalog shows it."""
-_REMEDY = (
-    "Run SET GLOBAL binlog_row_metadata = 'FULL' and start with a new checkpoint, so that the tables are read again."
-)
+_MANY_TYPES = frozenset((("binary", 16), ("binary", 4)))
+"""What the log shows for BINARY, and for MariaDB's UUID, INET6 and INET4."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,11 @@ def described_table(
         described: what the log says.
         known: the table as the catalog showed it.
         settings: the source's options.
-        altered: whether a statement altered the table since the catalog showed it, or may have.
+        altered: whether it is not known that the table was as the catalog showed it.
 
     Raises:
-        CaptureError: the log does not name the columns, and the catalog can't prove what they are; or the key can't be
-            as the options say.
+        CaptureError: the log does not name the columns or does not say all of their types, and the catalog can't prove
+            what they are; or the key can't be as the options say.
         SchemaError: a column is of a type that can't be read.
         OptionError: no column is left, a mask can't be applied, or a column may be one that options keep back or
             change, under another name.
@@ -74,6 +73,12 @@ def described_table(
             same.add(name)
         if declared is None and _HIDDEN.fullmatch(name):
             continue
+        if altered and refined is None and (native.kind, native.length) in _MANY_TYPES:
+            raise CaptureError(
+                f"The log does not say of which type column '{name}' of table '{known.path}' was when its changes were "
+                "made, because the table was altered since.",
+                remedy=_left_out(known.path),
+            )
         found = refined or native
         columns.append((_column(shown if refined else None, name, place, found, column), found))
     table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
@@ -86,6 +91,14 @@ def described_table(
         for name, column, native in zip(names, described.columns, wire, strict=True)
     )
     return DescribedTable(made, wire_columns, tuple(names.index(column.name) for column in table.schema.columns))
+
+
+def _left_out(path: str) -> str:
+    """How to go on without changes of a table that can't be read."""
+    return (
+        f"Leave these changes out, and read the table again: headrace repair skip <pipeline> {path} --to now, and then "
+        f"headrace repair reread <pipeline> {path}."
+    )
 
 
 def _native(column: MapColumn) -> NativeType:
@@ -142,7 +155,7 @@ def _proven_names(described: TableMap, wire: list[NativeType], known: MysqlTable
     if not agree:
         raise CaptureError(
             f"The log does not name the columns of table '{known.path}', and the catalog can't tell which they were.",
-            remedy=_REMEDY,
+            remedy=f"Run SET GLOBAL binlog_row_metadata = 'FULL'. {_left_out(known.path)}",
         )
     return names
 

@@ -6,8 +6,8 @@ No row is decoded. The window ends between groups, and (start, end] of it is dec
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from headrace.sources.mysql.ordinary import Run
 from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.statements import Meaning
 from headrace.sources.mysql.table_map import table_named
+from headrace.sources.mysql.table_states import TableStatement
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Seen:
         gtids: the groups that it has, in order; empty where the log has no GTIDs.
         cuts: the boundaries at which several tasks may share it, without its own edges.
         prepared: the distributed transactions that are not decided at its end.
-        tables: database and name of the captured tables that it has rows of.
-        emptied: paths of the tables that it drops, or whose rows it changes without rows in the log; of a database that
-            it drops the name with a dot.
+        statements: those that concern captured tables, but for TRUNCATE.
+        rows_of: for each description of a captured table, and how many of the statements stand in front of its rows,
+            where the last group with such rows begins, as `Place.text`.
         altered: whether tables, captured or not, are made, altered or dropped in it.
     """
 
@@ -42,9 +43,14 @@ class Seen:
     gtids: tuple[str, ...] = ()
     cuts: tuple[Place, ...] = ()
     prepared: tuple[Prepared, ...] = ()
-    tables: frozenset[tuple[str, str]] = frozenset()
-    emptied: frozenset[str] = frozenset()
+    statements: tuple[TableStatement, ...] = ()
+    rows_of: Mapping[tuple[bytes, int], str] = field(default_factory=dict)
     altered: bool = False
+
+    @property
+    def tables(self) -> frozenset[tuple[str, str]]:
+        """Database and name of the captured tables that it has rows of."""
+        return frozenset(table_named(described) for described, _ in self.rows_of)
 
 
 class Look:
@@ -85,8 +91,8 @@ class Look:
         self._prepared = {one.xid: one for one in prepared}
         self._within: set[str] = set()
         self._earlier = earlier
-        self._described: set[bytes] = set()
-        self._emptied: set[str] = set()
+        self._rows_of: dict[tuple[bytes, int], str] = {}
+        self._statements: list[TableStatement] = []
 
     @property
     def finished(self) -> bool:
@@ -114,8 +120,8 @@ class Look:
             tuple(self._gtids),
             cuts,
             tuple(self._prepared.values()),
-            frozenset(map(table_named, self._described)),
-            frozenset(self._emptied),
+            tuple(self._statements),
+            dict(self._rows_of),
             self._reader.altered,
         )
 
@@ -151,7 +157,6 @@ class Look:
         captured = np.array([self._reader.is_captured(described) for described in run.maps], np.bool_)
         events = captured[run.of]
         with_rows = set(np.unique(run.events[events, 0]).tolist())
-        self._described.update(run.maps[number] for number in np.unique(run.of[events]).tolist())
         behind = self._reader.place
         ends = [*run.positions[1:], behind.position]
         for number, (start, end, gtid) in enumerate(zip(run.positions, ends, run.gtids, strict=True)):
@@ -165,6 +170,11 @@ class Look:
                 self._counted += 1
                 if self._counted == self._commits:
                     break
+        taken = events & (run.events[:, 0] <= number)
+        for described in np.unique(run.of[taken]).tolist():
+            of_group = int(run.events[taken & (run.of == described), 0].max())
+            # No statement stands among them.
+            self._rows_of[run.maps[described], len(self._statements)] = behind.at(run.positions[of_group]).text
         last = max((n for n in with_rows if n <= number), default=None)
         if last is not None:
             self._last = Group(behind.at(run.positions[last]), run.gtids[last], run.times[last], run.servers[last])
@@ -182,11 +192,11 @@ class Look:
                 self._decided(step)
             elif isinstance(step, RowsEvent):
                 self._has_rows = True
-                self._described.add(step.described)
+                self._rows_of[step.described, len(self._statements)] = step.group.place.text
             elif isinstance(step, StatementEvent):
                 self._has_rows = True
-                if step.statement.meaning is Meaning.UNLOGGED_ROWS:
-                    self._emptied |= {f"{table.database}.{table.name}" for table in step.statement.tables}
+                if step.statement.meaning is not Meaning.TRUNCATE:
+                    self._statements.append(TableStatement(step.group.place.text, step.statement, step.text))
 
     def _decided(self, step: Decided) -> None:
         """It brings the rows that were held for it, if there are any."""

@@ -6,6 +6,7 @@ Runs in the driver. Commits are places of the log, as `headrace.sources.mysql.pl
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,9 +18,11 @@ from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.window import Window
 from headrace.sources.mysql import snapshot_statements as statements
+from headrace.sources.mysql.altered_tables import AlteredTables, altered_tables, is_altered, under_options
 from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.catalog import estimated_rows
-from headrace.sources.mysql.connection import Connection, connect
+from headrace.sources.mysql.connection import MARIADB, Connection, connect
+from headrace.sources.mysql.described_table import described_table
 from headrace.sources.mysql.failover import is_another, taken_over
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.guards import (
@@ -39,7 +42,9 @@ from headrace.sources.mysql.signal_table import signals_in
 from headrace.sources.mysql.snapshot_read import TableAltered, more_chunks, require_as_known
 from headrace.sources.mysql.stream_read import changes_of
 from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.table_map import read_table_map, table_named
 from headrace.sources.mysql.table_set import TableSet
+from headrace.sources.mysql.table_states import TableStatement
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say
@@ -49,6 +54,7 @@ from headrace.sources.tables.lost import WITHOUT_ROWS
 _CLOCK = "SELECT UTC_TIMESTAMP(6)"
 _END = "ROLLBACK"
 _NO_CUT = 2**62
+_CATALOG_TRIES, _CATALOG_SECONDS = 5, 0.1
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,12 @@ class BinlogWindow(Window):
     Args:
         gtids: the groups that the offset has then.
         prepared: the distributed transactions that are not decided then.
-        emptied: captured tables of which rows came or went without rows in the log.
+        tables: the captured tables at its end; null where they are as the offset has them.
     """
 
     gtids: str = ""
     prepared: tuple[Prepared, ...] = ()
-    emptied: frozenset[str] = frozenset()
+    tables: AlteredTables | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         self._connection: Connection | None = None
         self._quiet: _Quiet | None = None
         self._look_again = False
+        self._readable: dict[bytes, MysqlTable] = {}
         self._epoch = 0
         self._changed: set[str] = set()
         self._left_out: set[str] = set()
@@ -272,7 +279,13 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         now = ServerState.of(self._sql)
         _require_there(now, state, begin)
         quiet = self._looked(start, state, now, bound, commits)
+        tables = self._altered_tables(start, state, quiet.seen)
+        if tables is not None and tables.cut is not None:
+            # One batch can't have both what is in front of the statement and what is behind it.
+            quiet = self._looked(start, state, now, Place.of(tables.cut), commits)
+            tables = self._altered_tables(start, state, quiet.seen)
         seen = quiet.seen
+        self._require_readable(start, state, seen, tables)
         if not seen.rows and not seen.altered:
             self._quiet = quiet
         # A table that is made is not looked for, and may have rows at once that no snapshot reads.
@@ -288,8 +301,74 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             altered=seen.altered,
             gtids=quiet.gtids,
             prepared=seen.prepared,
-            emptied=seen.emptied,
+            tables=tables,
         )
+
+    def _altered_tables(self, start: Offset, state: StreamState, seen: Seen) -> AlteredTables | None:
+        """The captured tables at the end of a window; null where the log says that they are as before."""
+        if not seen.altered and not self._look_again:
+            return None
+        known, begin = tables_of(start.schemas), boundary(start.commit).text
+        for tries_left in range(_CATALOG_TRIES, -1, -1):
+            shown = self._tables.captured(self._sql, strict=False)
+            later = self._later_statements(state, seen, known)
+            found = altered_tables(known, state.unsure, shown, seen.statements, later, begin)
+            missing = [p for p in known if p not in shown and not any(s.concerns(p) for s in seen.statements)]
+            if not (missing or found.lagging) or not tries_left:
+                break
+            # A statement may be in the log a moment before the catalog shows what it did, and a table that is being
+            # altered may be in no catalog for a moment.
+            time.sleep(_CATALOG_SECONDS)
+        return found
+
+    def _require_readable(self, start: Offset, state: StreamState, seen: Seen, altered: AlteredTables | None) -> None:
+        """Stop here, where a repair can still leave changes out, and not in the batch that would have them.
+
+        Raises:
+            CaptureError: it is not known how a table was when changes were made, and the log does not say it.
+        """
+        known = tables_of(start.schemas)
+        paths = {(table.id.database, table.id.name): path for path, table in known.items()}
+        mariadb = state.log.kind == MARIADB
+        for (described, number), last in seen.rows_of.items():
+            path = paths[table_named(described)]
+            after = start.tables.get(path)
+            if path in state.waiting or (after is not None and last <= after.commit):
+                continue
+            states = altered.states.get(path) if altered is not None else None
+            table: MysqlTable | None = None if path in state.unsure else known[path]
+            if states is not None:
+                place = seen.statements[number - 1].place if number else ""
+                table = [at for begin, at in states if begin <= place][-1]
+            if self._readable.get(described) is not (table or known[path]):
+                described_table(
+                    read_table_map(described, mariadb=mariadb),
+                    table or known[path],
+                    self._settings,
+                    altered=table is None,
+                )
+                if table is not None:
+                    self._readable[described] = table
+
+    def _later_statements(
+        self, state: StreamState, seen: Seen, known: Mapping[str, MysqlTable]
+    ) -> tuple[TableStatement, ...] | None:
+        """The statements behind a window that the catalog may show already; null where that is too much to read."""
+        head = self._snapshots.head(self._sql)
+        if head <= seen.until:
+            return ()
+        tables = [(table.id.database, table.id.name) for table in known.values()]
+        later = looked(
+            self._settings,
+            replace(state.log, folds_names=self._sql.server.folds_names),
+            seen.until,
+            head,
+            tables,
+            commits=0,
+            cut_bytes=_NO_CUT,
+            prepared=seen.prepared,
+        )
+        return later.statements if later.until >= head else None
 
     def _looked(self, start: Offset, state: StreamState, now: ServerState, bound: Place, commits: int) -> _Quiet:
         """What is behind an offset; what was quiet when it was looked at before is not read again."""
@@ -334,14 +413,30 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
     def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
         end = start
-        altered = window is not None and window.altered
-        if window is None or altered or self._look_again:
-            emptied = window.emptied if isinstance(window, BinlogWindow) else ()
-            end = self._tables.looked_up(self._sql, start, restarted=window is None, emptied=emptied)
-        # A statement may be in the log a moment before the catalog shows what it did.
-        self._look_again = altered
+        if window is None:
+            end = self._tables.looked_up(start, self._tables_at(start), restarted=True)
+        elif isinstance(window, BinlogWindow) and window.tables is not None:
+            tables = window.tables
+            end = self._tables.looked_up(
+                start, tables.found, restarted=False, rewrites=tables.rewrites, replaced=tables.replaced
+            )
+        if window is not None:
+            # A statement may be in the log a moment before the catalog shows what it did.
+            self._look_again = window.altered
         behind = self._behind(end, window) if isinstance(window, BinlogWindow) else end
         return behind if set(end.known) <= set(start.known) else _with_all_held(behind)
+
+    def _tables_at(self, start: Offset) -> dict[str, MysqlTable]:
+        """The captured tables as a new process begins with them.
+
+        Those that were altered are as they were until the log comes to the statements.
+        """
+        found = self._tables.captured(self._sql, strict=False)
+        for path, table in tables_of(start.schemas).items():
+            if path in found and path not in self._changed and is_altered(table, found[path]):
+                found[path] = under_options(table, self._settings)
+                self._look_again = True
+        return found
 
     def _behind(self, end: Offset, window: BinlogWindow) -> Offset:
         """The offset with what it keeps of the log at the end of a window."""
@@ -350,7 +445,15 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         if file != _file(end.commit):
             log = replace(log, mark=mark_of(self._settings, file_name(log.base, file)))
         unsettled = state.unsettled if state.unsettled > end.commit else ""
-        return replace(state, log=log, prepared=window.prepared, unsettled=unsettled).in_offset(end)
+        tables = window.tables
+        return replace(
+            state,
+            log=log,
+            prepared=window.prepared,
+            unsettled=unsettled,
+            states={} if tables is None else tables.states,
+            unsure=state.unsure if tables is None else tables.unsure,
+        ).in_offset(end)
 
     # What was lost.
 

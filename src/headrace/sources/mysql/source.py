@@ -275,6 +275,8 @@ def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
             mark=mark,
             folds_names=log.folds_names,
             unsettled=state.unsettled,
+            states={path: found for path, found in state.states.items() if path in read},
+            unsure=before.unsure,
         )
         yield StreamSlice(window, end.capture_time)
 

@@ -85,7 +85,14 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class _Token:
+class Token:
+    """What a statement is made of.
+
+    Args:
+        kind: `word`, `quoted`, `text` or `sign`.
+        text: as it stands in the statement.
+    """
+
     kind: str
     text: str
 
@@ -104,20 +111,21 @@ class _Token:
         return self.text if self.kind == "word" else None
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """The words of a list with spaces between."""
     return frozenset(text.split())
 
 
-_ROWS = _words("INSERT UPDATE DELETE REPLACE LOAD CALL WITH SELECT DO TABLE VALUES HANDLER EXECUTE IMPORT BINLOG (")
-_NOTHING = _words(
+_ROWS = words_of("INSERT UPDATE DELETE REPLACE LOAD CALL WITH SELECT DO TABLE VALUES HANDLER EXECUTE IMPORT BINLOG (")
+_NOTHING = words_of(
     "SAVEPOINT RELEASE GRANT REVOKE SET FLUSH ANALYZE OPTIMIZE REPAIR CHECK CHECKSUM INSTALL UNINSTALL USE "
     "KILL RESET CHANGE LOCK UNLOCK SHUTDOWN PURGE CLONE SIGNAL"
 )
-_MODIFIERS = _words(
+_MODIFIERS = words_of(
     "OR REPLACE TEMPORARY UNIQUE FULLTEXT SPATIAL VECTOR ONLINE OFFLINE IGNORE AGGREGATE SQL SECURITY DEFINER "
     "INVOKER ALGORITHM = UNDEFINED MERGE TEMPTABLE"
 )
-_OBJECTS = _words(
+_OBJECTS = words_of(
     "USER ROLE VIEW TRIGGER PROCEDURE FUNCTION EVENT SERVER SEQUENCE TABLESPACE LOGFILE UNDO PACKAGE RESOURCE "
     "INSTANCE LIBRARY MASKING_POLICY JSON"
 )
@@ -127,8 +135,12 @@ _LOSING_PARTITIONS = frozenset(("TRUNCATE", "DROP", "EXCHANGE", "CONVERT"))
 
 def _renaming(renamed: Sequence[tuple[Named, Named]], otherwise: Meaning = Meaning.DEFINITION) -> Meaning:
     """What it means that tables get other names."""
-    by_tools = all(_is_copy(old.name, new.name) or _is_copy(new.name, old.name) for old, new in renamed)
-    return otherwise if by_tools else Meaning.UNLOGGED_ROWS
+    return otherwise if not renamed or is_tools_swap(renamed) else Meaning.UNLOGGED_ROWS
+
+
+def is_tools_swap(renamed: Sequence[tuple[Named, Named]]) -> bool:
+    """Whether tables are renamed as tools for schema changes do it, which have copied the rows."""
+    return bool(renamed) and all(_is_copy(old.name, new.name) or _is_copy(new.name, old.name) for old, new in renamed)
 
 
 def _is_copy(name: str, table: str) -> bool:
@@ -142,9 +154,7 @@ def read_statement(text: str) -> Statement:
     Args:
         text: all of it, as it was logged.
     """
-    tokens = list(_tokens(text))
-    if tokens[:2] and tokens[0].word == "SET" and len(tokens) > 1 and tokens[1].word == "STATEMENT":
-        tokens = _behind_for(tokens)
+    tokens = statement_tokens(text)
     if not tokens:
         return Statement(Meaning.NOTHING)
     found = _Reader(tokens).statement()
@@ -154,18 +164,25 @@ def read_statement(text: str) -> Statement:
 
 def names_in(text: str) -> frozenset[str]:
     """All words of a statement that may be names, in lower case."""
-    return frozenset(name.casefold() for token in _tokens(text) if (name := token.name) is not None)
+    return frozenset(name.casefold() for token in tokens_of(text) if (name := token.name) is not None)
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    """What a statement is made of, without comments; what stands in executable comments is of it."""
+def statement_tokens(text: str) -> list[Token]:
+    """The tokens of the statement proper, without variables that are set for it alone (SET STATEMENT ... FOR)."""
+    tokens = list(tokens_of(text))
+    is_prefixed = [token.word for token in tokens[:2]] == ["SET", "STATEMENT"]
+    return _behind_for(tokens) if is_prefixed else tokens
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """The tokens of a statement, without comments; what stands in executable comments is of it."""
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind in ("word", "quoted", "text", "sign"):
-            yield _Token(kind, match.group())
+            yield Token(kind, match.group())
 
 
-def _behind_for(tokens: Sequence[_Token]) -> list[_Token]:
+def _behind_for(tokens: Sequence[Token]) -> list[Token]:
     depth = 0
     for place, token in enumerate(tokens):
         depth += (token.text == "(") - (token.text == ")")
@@ -177,7 +194,7 @@ def _behind_for(tokens: Sequence[_Token]) -> list[_Token]:
 class _Reader:
     """The tokens that are left of a statement."""
 
-    def __init__(self, tokens: Sequence[_Token]) -> None:
+    def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._place = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.sources.mysql.captured_table import MysqlTable, columns_of, tables_of
@@ -11,10 +11,10 @@ from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
-from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _REMEDY = "Create it"
@@ -35,18 +35,27 @@ class TableSet:
         return Catalog(connection, self._settings).captured(strict=strict)
 
     def looked_up(
-        self, connection: Connection, start: Offset, *, restarted: bool, emptied: Collection[str] = ()
+        self,
+        start: Offset,
+        found: Mapping[str, MysqlTable],
+        *,
+        restarted: bool,
+        rewrites: Sequence[Rewrite] = (),
+        replaced: Collection[str] = (),
     ) -> Offset:
-        """The offset with the tables as they are now; `start` itself where nothing has changed.
+        """The offset with tables as they were found; `start` itself where nothing has changed.
 
         Args:
-            connection: to the server.
             start: where the last batch ended.
+            found: the captured tables.
             restarted: whether a new process does it, whose options may be others.
-            emptied: tables of which rows came or went without rows in the log.
+            rewrites: of tables whose rows may have changed without a change in the log.
+            replaced: those of them of which all rows may be others.
+
+        Raises:
+            CaptureError: the options say to stop at such a table.
         """
         known, state = tables_of(start.schemas), StreamState.of(start)
-        found = self.captured(connection, strict=False)
         self._require_matched(known, found, [path for path in found if path not in known])
         read = read_first(self._settings, (table.id for table in found.values()))
         fresh = [path for path in found if path not in known]
@@ -59,10 +68,12 @@ class TableSet:
                 say_returned(path, f"commit {after}", self._settings, read_again=path in read)
         ad_hoc, waiting = AdHoc.from_json(start.ad_hoc), tuple(path for path in state.waiting if path in found)
         waiting = tuple(dict.fromkeys((*waiting, *(path for path in fresh if path in read))))
-        again = [path for path in kept if path in emptied or f"{found[path].id.database}." in emptied]
-        for path in again:
-            _say_emptied(path, takes_rows=path in read)
-        wanted = [path for path in (*fresh, *again) if path in read]
+        wanted = [path for path in fresh if path in read]
+        # A snapshot of its own ends with what is gone.
+        whole = {path: replace(found[path], chunk_key=()) for path in replaced if path in found}
+        ad_hoc = follow_rewrites(
+            [one for one in rewrites if one.path in kept], ad_hoc, {**found, **whole}, self._settings, read=read
+        )
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
         end = replace(
@@ -86,9 +97,3 @@ class TableSet:
             if path in found:
                 held = [column.name for column in table.schema.columns]
                 require_still_matched(self._settings, columns_of(found[path]), table.names, table.protected, held)
-
-
-def _say_emptied(path: str, *, takes_rows: bool) -> None:
-    sentence = f"A statement made or took rows of table '{path}' that are not in the log."
-    mended = "The table is read again." if takes_rows else "Ask for a blocking snapshot of it (headrace signal)."
-    say(f"{sentence} {mended}")

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.stream_state import States, states_json, states_of_json
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Window:
         mark: what the file at its start says of itself, as `LogState.mark`; empty where that is not known.
         folds_names: as of `ServerKind`.
         unsettled: as of `StreamState`.
+        states: as of `StreamState`.
+        unsure: tables of which it is not known how they are at the start.
     """
 
     start: Place
@@ -39,6 +42,8 @@ class Window:
     mark: str = ""
     folds_names: bool = False
     unsettled: str = ""
+    states: States = field(default_factory=dict)
+    unsure: tuple[str, ...] = ()
 
     @property
     def names(self) -> dict[tuple[str, str], str]:
@@ -59,6 +64,8 @@ class Window:
             "mark": self.mark,
             "folds_names": self.folds_names,
             "unsettled": self.unsettled,
+            "states": {path: states_json(given) for path, given in self.states.items()},
+            "unsure": list(self.unsure),
         }
 
     @classmethod
@@ -76,4 +83,6 @@ class Window:
             data["mark"],
             data["folds_names"],
             data["unsettled"],
+            {path: states_of_json(given) for path, given in data["states"].items()},
+            tuple(data["unsure"]),
         )

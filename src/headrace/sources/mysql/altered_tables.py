@@ -1,0 +1,126 @@
+"""What the statements of a window made of the captured tables, when the catalog may be newer than the window."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.changes import TableId
+from headrace.errors import HeadraceError
+from headrace.settings import Settings
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.stream_state import States
+from headrace.sources.mysql.table_states import TableStatement, can_share, states_of
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.rewrites import Rewrite
+from headrace.sources.tables.table_rules import TableRules
+
+
+@dataclass(frozen=True)
+class AlteredTables:
+    """The captured tables at the end of a window.
+
+    Args:
+        found: by path, as they are there.
+        states: how those that it alters are in it.
+        unsure: those that may be as they are behind it only.
+        rewrites: what is not proven harmless.
+        replaced: the paths of tables of which all rows may be others.
+        lagging: the paths of tables whose catalog does not show yet, perhaps, what the statements say.
+        cut: the place at which the window has to end, because one batch can't have what is in front of it and what
+            is behind; null for none.
+    """
+
+    found: Mapping[str, MysqlTable]
+    states: States
+    unsure: tuple[str, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    replaced: tuple[str, ...] = ()
+    lagging: tuple[str, ...] = ()
+    cut: str | None = None
+
+
+def altered_tables(
+    known: Mapping[str, MysqlTable],
+    unsure: Collection[str],
+    shown: Mapping[str, MysqlTable],
+    statements: Sequence[TableStatement],
+    later: Sequence[TableStatement] | None,
+    begin: str,
+) -> AlteredTables:
+    """Follow the captured tables through a window.
+
+    Args:
+        known: as they are at its start.
+        unsure: those of them that may be as they are behind it only.
+        shown: as the catalog has them now.
+        statements: those of the window.
+        later: those between the window's end and a place that the log reached when the catalog was read; null where
+            that is not known.
+        begin: where the window begins, as `Place.text`.
+    """
+    found, states, still = dict(shown), dict[str, tuple[tuple[str, MysqlTable | None], ...]](), list[str]()
+    rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
+    for path, table in known.items():
+        own = [one for one in statements if one.concerns(path)]
+        behind = None if later is None else [one for one in later if one.concerns(path)]
+        before = None if path in unsure else table
+        if not own:
+            if path in shown and is_altered(table, shown[path]) and (behind is None or behind):
+                # What the catalog shows may come behind the window.
+                found[path] = table
+                still += [path] if path in unsure else []
+            continue
+        chain = [*own, *(behind or ())]
+        after = None if behind is None else shown.get(path)
+        seen = states_of(path, before, chain, after, proven=len(own))
+        last = seen.states[len(own) - 1]
+        if path in shown:
+            found[path] = last or shown[path]
+            still += [] if last else [path]
+        states[path] = (("", before), *((one.place, at) for one, at in zip(own, seen.states, strict=False)))
+        cuts += _cut(states[path], begin)
+        if seen.rewrite is not None:
+            rewrites.append(seen.rewrite)
+        if seen.is_replaced:
+            replaced.append(path)
+        elif not seen.fits and path in shown:
+            lagging.append(path)
+    return AlteredTables(
+        found, states, tuple(still), tuple(rewrites), tuple(replaced), tuple(lagging), min(cuts, default=None)
+    )
+
+
+def is_altered(known: MysqlTable, shown: MysqlTable) -> bool:
+    """Whether a table's structure is another one than the offset has it, whatever the options say of it."""
+    if known.structure and shown.structure:
+        return known.structure != shown.structure
+    columns = [(column.name, column.nullable) for column in known.schema.columns]
+    now = [(column.name, column.nullable) for column in shown.schema.columns]
+    return (columns, known.natives) != (now, shown.natives)
+
+
+def under_options(known: MysqlTable, settings: Settings) -> MysqlTable:
+    """A table as an offset has it, with what the options say now of its columns and key."""
+    key = known.schema.key if known.schema.primary_key is None else known.schema.primary_key
+    names = [column.name for column in known.schema.columns]
+    keys = [UniqueKey(key, primary=True)] if key and set(key) <= set(names) else []
+    columns = list(zip(known.schema.columns, known.natives, strict=True))
+    id = TableId(known.id.database, known.id.schema, known.id.name)
+    try:
+        table = TableRules.of(settings).chosen(id, columns, keys, known.schema.comment)
+    except HeadraceError:
+        # The options fit the table as it is now.
+        return known
+    return replace(
+        known, schema=table.schema, natives=table.natives, chunk_key=table.chunk_key, protected=table.protected
+    )
+
+
+def _cut(states: Sequence[tuple[str, MysqlTable | None]], begin: str) -> list[str]:
+    """The first place at which a table is one that can't share a batch with what it was at the start."""
+    known = [(place, table) for place, table in states if table is not None]
+    if not known:
+        return []
+    first = known[0][1]
+    return [place for place, table in known[1:] if place > begin and not can_share(first, table)][:1]

@@ -1,0 +1,608 @@
+"""How a table looks behind each statement that altered it, and whether the statements can have changed its rows.
+
+Between two looks at the catalog only the statements of the log say what a table was. Each column is followed through
+them: one that no statement declared again is as the catalog showed it before, and one that no later statement declared
+is as the catalog shows it now. What can't be followed is not known, and nothing is proven of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+
+from headrace.changes import Column
+from headrace.errors import SchemaError
+from headrace.sources.mysql.alterations import (
+    Action,
+    Add,
+    AddPrimaryKey,
+    Change,
+    Convert,
+    Definition,
+    Drop,
+    DropPrimaryKey,
+    Engine,
+    Rename,
+    SetDefault,
+    Unproven,
+    actions_of,
+)
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.charsets import width_of
+from headrace.sources.mysql.defaults import constant_default
+from headrace.sources.mysql.statements import Meaning, Named, Statement, is_tools_swap
+from headrace.sources.mysql.types import NativeType
+from headrace.sources.tables.rewrites import Rewrite
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_TEXT_BYTES = dict(zip(_TEXTS, (255, 65_535, 16_777_215, 4_294_967_295), strict=True))
+_WITH_CHARSET = frozenset((*_TEXTS, "char", "varchar", "enum", "set"))
+_SUPERSETS = {"ascii": ("utf8", "utf8mb3", "utf8mb4"), "utf8": ("utf8mb3", "utf8mb4"), "utf8mb3": ("utf8", "utf8mb4")}
+"""Character sets that have all characters of another one."""
+_CONSTANT_KINDS = frozenset((*_INTEGERS, "decimal", "char", "varchar", "enum"))
+
+
+@dataclass(frozen=True)
+class TableStatement:
+    """A statement of the log that concerns captured tables.
+
+    Args:
+        place: where its group begins, as `Place.text`.
+        statement: what it means; each of its tables has its database.
+        text: all of it.
+    """
+
+    place: str
+    statement: Statement
+    text: str
+
+    def concerns(self, path: str) -> bool:
+        """Whether it names a table, or its database."""
+        return any(_is_named(named, path) for named in self.statement.tables)
+
+
+@dataclass(frozen=True)
+class TableStates:
+    """What statements made of one table.
+
+    Args:
+        states: how it is behind each statement; null where that is not known.
+        rewrite: why rows may have changed that the log does not have; null where it is proven that none has.
+        is_replaced: whether all of its rows may be others: it was dropped, or another table came in its place.
+        fits: whether the statements lead to what the catalog shows, where it shows it.
+    """
+
+    states: tuple[MysqlTable | None, ...]
+    rewrite: Rewrite | None = None
+    is_replaced: bool = False
+    fits: bool = True
+
+
+@dataclass
+class _Slot:
+    """A column as statements have it.
+
+    Args:
+        name: what it is called.
+        born: the name that it had before the first statement; null for one that was added.
+        declared: what statements declared it as, in order; null for what is not known.
+    """
+
+    name: str
+    born: str | None = None
+    declared: list[Definition | None] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A slot behind a statement: its name and how often it was declared until then."""
+
+    slot: _Slot
+    name: str
+    version: int
+
+
+def states_of(
+    path: str,
+    before: MysqlTable | None,
+    statements: Sequence[TableStatement],
+    after: MysqlTable | None,
+    *,
+    proven: int | None = None,
+) -> TableStates:
+    """Follow a table through statements.
+
+    Args:
+        path: the table, `database.table`.
+        before: how it is in front of the first statement; null where that is not known.
+        statements: those that concern it, in the order of the log.
+        after: how it is behind the last one; null where that is not known.
+        proven: how many of the statements are to be proven harmless; null for all.
+    """
+    return _Followed(path, before, statements, after).result(len(statements) if proven is None else proven)
+
+
+class _Followed:
+    def __init__(
+        self, path: str, before: MysqlTable | None, statements: Sequence[TableStatement], after: MysqlTable | None
+    ) -> None:
+        self._path, self._before, self._after = path, before, after
+        self._statements = statements
+        self._actions: list[tuple[Action, ...]] = []
+        self._reasons: list[list[str]] = []
+        self._unknown: set[int] = set()
+        """The statements behind which columns are not those from before."""
+        self._behind: list[list[_Seen]] = []
+        self.replaced = False
+        slots = [_Slot(column.name, column.name) for column in before.schema.columns] if before else []
+        if before is None:
+            self._unknown.add(-1)
+        self._first = [_Seen(slot, slot.name, 0) for slot in slots]
+        for number, statement in enumerate(statements):
+            slots = self._follow(number, statement, slots)
+            self._behind.append([_Seen(slot, slot.name, len(slot.declared)) for slot in slots])
+        self._chain = self._fits()
+
+    def result(self, proven: int) -> TableStates:
+        """The states, and what was not proven of the first statements."""
+        states = tuple(self._state(number) for number in range(len(self._statements)))
+        reasons = [reason for number in range(proven) for reason in self._unproven(number)]
+        reasons += self._taken_names(proven)
+        if self._after is not None and not self._chain and not reasons and self._moves_any(proven):
+            reasons.append("the statements that altered it do not lead to the columns that it has")
+        constants = None if reasons else self._constants(proven)
+        fits = self._chain or self._after is None or not self._moves_any(len(self._statements))
+        rewrite = None
+        if constants != {}:
+            reason = reasons[0] if reasons else self._default_reason(proven)
+            rewrite = Rewrite(self._path, reason, constants or {})
+        return TableStates(states, rewrite, self.replaced, fits)
+
+    def _moves_any(self, proven: int) -> bool:
+        return any(self._moves(number) for number in range(proven))
+
+    # Following.
+
+    def _follow(self, number: int, one: TableStatement, slots: list[_Slot]) -> list[_Slot]:
+        """The columns behind a statement; what it does not explain is remembered."""
+        reasons: list[str] = []
+        self._reasons.append(reasons)
+        self._actions.append(())
+        statement, first = one.statement, one.statement.words.partition(" ")[0].upper()
+        origin = origin_of(self._path, statement)
+        if origin != self._path:
+            self._unknown.add(number)
+            self.replaced = True
+            reasons.append(f"table '{origin}' came in its place")
+            return slots
+        if any(f"{old.database}.{old.name}" == self._path for old, _ in statement.renamed) and not any(
+            f"{new.database}.{new.name}" == self._path for _, new in statement.renamed
+        ):
+            self._unknown.add(number)
+            self.replaced = True
+            reasons.append("it got another name")
+            return slots
+        if not _is_named(statement.tables[0], self._path) and first == "ALTER":
+            reasons.append(f"its rows were exchanged with those of a partition ('{statement.words}')")
+            return slots
+        actions = actions_of(one.text)
+        if actions is None and statement.renamed:
+            return slots
+        if actions is None:
+            self._unknown.add(number)
+            if statement.meaning is Meaning.UNLOGGED_ROWS or first != "CREATE":
+                self.replaced = True
+                reasons.append(f"'{statement.words}' made or dropped it")
+            return slots
+        self._actions[number] = actions
+        slots = list(slots)
+        # The clauses of a statement speak of the names before it.
+        names = {slot.name.casefold(): slot for slot in slots}
+        for action in actions:
+            if not self._acted(action, slots, names, reasons):
+                self._unknown.add(number)
+        return slots
+
+    def _acted(self, action: Action, slots: list[_Slot], names: Mapping[str, _Slot], reasons: list[str]) -> bool:
+        """Whether an action is understood, which was done to the columns then."""
+        if isinstance(action, Unproven):
+            reasons.append(f"the statement has {action.words or 'a clause that is not understood'}")
+            # Partitions and IGNORE leave the columns as they are.
+            return action.words.split(" ")[0].upper() in _KEEPING_COLUMNS
+        if isinstance(action, Add):
+            if action.name.casefold() in {slot.name.casefold() for slot in slots}:
+                # IF NOT EXISTS, or one that this statement renames or drops.
+                old = names.get(action.name.casefold())
+                if old is not None and old in slots and old.name.casefold() == action.name.casefold():
+                    return True
+            self._put(_Slot(action.name, None, [action.definition]), action.after, slots)
+            return True
+        if isinstance(action, Drop):
+            slot = names.get(action.name.casefold())
+            if slot is not None and slot in slots:
+                slots.remove(slot)
+            return True
+        if isinstance(action, Rename | Change):
+            slot = names.get(action.name.casefold())
+            if slot is None or slot not in slots:
+                # It was not captured, and may be under its new name.
+                if self._before is not None and (self._after is None or _column_of(self._after, action.to) is not None):
+                    reasons.append(f"column '{action.to}' was not captured before")
+                return True
+            slot.name = action.to
+            if isinstance(action, Change):
+                slot.declared.append(action.definition)
+                if action.after is not None:
+                    slots.remove(slot)
+                    self._put(slot, action.after, slots)
+            return True
+        if isinstance(action, AddPrimaryKey):
+            for name in action.columns:
+                slot = names.get(name.casefold())
+                if slot is not None:
+                    slot.declared.append(None)
+            return True
+        if isinstance(action, Convert):
+            for slot in slots:
+                slot.declared.append(None)
+        return True
+
+    def _put(self, slot: _Slot, after: str | None, slots: list[_Slot]) -> None:
+        place = len(slots) if after is None else 0
+        if after:
+            # One that is not captured has no place here.
+            place = next((n for n, other in enumerate(slots, 1) if _same(other.name, after)), len(slots))
+        slots.insert(place, slot)
+
+    # States.
+
+    def _fits(self) -> bool:
+        """Whether the columns that the statements lead to are those that the catalog shows behind the last one."""
+        if self._after is None or not self._behind or self._is_unknown(len(self._behind) - 1):
+            return False
+        names = {column.name.casefold() for column in self._after.schema.columns}
+        found = {seen.name.casefold() for seen in self._behind[-1]}
+        left_out = [seen for seen in self._behind[-1] if seen.name.casefold() not in names]
+        # What is added or renamed may be left out by the options.
+        return names <= found and all(seen.slot.born is None or seen.name != seen.slot.born for seen in left_out)
+
+    def _is_unknown(self, number: int) -> bool:
+        return any(n <= number for n in self._unknown)
+
+    def _state(self, number: int) -> MysqlTable | None:
+        if number == len(self._statements) - 1 and self._after is not None:
+            return self._after
+        if self._changes_nothing_behind(number) and self._after is not None:
+            return self._after
+        if self._before is None or self._is_unknown(number):
+            return None
+        if number < 0 or self._changes_nothing_before(number):
+            return self._before
+        found: list[tuple[Column, NativeType]] = []
+        for seen in self._behind[number]:
+            if self._chain and self._last_name(seen.slot) is not None and self._of_after(seen.slot) is None:
+                # The options leave it out.
+                continue
+            column = self._resolved(seen)
+            if column is None:
+                return None
+            found.append(column)
+        columns = tuple(replace(column, position=place) for place, (column, _) in enumerate(found, 1))
+        key = self._key(number)
+        if key is None:
+            return None
+        schema = replace(self._before.schema, columns=columns, key=key, primary_key=None)
+        if self._before.schema.primary_key is not None:
+            schema = replace(schema, primary_key=key)
+        natives = tuple(native for _, native in found)
+        chunk_key = key if self._before.chunk_key == self._before.schema.key else ()
+        return replace(self._before, schema=schema, natives=natives, chunk_key=chunk_key, structure="")
+
+    def _changes_nothing_behind(self, number: int) -> bool:
+        """Whether no later statement changes columns."""
+        return not any(n > number and (n in self._unknown or self._moves(n)) for n in range(len(self._statements)))
+
+    def _changes_nothing_before(self, number: int) -> bool:
+        return not any(n in self._unknown or self._moves(n) for n in range(number + 1))
+
+    def _moves(self, number: int) -> bool:
+        """Whether a statement changes columns, or which are the key."""
+        moving = (Add, Drop, Rename, Change, AddPrimaryKey, DropPrimaryKey, Convert)
+        return any(isinstance(action, moving) for action in self._actions[number])
+
+    def _key(self, number: int) -> tuple[str, ...] | None:
+        """The names of the key's columns behind a statement; null where nothing says which they were."""
+        behind = self._behind[number]
+        if not any(self._moves_key(n) for n in range(number + 1)) and self._before is not None:
+            names = [next((s.name for s in behind if s.slot.born == name), None) for name in self._before.schema.key]
+        elif not any(self._moves_key(n) for n in range(number + 1, len(self._statements))) and self._chain:
+            assert self._after is not None
+            last = {seen.name: seen.slot for seen in self._behind[-1]}
+            slots = [last.get(name) for name in self._after.schema.key]
+            names = [next((s.name for s in behind if s.slot is slot), None) for slot in slots]
+        else:
+            return None
+        found = [name for name in names if name is not None]
+        return tuple(found) if len(found) == len(names) else None
+
+    def _moves_key(self, number: int) -> bool:
+        return any(
+            isinstance(action, AddPrimaryKey | DropPrimaryKey)
+            or (isinstance(action, Add | Change) and action.definition.in_key)
+            for action in self._actions[number]
+        )
+
+    def _last_name(self, slot: _Slot) -> str | None:
+        return next((seen.name for seen in self._behind[-1] if seen.slot is slot), None)
+
+    def _of_after(self, slot: _Slot) -> tuple[Column, NativeType] | None:
+        """A column as the catalog shows it behind the last statement."""
+        if not self._chain or self._after is None:
+            return None
+        name = self._last_name(slot)
+        return None if name is None else _column_of(self._after, name)
+
+    def _resolved(self, seen: _Seen) -> tuple[Column, NativeType] | None:
+        """A column behind a statement; null where nothing says what it was."""
+        found = None
+        if seen.version == len(seen.slot.declared):
+            found = self._of_after(seen.slot)
+        if found is None and seen.version == 0 and seen.slot.born is not None and self._before is not None:
+            found = _column_of(self._before, seen.slot.born)
+        if found is None and seen.version:
+            found = _declared(seen.name, seen.slot.declared[seen.version - 1])
+        return None if found is None else (replace(found[0], name=seen.name), found[1])
+
+    # Proofs.
+
+    def _unproven(self, number: int) -> list[str]:
+        """Why a statement may have changed rows."""
+        reasons = list(self._reasons[number])
+        statement = self._statements[number].statement
+        if origin_of(self._path, statement) != self._path and self._is_equal_swap(statement):
+            reasons = []
+        if self._is_unknown(number - 1) and self._moves(number) and not reasons:
+            reasons.append("it was altered, and how it was before is not known")
+        if self._is_unknown(number) or reasons:
+            return reasons
+        behind = {id(seen.slot): seen for seen in self._behind[number]}
+        in_front = {id(seen.slot): seen for seen in (self._behind[number - 1] if number else self._first)}
+        for action in self._actions[number]:
+            reason = self._harm(action, in_front, behind)
+            if reason is not None:
+                reasons.append(reason)
+        return reasons
+
+    def _is_equal_swap(self, statement: Statement) -> bool:
+        """Whether a tool for schema changes put a copy in a table's place that has the same columns and keys."""
+        before, after = self._before, self._after
+        if len(self._statements) != 1 or before is None or after is None or not is_tools_swap(statement.renamed):
+            return False
+        return bool(before.structure) and before.structure == after.structure
+
+    def _harm(self, action: Action, in_front: Mapping[int, _Seen], behind: Mapping[int, _Seen]) -> str | None:
+        """What an action may have done to rows; null where it is proven that it did nothing to them."""
+        if isinstance(action, Engine):
+            same = self._before is not None and self._before.engine == action.name
+            return None if same else f"it got the engine {action.name}"
+        if isinstance(action, Change):
+            return self._changed(action, in_front, behind)
+        if isinstance(action, Convert):
+            for key, seen in in_front.items():
+                if key in behind and not self._is_kept(seen, behind[key]):
+                    return f"column '{seen.name}' got another character set"
+        if isinstance(action, AddPrimaryKey):
+            wanted = {name.casefold() for name in action.columns}
+            for seen in in_front.values():
+                column = self._resolved(seen)
+                if seen.name.casefold() in wanted and (column is None or column[0].nullable):
+                    return f"column '{seen.name}' may have been NULL, and is in the primary key now"
+        return None
+
+    def _changed(self, action: Change, in_front: Mapping[int, _Seen], behind: Mapping[int, _Seen]) -> str | None:
+        found = [(seen, behind.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
+        if not found or found[0][1] is None or self._is_gone(found[0][0].slot):
+            return None
+        old, new = found[0]
+        assert new is not None
+        if action.definition.generated:
+            return f"column '{action.to}' is computed"
+        return None if self._is_kept(old, new, action.definition) else f"column '{action.to}' was declared again"
+
+    def _is_gone(self, slot: _Slot) -> bool:
+        """Whether a column is not there, or not captured, behind the last statement."""
+        if self._last_name(slot) is None:
+            return True
+        return self._chain and self._of_after(slot) is None
+
+    def _is_kept(self, old: _Seen, new: _Seen, declared: Definition | None = None) -> bool:
+        """Whether every value of a column is the same in what it was declared as."""
+        if self._is_gone(old.slot):
+            return True
+        before, after = self._resolved(old), self._resolved(new)
+        if before is None or after is None:
+            return False
+        (was, had), (now, has) = before, after
+        if was.generated or now.generated or (now.identity and not was.identity):
+            return False
+        if was.nullable and not now.nullable:
+            return False
+        if declared is not None and was.nullable and has.kind == "timestamp" and declared.nullable is None:
+            return False
+        return keeps_values(had, has)
+
+    def _taken_names(self, proven: int) -> list[str]:
+        """Columns that have the name that another one had in front of the statements."""
+        if not proven or self._is_unknown(proven - 1):
+            return []
+        before = {seen.name.casefold(): seen.slot for seen in self._first}
+        return [
+            f"column '{seen.name}' is another one than before"
+            for seen in self._behind[proven - 1]
+            if before.get(seen.name.casefold(), seen.slot) is not seen.slot and not self._is_gone(seen.slot)
+        ]
+
+    # Columns that are new.
+
+    def _added(self, proven: int) -> list[_Seen]:
+        """The columns that statements added and that are still there, and captured."""
+        if not proven or self._is_unknown(proven - 1):
+            return []
+        return [seen for seen in self._behind[proven - 1] if seen.slot.born is None and not self._is_gone(seen.slot)]
+
+    def _default_reason(self, proven: int) -> str:
+        name = next((seen.name for seen in self._added(proven) if not self._is_null(seen)), "")
+        return f"column '{name}' was added with values"
+
+    def _is_null(self, seen: _Seen) -> bool:
+        """Whether a column that was added is NULL in every row from before."""
+        first, column = seen.slot.declared[0], self._resolved(seen)
+        if first is None or first.generated or first.computed or first.identity or first.in_key:
+            return False
+        if first.nullable is False or first.default not in (None, "NULL") or len(seen.slot.declared) > 1:
+            return False
+        if column is None:
+            return not first.type.startswith("timestamp") or first.nullable is True
+        return column[0].nullable and not column[0].generated and not column[0].identity
+
+    def _constants(self, proven: int) -> dict[str, str | None] | None:
+        """The values of columns that were added and are not NULL; null where one of them is not known."""
+        found: dict[str, str | None] = {}
+        for seen in self._added(proven):
+            if self._is_null(seen):
+                continue
+            value = self._constant(seen)
+            if value is None:
+                return None
+            found[seen.name] = value
+        return found
+
+    def _constant(self, seen: _Seen) -> str | None:
+        """The one value that a column has in every row from before; null where it is not known."""
+        first, column = seen.slot.declared[0], self._of_after(seen.slot)
+        if first is None or column is None or len(seen.slot.declared) > 1 or seen.version > 1:
+            return None
+        if first.default is None or first.generated or first.identity or first.in_key or column[0].generated:
+            return None
+        shown, native = column[0].default, column[1]
+        if shown is None or native.kind not in _CONSTANT_KINDS or self._has_other_default(seen):
+            return None
+        given = first.default
+        if given in ("TRUE", "FALSE"):
+            given = "1" if given == "TRUE" else "0"
+        try:
+            text = constant_default(given, "", native, is_mariadb=True)
+            same = text == shown or (native.kind in (*_INTEGERS, "decimal") and Decimal(text or "") == Decimal(shown))
+        except (ValueError, InvalidOperation):
+            return None
+        return shown if same else None
+
+    def _has_other_default(self, seen: _Seen) -> bool:
+        return any(
+            isinstance(action, SetDefault) and _same(action.name, seen.name)
+            for actions in self._actions
+            for action in actions
+        )
+
+
+_KEEPING_COLUMNS = frozenset(("IGNORE", "DROP", "TRUNCATE", "EXCHANGE", "REPAIR", "DISCARD", "IMPORT", "CONVERT"))
+"""How clauses begin that are not proven harmless, but leave the columns as they are."""
+
+
+def origin_of(path: str, statement: Statement) -> str:
+    """Which table had, before a statement, the rows that a table has behind it."""
+    found = path
+    for old, new in reversed(statement.renamed):
+        if f"{new.database}.{new.name}" == found:
+            found = f"{old.database}.{old.name}"
+    return found
+
+
+def keeps_values(was: NativeType, now: NativeType) -> bool:
+    """Whether every value of one type is the same in another."""
+    if was == now:
+        return True
+    if was.compressed != now.compressed:
+        return keeps_values(replace(was, compressed=False), replace(now, compressed=False))
+    if was.kind in _WITH_CHARSET and now.kind in _WITH_CHARSET:
+        if was.charset != now.charset and now.charset not in _SUPERSETS.get(was.charset or "", ()):
+            return False
+        if was.kind in ("enum", "set"):
+            return was.kind == now.kind and now.labels[: len(was.labels)] == was.labels
+        return _holds_texts(was, now)
+    if was.kind in _INTEGERS and now.kind in _INTEGERS:
+        return was.unsigned == now.unsigned and _INTEGERS.index(was.kind) <= _INTEGERS.index(now.kind)
+    if was.kind == now.kind == "decimal":
+        whole = (now.length or 0) - (now.scale or 0) >= (was.length or 0) - (was.scale or 0)
+        return was.unsigned == now.unsigned and whole and (now.scale or 0) >= (was.scale or 0)
+    if was.kind == now.kind and was.kind in ("time", "datetime", "timestamp"):
+        return (now.scale or 0) >= (was.scale or 0)
+    if was.kind == now.kind == "varbinary":
+        return (now.length or 0) >= (was.length or 0)
+    if was.kind in _BLOBS and now.kind in _BLOBS:
+        return _BLOBS.index(was.kind) <= _BLOBS.index(now.kind)
+    return False
+
+
+def _holds_texts(was: NativeType, now: NativeType) -> bool:
+    if was.kind in _TEXTS and now.kind in _TEXTS:
+        grows = width_of(now.charset or "") > width_of(was.charset or "")
+        return _TEXTS.index(was.kind) + grows <= _TEXTS.index(now.kind)
+    if was.kind == "varchar" and now.kind in _TEXTS:
+        return (was.length or 0) * width_of(now.charset or "") <= _TEXT_BYTES[now.kind]
+    return was.kind == now.kind and (now.length or 0) >= (was.length or 0)
+
+
+def can_share(one: MysqlTable, other: MysqlTable) -> bool:
+    """Whether rows of two states of a table can be in one batch: columns of one name have values of one kind."""
+    kinds = {column.name: _family(column) for column in one.schema.columns}
+    return all(kinds.get(column.name, _family(column)) == _family(column) for column in other.schema.columns)
+
+
+def _family(column: Column) -> str:
+    kind = column.logical.kind
+    if kind in ("string", "json"):
+        return "text"
+    return "number" if kind.startswith(("int", "uint", "float", "decimal")) else kind
+
+
+def _column_of(table: MysqlTable, name: str) -> tuple[Column, NativeType] | None:
+    columns = zip(table.schema.columns, table.natives, strict=True)
+    return next(((column, native) for column, native in columns if _same(column.name, name)), None)
+
+
+def _declared(name: str, definition: Definition | None) -> tuple[Column, NativeType] | None:
+    """A column as a statement alone declares it; null where that does not say all of its type."""
+    if definition is None or not definition.type:
+        return None
+    try:
+        native = NativeType.of_catalog(definition.type, definition.charset)
+    except SchemaError:
+        return None
+    if (native.kind in _WITH_CHARSET and native.charset is None) or native.kind == "timestamp":
+        return None
+    column = Column(
+        name=name,
+        position=0,
+        logical=native.logical,
+        native_type=native.name,
+        length=native.length,
+        scale=native.scale,
+        nullable=definition.nullable is not False,
+        identity=definition.identity,
+        generated=definition.generated,
+        large=native.large,
+        enum_values=native.enum_values,
+    )
+    return column, native
+
+
+def _same(name: str, other: str) -> bool:
+    return name.casefold() == other.casefold()
+
+
+def _is_named(named: Named, path: str) -> bool:
+    return path == f"{named.database}.{named.name}" or (not named.name and path.startswith(f"{named.database}."))
