@@ -43,12 +43,15 @@ def verify(
                 )
                 continue
             result = found.comparison
-            equal = equal and result.equal
+            equal = equal and found.equal
             out.print(
                 f"{found.table.path} in {found.sink}: {_rows(result.expected)} in the source, {result.actual:,} in the "
                 + "target; "
                 + ("equal" if result.equal else f"{result.differing_rows} differ")
             )
+            if found.lacking:
+                names = ", ".join(f"'{name}'" for name in found.lacking)
+                out.print(f"  lacks {names}: let the pipeline catch up, or leave it out with 'except_column_list'")
             for one in result.differences:
                 columns = f" ({', '.join(one.columns)})" if one.columns else ""
                 out.print(f"  {one.kind} {one.key}{columns}")

@@ -32,11 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verified:
-    """One table of one sink, compared."""
+    """One table of one sink, compared.
+
+    Args:
+        table: the table of the source.
+        sink: the sink's label.
+        comparison: what its rows are like in the columns that both have.
+        lacking: columns that the target should have and does not.
+    """
 
     table: TableId
     sink: str
     comparison: Comparison
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether the target has every column and every row as it should be."""
+        return self.comparison.equal and not self.lacking
 
 
 @dataclass(frozen=True)
@@ -168,16 +181,18 @@ def _compared(rows: DataFrame, table: TableProfile, target: Target, spark: Spark
             f"Table {table.id} is not in {target.label}.",
             remedy="Run the pipeline first, or look at its sink's options.",
         )
-    missing = [name for name in expected.columns if name not in actual.columns]
-    if missing:
+    lacking = tuple(name for name in expected.columns if name not in actual.columns)
+    unknown_key = next((name for name in lacking if name in table.schema.key), None)
+    if unknown_key is not None:
         raise SinkError(
-            f"Table {table.id} has no column '{missing[0]}' in {target.label}.",
-            remedy="Leave it out with 'except_column_list', or let the pipeline catch up.",
+            f"Table {table.id} has no column '{unknown_key}' in {target.label}, which is in its key.",
+            remedy="Let the pipeline catch up.",
         )
+    expected = expected.drop(*lacking)
     # What is compared is the state of one moment.
     actual = actual.persist(StorageLevel.MEMORY_AND_DISK) if sink.reads_back == "live" else actual
     try:
-        return Verified(table.id, target.label, compare(expected, actual, table.schema.key, most=most))
+        return Verified(table.id, target.label, compare(expected, actual, table.schema.key, most=most), lacking)
     finally:
         actual.unpersist()
 

@@ -201,8 +201,7 @@ class Session:
             node.replace(exp.Subquery(this=seen, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))))
 
     def _seen(self, table: Table, scn: int | None, first: str = "") -> str:
-        names = [name for name, _ in table.columns] + ([] if first else list(table.virtual))
-        columns = ", ".join(f'"{name}"' for name in names)
+        columns = ", ".join(f'"{name}"' for name, _ in table.columns)
         own = f"x'{self._xid.hex()}'" if self._xid is not None and scn is None else "NULL"
         at = 2**62 if scn is None else scn
         return (
@@ -544,12 +543,12 @@ class Session:
             raise
         if change.emptied is not None:
             with self.writing(begin=False):
-                self._empty(change.emptied, change.partition)
+                self._empty(change.emptied)
         self.commit()
 
-    def _empty(self, table: Table, partition: str) -> None:
+    def _empty(self, table: Table) -> None:
         self.connection.execute(
-            f'UPDATE "data.{table.number}" SET _to_scn = ? WHERE _to_scn IS NULL AND _to_xid IS NULL AND {partition}',
+            f'UPDATE "data.{table.number}" SET _to_scn = ? WHERE _to_scn IS NULL AND _to_xid IS NULL',
             (int(self.log.fact("scn")) + 1,),
         )
 

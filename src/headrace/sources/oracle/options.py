@@ -19,7 +19,6 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
-from headrace.sources.tables.rewrites import RewriteSettings
 from headrace.sources.unreadable import UnreadableSettings
 
 
@@ -35,7 +34,6 @@ class OracleSettings(
     ChunkSettings,
     LogSettings,
     UnreadableSettings,
-    RewriteSettings,
 ):
     """What users set on the Oracle source."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
@@ -89,8 +88,7 @@ class OracleTableRules:
         chunk_key = known.chunk_key if set(names).issuperset(known.chunk_key) else ()
         schema = TableSchema(known.id, numbered(kept), keyed.key, primary_key=keyed.primary_key)
         natives = tuple(native for _, native in kept)
-        table = _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *found.columns]))
-        return replace(table, dropped=known.dropped)
+        return _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *found.columns]))
 
 
 def _oracle_table(table: SourceTable[NativeType]) -> OracleTable:
