@@ -7,7 +7,6 @@ from tests.sources.oracle.runs import Run as OracleRun
 from tests.support.sqlserver_runs import Run, create
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.sources.oracle.definitions import Definition, TablesAfter
 from headrace.sources.tables.unlogged import by_alteration
 from headrace_emulators.oracle import EmulatedOracle
 from headrace_emulators.sqlserver import EmulatedServer
@@ -77,24 +76,6 @@ def test_it_is_said_when_the_new_schema_is_read(tmp_path, caplog):
         run.all()
         assert caplog.text.count("Column 'unlogged_one' of table 'dbo.t' is new with the default ((5))") == 1
         assert "headrace signal <pipeline> execute-snapshot --tables dbo.t" in caplog.text
-
-
-def test_oracle_says_it_by_the_statement(tmp_path, caplog):
-    with EmulatedOracle(tmp_path / "server") as database:
-        database.run("CREATE TABLE T (ID NUMBER(4) NOT NULL PRIMARY KEY)", "INSERT INTO T (ID) VALUES (1)")
-        run = OracleRun(database)
-        run.until_level()
-        database.run("ALTER TABLE T ADD (UNLOGGED_TWO NUMBER(4) DEFAULT 7 NOT NULL)")
-        run.until_level()
-        assert "Column 'UNLOGGED_TWO' of table 'SHOP.T' is new with the default 7" in caplog.text
-
-
-@pytest.mark.parametrize("word", ["EXCHANGE", "TRUNCATE", "DROP"])
-def test_a_partition_that_was_changed_as_a_whole_is_said(caplog, word):
-    sql = f"alter table T{word} {word} partition P1 with table X"
-    definition = Definition(1, f"SHOP.T{word}", sql, 1, "0x1.1.1", "aa", None, None, "+00:00")
-    TablesAfter([], {}).follow([definition], {}, logs_all=lambda path: True, by_logging=False)
-    assert f"A partition of table 'SHOP.T{word}' was changed as a whole ({word} PARTITION)" in caplog.text
 
 
 def test_sql_server_tables_whose_partitions_can_be_switched(tmp_path):

@@ -19,7 +19,8 @@ class Table:
         number: its object id.
         owner: its schema.
         name: its name.
-        columns: names and types in order.
+        columns: names and types in order, without virtual columns.
+        virtual: the virtual columns, which are computed when they are read.
         required: columns that are never NULL.
         key: its primary key.
         keys: primary key and unique constraints.
@@ -40,6 +41,7 @@ class Table:
     identities: frozenset[str]
     version: int
     changed_scn: int
+    virtual: tuple[str, ...] = ()
 
     @property
     def quoted(self) -> str:
@@ -72,12 +74,15 @@ def find_table(connection: sqlite3.Connection, owner: str, name: str) -> Table:
     if row is None:
         raise DatabaseError(942, f'table or view "{owner}"."{name}" does not exist')
     number, version, changed = (int(part) for part in row)
-    columns, required, defaults, identities = [], set(), {}, set()
-    for column, kind, length, precision, scale, nullable, default, identity in connection.execute(
-        'SELECT name, type, length, precision, scale, nullable, default_text, identity FROM "sys.columns"'
+    columns, required, defaults, identities, computed = [], set(), {}, set(), []
+    for column, kind, length, precision, scale, nullable, default, identity, virtual in connection.execute(
+        'SELECT name, type, length, precision, scale, nullable, default_text, identity, virtual FROM "sys.columns"'
         " WHERE object_id = ? ORDER BY column_id",
         (number,),
     ):
+        if virtual:
+            computed.append(column)
+            continue
         columns.append((column, Declared(kind, length, precision, scale)))
         if not nullable:
             required.add(column)
@@ -95,4 +100,5 @@ def find_table(connection: sqlite3.Connection, owner: str, name: str) -> Table:
     return Table(
         number, owner, name, tuple(columns), frozenset(required), tuple(keys.get(primary, ())),
         tuple(tuple(key) for key in keys.values()), defaults, frozenset(identities), version, changed,
+        tuple(computed),
     )  # fmt: skip

@@ -18,13 +18,22 @@ _DROP = re.compile(rf"DROP\s+TABLE\s+{_TABLE}(?:\s+PURGE)?\s*", re.IGNORECASE)
 _TRUNCATE = re.compile(rf"TRUNCATE\s+TABLE\s+{_TABLE}\s*", re.IGNORECASE)
 _SUPPLEMENTAL = re.compile(r"(ADD|DROP)\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS\s*", re.IGNORECASE)
 _ADD = re.compile(r"ADD\s*(?:\((?P<within>.*)\)|(?P<plain>[^(].*))\s*", re.IGNORECASE | re.DOTALL)
-_DROP_COLUMN = re.compile(rf"DROP\s+(?:COLUMN\s+(?P<one>{_NAME})|\(\s*(?P<other>{_NAME})\s*\))\s*", re.IGNORECASE)
+_DROP_COLUMN = re.compile(
+    rf"(?:DROP|SET\s+UNUSED)\s+(?:COLUMN\s+(?P<one>{_NAME})|\(\s*(?P<other>{_NAME})\s*\))\s*", re.IGNORECASE
+)
+_MODIFY = re.compile(
+    rf"MODIFY\s*\(?\s*(?P<column>{_NAME})\s+(?P<type>[A-Z]\w*(?:\s*\([^)]*\))?)\s*\)?\s*", re.IGNORECASE
+)
+_PARTITION = re.compile(rf"(?:DROP|TRUNCATE)\s+PARTITION\s+(?P<partition>{_NAME})\s*", re.IGNORECASE)
 _RENAME = re.compile(rf"RENAME\s+COLUMN\s+(?P<old>{_NAME})\s+TO\s+(?P<new>{_NAME})\s*", re.IGNORECASE)
 _KEY = re.compile(
     rf"(?:CONSTRAINT\s+(?P<named>{_NAME})\s+)?(?P<kind>PRIMARY\s+KEY|UNIQUE)\s*\((?P<columns>(?:\"[^\"]*\"|[^)\"])*)\)\s*",
     re.IGNORECASE,
 )
 _COLUMN = re.compile(rf"(?P<name>{_NAME})\s+(?P<type>.+)", re.DOTALL)
+_VIRTUAL = re.compile(
+    r"\s+(?:GENERATED\s+ALWAYS\s+)?AS\s*\((?P<expression>.*)\)(?:\s+VIRTUAL)?\s*", re.IGNORECASE | re.DOTALL
+)
 _CONSTRAINTS = (
     ("identity", re.compile(r"\s+GENERATED\b.*?\bAS\s+IDENTITY(?:\s*\([^)]*\))?", re.IGNORECASE)),
     ("primary", re.compile(r"\s+PRIMARY\s+KEY", re.IGNORECASE)),
@@ -44,12 +53,14 @@ class Change:
         name: the table.
         table: the table as it is now; null when it is gone.
         emptied: the table, where its rows are to go.
+        partition: the condition that these rows meet.
     """
 
     owner: str
     name: str
     table: Table | None
     emptied: Table | None = None
+    partition: str = "1 = 1"
 
 
 def apply(connection: sqlite3.Connection, user: str, sql: str, scn: int) -> Change:
@@ -111,6 +122,8 @@ def _add_column(connection: sqlite3.Connection, number: int, place: int, text: s
     if match is None:
         raise NotSupportedError(f"column {text}")
     name, rest = _folded(match["name"]), match["type"]
+    computed = _VIRTUAL.search(rest)
+    rest = rest[: computed.start()] if computed else rest
     found: dict[str, str] = {}
     for word, pattern in _CONSTRAINTS:
         while hit := pattern.search(rest):
@@ -119,11 +132,15 @@ def _add_column(connection: sqlite3.Connection, number: int, place: int, text: s
     kind: Declared = declared(rest.replace(" ON NULL", ""))
     nullable = not ({"not null", "primary", "identity"} & set(found))
     connection.execute(
-        'INSERT INTO "sys.columns" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+        'INSERT INTO "sys.columns" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
         (number, place, name, kind.name, kind.length, kind.precision, kind.scale, nullable, found.get("default"),
-         "identity" in found),
+         "identity" in found, computed is not None),
     )  # fmt: skip
-    connection.execute(f'ALTER TABLE "data.{number}" ADD COLUMN {_quoted(name)} {kind.storage}')
+    formula = f" GENERATED ALWAYS AS ({computed['expression']}) VIRTUAL" if computed else ""
+    connection.execute(f'ALTER TABLE "data.{number}" ADD COLUMN {_quoted(name)} {kind.storage}{formula}')
+    if "default" in found:
+        (value,) = connection.execute(f"SELECT {found['default']}").fetchone()
+        connection.execute(f'UPDATE "data.{number}" SET {_quoted(name)} = ?', (kind.kept(value),))
     for word, letter in (("primary", "P"), ("unique", "U")):
         if word in found:
             _add_key(connection, number, f"SYS_C{number}{letter}{place}", letter, [name])
@@ -164,12 +181,37 @@ def _alter(connection: sqlite3.Connection, owner: str, name: str, found: re.Matc
             raise DatabaseError(12992, "cannot drop parent key column")
         execute('DELETE FROM "sys.columns" WHERE object_id = ? AND name = ?', (table.number, old))
         execute(f'ALTER TABLE "data.{table.number}" DROP COLUMN {_quoted(old)}')
+    elif hit := _PARTITION.fullmatch(rest):
+        fact = f"partition.{table.number}.{_folded(hit['partition'])}"
+        row = execute('SELECT value FROM "sys.facts" WHERE name = ?', (fact,)).fetchone()
+        if row is None:
+            raise DatabaseError(2149, "Specified partition does not exist")
+        return Change(owner, name, table, emptied=table, partition=str(row[0]))
+    elif hit := _MODIFY.fullmatch(rest):
+        column, kind = _folded(hit["column"]), declared(hit["type"])
+        _require_column(table, column)
+        _convert(connection, table, column, kind)
     elif hit := _ADD.fullmatch(rest):
-        _add_column(connection, table.number, len(table.columns) + 1, hit["within"] or hit["plain"])
+        for part in _parts(hit["within"] or hit["plain"]):
+            place = execute('SELECT max(column_id) FROM "sys.columns" WHERE object_id = ?', (table.number,)).fetchone()
+            _add_column(connection, table.number, int(place[0]) + 1, part)
     else:
         raise NotSupportedError(f"ALTER TABLE {rest}")
     execute('UPDATE "sys.objects" SET version = version + 1, changed_scn = ? WHERE object_id = ?', (scn, table.number))
     return Change(owner, name, find_table(connection, owner, name))
+
+
+def _convert(connection: sqlite3.Connection, table: Table, name: str, kind: Declared) -> None:
+    """Give a column another type, with its values."""
+    if dict(table.columns)[name].storage != kind.storage:
+        raise NotSupportedError(f"MODIFY to {kind.name} of a type that is kept otherwise")
+    data, column = f'"data.{table.number}"', _quoted(name)
+    for id, value in connection.execute(f"SELECT _id, {column} FROM {data}").fetchall():
+        connection.execute(f"UPDATE {data} SET {column} = ? WHERE _id = ?", (kind.kept(value), id))
+    connection.execute(
+        'UPDATE "sys.columns" SET type = ?, length = ?, precision = ?, scale = ? WHERE object_id = ? AND name = ?',
+        (kind.name, kind.length, kind.precision, kind.scale, table.number, name),
+    )
 
 
 def _require_column(table: Table, name: str) -> None:

@@ -17,7 +17,7 @@ CREATE TABLE "sys.facts" (name TEXT PRIMARY KEY, value);
 CREATE TABLE "sys.objects" (object_id INTEGER PRIMARY KEY, owner TEXT, name TEXT, created_scn INTEGER, version INTEGER,
   kind TEXT, all_columns INTEGER, changed_scn INTEGER, UNIQUE (owner, name));
 CREATE TABLE "sys.columns" (object_id INTEGER, column_id INTEGER, name TEXT, type TEXT, length INTEGER,
-  precision INTEGER, scale INTEGER, nullable INTEGER, default_text TEXT, identity INTEGER);
+  precision INTEGER, scale INTEGER, nullable INTEGER, default_text TEXT, identity INTEGER, virtual INTEGER DEFAULT 0);
 CREATE TABLE "sys.keys" (object_id INTEGER, name TEXT, kind TEXT, ordinal INTEGER, column_name TEXT);
 CREATE TABLE "sys.threads" (thread INTEGER PRIMARY KEY, status TEXT, last_scn INTEGER, last_time TEXT);
 CREATE TABLE "sys.logs" (thread INTEGER, sequence INTEGER, first_scn INTEGER, next_scn INTEGER, first_time TEXT,
@@ -71,6 +71,9 @@ CREATE VIEW "ALL_TAB_COLUMNS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, 
   c.column_id AS COLUMN_ID, c.type AS DATA_TYPE, c.length AS DATA_LENGTH, c.length AS CHAR_LENGTH,
   c.precision AS DATA_PRECISION, c.scale AS DATA_SCALE, CASE WHEN c.nullable THEN 'Y' ELSE 'N' END AS NULLABLE,
   c.default_text AS DATA_DEFAULT, CASE WHEN c.identity THEN 'YES' ELSE 'NO' END AS IDENTITY_COLUMN
+  FROM "sys.columns" c JOIN "sys.objects" o ON o.object_id = c.object_id;
+CREATE VIEW "ALL_TAB_COLS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, c.name AS COLUMN_NAME,
+  c.column_id AS INTERNAL_COLUMN_ID, CASE WHEN c.virtual THEN 'YES' ELSE 'NO' END AS VIRTUAL_COLUMN
   FROM "sys.columns" c JOIN "sys.objects" o ON o.object_id = c.object_id;
 CREATE VIEW "ALL_CONSTRAINTS" AS SELECT DISTINCT o.owner AS OWNER, o.name AS TABLE_NAME, k.name AS CONSTRAINT_NAME,
   k.kind AS CONSTRAINT_TYPE, 'ENABLED' AS STATUS FROM "sys.keys" k JOIN "sys.objects" o ON o.object_id = k.object_id;

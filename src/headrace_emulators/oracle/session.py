@@ -201,7 +201,8 @@ class Session:
             node.replace(exp.Subquery(this=seen, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))))
 
     def _seen(self, table: Table, scn: int | None, first: str = "") -> str:
-        columns = ", ".join(f'"{name}"' for name, _ in table.columns)
+        names = [name for name, _ in table.columns] + ([] if first else list(table.virtual))
+        columns = ", ".join(f'"{name}"' for name in names)
         own = f"x'{self._xid.hex()}'" if self._xid is not None and scn is None else "NULL"
         at = 2**62 if scn is None else scn
         return (
@@ -543,12 +544,12 @@ class Session:
             raise
         if change.emptied is not None:
             with self.writing(begin=False):
-                self._empty(change.emptied)
+                self._empty(change.emptied, change.partition)
         self.commit()
 
-    def _empty(self, table: Table) -> None:
+    def _empty(self, table: Table, partition: str) -> None:
         self.connection.execute(
-            f'UPDATE "data.{table.number}" SET _to_scn = ? WHERE _to_scn IS NULL AND _to_xid IS NULL',
+            f'UPDATE "data.{table.number}" SET _to_scn = ? WHERE _to_scn IS NULL AND _to_xid IS NULL AND {partition}',
             (int(self.log.fact("scn")) + 1,),
         )
 

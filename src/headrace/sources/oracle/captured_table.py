@@ -26,9 +26,11 @@ class OracleTable(SourceTable[NativeType]):
 
     Args:
         columns: all columns of the table, where it comes from the catalog.
+        dropped: the names that captured columns had, and no column has now.
     """
 
     columns: tuple[str, ...] = field(default=(), compare=False)
+    dropped: tuple[str, ...] = ()
 
     @property
     def batch_rows(self) -> int:
@@ -55,6 +57,7 @@ class OracleTable(SourceTable[NativeType]):
             "natives": [[n.name, n.length, n.precision, n.scale] for n in self.natives],
             "chunk_key": list(self.chunk_key),
             **({"protected": list(self.protected)} if self.protected else {}),
+            **({"dropped": list(self.dropped)} if self.dropped else {}),
         }
 
     @classmethod
@@ -65,6 +68,7 @@ class OracleTable(SourceTable[NativeType]):
             tuple(NativeType(*native) for native in data["natives"]),
             tuple(data["chunk_key"]),
             tuple(data.get("protected", ())),
+            dropped=tuple(data.get("dropped", ())),
         )
 
 
@@ -79,7 +83,7 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, OracleTable]:
     """
     return _TABLES.of(
         schemas,
-        lambda: {path: OracleTable.from_json(known_table(data)) for path, data in schemas.items()},
+        lambda: {path: OracleTable.from_json(known_table(data, "dropped")) for path, data in schemas.items()},
     )
 
 

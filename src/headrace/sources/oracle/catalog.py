@@ -19,6 +19,7 @@ from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
 
 _LONGEST_NAME = 30
@@ -164,13 +165,17 @@ def _table(connection: Connection, id: TableId, rules: OracleTableRules, *, lobs
     columns: list[tuple[Column, NativeType]] = []
     names: list[str] = []
     left_out = []
+    computed = []
     long = max((len(name) for name in (id.name,)), default=0)
-    for name, _, kind, characters, size, precision, scale, nullable, default, identity in connection.rows(
+    for name, _, kind, characters, size, precision, scale, nullable, default, identity, virtual in connection.rows(
         statements.COLUMNS, owner=id.schema, name=id.name
     ):
         long = max(long, len(str(name)))
         names.append(str(name))
         native = NativeType(str(kind), int(characters or size or 0), _whole(precision), _whole(scale))
+        if virtual == "YES":
+            computed.append((str(name), str(kind)))
+            continue
         if not native.supported or (native.large and not lobs):
             left_out.append(f"{name} ({kind})")
             continue
@@ -189,6 +194,8 @@ def _table(connection: Connection, id: TableId, rules: OracleTableRules, *, lobs
             large=native.large,
         )
         columns.append((column, native))
+    if computed:
+        say_left_out(id.full_path, tuple(computed), "the log holds no values of virtual columns")
     if left_out:
         _LOG.warning("Columns of table %s that are not captured: %s.", id.path, ", ".join(left_out))
     if long > _LONGEST_NAME:

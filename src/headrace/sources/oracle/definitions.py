@@ -7,15 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from headrace.sources.oracle.alterations import altered
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.catalog import Selection
 from headrace.sources.oracle.ledger import Ledger, Transaction
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
-from headrace.sources.signals import say_once
-from headrace.sources.tables.unlogged import read_again, say_altered
+from headrace.sources.tables.rewrites import Rewrite
 
-_PARTITION = re.compile(r"ALTER\s+TABLE\b.*\b(EXCHANGE|TRUNCATE|DROP)\s+(SUB)?PARTITIONS?\b", re.IGNORECASE | re.DOTALL)
 _TABLES = ("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")
 _NO_LOGGING = re.compile(
     r"ALTER\s+TABLE\b.*\bDROP\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS", re.IGNORECASE | re.DOTALL
@@ -119,6 +118,7 @@ class TablesAfter:
             whole.
         recreated: tables that were dropped, and created again under their name.
         applied: the definitions, with `change` where that is not their first word.
+        rewrites: what they may have done to rows that were there.
     """
 
     def __init__(self, known: Iterable[str], schemas: Mapping[str, Any], uncaptured: Collection[str] = ()) -> None:
@@ -129,6 +129,7 @@ class TablesAfter:
         self.fresh: list[str] = []
         self.recreated: list[str] = []
         self.applied: list[Definition] = []
+        self.rewrites: list[Rewrite] = []
 
     def follow(
         self,
@@ -156,11 +157,6 @@ class TablesAfter:
                     continue
                 if path in self.known and not logs_all(path):
                     self.partial.add(path)
-            if (moved := _PARTITION.match(sql)) is not None:
-                say_once(
-                    f"A partition of table '{path}' was changed as a whole ({moved[1]} PARTITION): no change in the "
-                    f"log has the rows that came or went. {read_again(path)}"
-                )
             table = found.get(path)
             if table is None:
                 # Dropped now or by a later definition; until then its last schema serves.
@@ -171,8 +167,9 @@ class TablesAfter:
             dropped = sql.startswith("DROP TABLE") and path in self.known
             if (dropped or (sql.startswith("CREATE") and path in self._gone)) and path not in self.recreated:
                 self.recreated.append(path)
-            if path in self.schemas and not sql.startswith("CREATE"):
-                say_altered(OracleTable.from_json(self.schemas[path]).schema, table.schema)
+            if path in self.schemas and sql.startswith("ALTER"):
+                table, rewrite = altered(definition.sql, OracleTable.from_json(self.schemas[path]), table)
+                self.rewrites += [] if rewrite is None else [rewrite]
             self.schemas[path] = table.to_json()
             if path in self.partial and logs_all(path):
                 self.partial.discard(path)

@@ -17,6 +17,7 @@ from headrace.sources.oracle.ledger import Ledger
 from headrace.sources.oracle.mined_ranges import Mined
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.tables.lost import uncaptured_tables
+from headrace.sources.tables.rewrites import Rewrite
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 
@@ -29,6 +30,7 @@ class Delivery:
         definitions: those that take effect in the batch.
         fresh: tables that came in with rows that the log does not have.
         recreated: tables that were dropped, and created again under their name.
+        rewrites: what the definitions may have done to rows that were there.
         is_cut: whether the batch ends early, because tables come or go in the next one.
     """
 
@@ -36,6 +38,7 @@ class Delivery:
     definitions: tuple[Definition, ...] = ()
     fresh: tuple[str, ...] = ()
     recreated: tuple[str, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
     is_cut: bool = False
 
 
@@ -114,7 +117,9 @@ class DeliveryPlanner:
         whole = [path for path in tables.known if path not in tables.partial]
         uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
         end = replace(end, schemas=tables.schemas, known=tuple(tables.known), uncaptured=uncaptured)
-        return Delivery(end, tuple(tables.applied), tuple(tables.fresh), tuple(tables.recreated))
+        read_anyway = {*tables.fresh, *tables.recreated}
+        rewrites = tuple(rewrite for rewrite in tables.rewrites if rewrite.path not in read_anyway)
+        return Delivery(end, tuple(tables.applied), tuple(tables.fresh), tuple(tables.recreated), rewrites)
 
 
 def require_matched_tables(

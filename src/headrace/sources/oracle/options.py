@@ -19,6 +19,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
+from headrace.sources.tables.rewrites import RewriteSettings
 from headrace.sources.unreadable import UnreadableSettings
 
 
@@ -34,6 +35,7 @@ class OracleSettings(
     ChunkSettings,
     LogSettings,
     UnreadableSettings,
+    RewriteSettings,
 ):
     """What users set on the Oracle source."""
 

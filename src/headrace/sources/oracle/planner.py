@@ -45,6 +45,7 @@ from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
 from headrace.sources.snapshots.first_reads import read_first, reads_all
 from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
+from headrace.sources.tables.rewrites import follow_rewrites
 
 _REMEDY = "Make it again, or let it log all its columns (ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS)"
 _LOG = logging.getLogger("headrace.sources")
@@ -424,6 +425,8 @@ class OraclePlanner:
         end = delivery.end
         first = self._read_first(end)
         reads = self._ad_hoc.requested(settled, end, signals)
+        tables = tables_of(end.schemas)
+        reads = follow_rewrites(delivery.rewrites, reads, tables, self._settings, read=first)
         # Nothing is known of the rows that they had before, or those are of another table.
         unknown = [path for path in (*delivery.fresh, *delivery.recreated) if path in first]
         reads = replace(reads, blocking=tuple(dict.fromkeys((*reads.blocking, *unknown))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
@@ -88,7 +89,8 @@ class OracleTableRules:
         chunk_key = known.chunk_key if set(names).issuperset(known.chunk_key) else ()
         schema = TableSchema(known.id, numbered(kept), keyed.key, primary_key=keyed.primary_key)
         natives = tuple(native for _, native in kept)
-        return _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *found.columns]))
+        table = _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *found.columns]))
+        return replace(table, dropped=known.dropped)
 
 
 def _oracle_table(table: SourceTable[NativeType]) -> OracleTable:
