@@ -75,7 +75,7 @@ def test_it_is_said_when_the_new_schema_is_read(tmp_path, caplog):
         database.capture()
         run.all()
         assert caplog.text.count("Column 'unlogged_one' of table 'dbo.t' is new with the default ((5))") == 1
-        assert "headrace signal <pipeline> execute-snapshot --tables dbo.t" in caplog.text
+        assert "headrace repair reread <pipeline> dbo.t" in caplog.text
 
 
 def test_sql_server_tables_whose_partitions_can_be_switched(tmp_path):

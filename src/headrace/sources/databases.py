@@ -21,7 +21,7 @@ from headrace.sources.heartbeat_action import HeartbeatAction
 from headrace.sources.notifications import KIND, Notifications, rows_of
 from headrace.sources.offset import VERSION, Offset, all_known, of_known_version
 from headrace.sources.serial_numbers import next_batch
-from headrace.sources.snapshots.ad_hoc import without_read_again
+from headrace.sources.snapshots.ad_hoc import with_reads_settled
 from headrace.sources.table_versions import next_versions, versions_of
 from headrace.sources.tables.guardrail import require_few
 from headrace.sources.tables.unmatched import Unmatched, gone_table, require_matched
@@ -190,7 +190,7 @@ class Databases:
             name: _counting_versions(
                 source,
                 start.of(name),
-                without_read_again(
+                with_reads_settled(
                     start.of(name),
                     source.advance(start.of(name), replace(limit, upto=(goal or {}).get(name, limit.upto)), now),
                 ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,24 +14,27 @@ from headrace.settings import option
 from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.log.planner import LogPlanner, PointWaits
 from headrace.sources.log.window import Window, WindowState
-from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.offset import Key, Offset, TableProgress
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.ad_hoc import AdHoc, RequestWaits
 from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.stream_options import HeartbeatSettings, SelectSettings, SignalSettings
 from headrace.sources.tables.lost import WITHOUT_ROWS
+from headrace.sources.tables.rewrites import Rewrite, RewriteSettings, follow_rewrites
 from headrace.sources.tables.source_table import SourceTable
 from headrace.testing.change_history import schema_of
 
 Table = SourceTable[Any]
+ROWS = 2048
 CLOCK = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
-class ToySettings(HeartbeatSettings, SignalSettings, SelectSettings):
+class ToySettings(HeartbeatSettings, SignalSettings, SelectSettings, RewriteSettings):
     """The options by which batches are planned."""
 
     snapshot_mode: str = option("When tables are read.", default="initial")
     snapshot_chunks_per_batch: int = option("Chunks.", default=2)
+    snapshot_chunk_rows: int = option("Rows.", default=0)
     max_commits_per_trigger: int = option("Commits.", default=0)
     fail_on_data_loss: bool = option("Whether a loss stops the run.", default=True)
 
@@ -68,6 +72,9 @@ class ToyLog:
         forgotten: how many commits at its beginning are gone.
         resumes: whether it can be read on behind what is gone.
         point_waits: why no moment can be had now; empty where it can.
+        versions: how often the definition of a table was altered.
+        rewritten: tables whose rows statements changed since the catalog was looked at last.
+        asked: the tables that were asked for keys, in order.
     """
 
     tables: dict[str, int] = field(default_factory=lambda: {"s.a": 3, "s.b": 1})
@@ -76,6 +83,9 @@ class ToyLog:
     forgotten: int = 0
     resumes: bool = True
     point_waits: str = ""
+    versions: dict[str, int] = field(default_factory=dict)
+    rewritten: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     @property
     def head(self) -> str:
@@ -86,7 +96,7 @@ class ToyLog:
         return self.head
 
     def schemas(self) -> dict[str, Any]:
-        return {path: path not in self.keyless for path in self.tables}
+        return {path: [path not in self.keyless, self.versions.get(path, 0)] for path in self.tables}
 
 
 def place(number: int) -> str:
@@ -97,9 +107,10 @@ def place(number: int) -> str:
 def tables_of(schemas: Mapping[str, Any]) -> dict[str, Table]:
     """The tables of an offset."""
     found = {}
-    for path, keyed in schemas.items():
+    for path, (keyed, version) in schemas.items():
         schema, _, name = path.partition(".")
-        found[path] = Table(schema_of(TableId("db", schema, name), {"id": "int32"}, ("id",)), (), ("id",) * keyed)
+        columns = {"id": "int32"} | ({f"v{version}": "int32"} if version else {})
+        found[path] = Table(schema_of(TableId("db", schema, name), columns, ("id",)), (), ("id",) * keyed)
     return found
 
 
@@ -156,14 +167,21 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         return found
 
     def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
-        fresh = [path for path in self.log.tables if path not in start.known]
-        if not fresh:
+        schemas, known = self.log.schemas(), tables_of(self.log.schemas())
+        fresh = [path for path in schemas if path not in start.known]
+        if not fresh and not self.log.rewritten and schemas == start.schemas:
             return start
-        reads = AdHoc.from_json(start.ad_hoc)
-        first = read_first(self._settings, (table.id for table in tables_of(dict.fromkeys(fresh, True)).values()))
+        rewrites = [Rewrite(path, "its rows were changed") for path in self.log.rewritten]
+        if not only_looks:
+            self.log.rewritten.clear()
+        read = read_first(self._settings, (table.id for table in known.values()))
+        reads = follow_rewrites(
+            rewrites, AdHoc.from_json(start.ad_hoc), known, self._settings, read=read, rows=self._estimates
+        )
+        first = [path for path in read if path in fresh]
         reads = replace(reads, blocking=(*reads.blocking, *first))
         state = self._state(start)
-        end = replace(start, known=tuple(self.log.tables), schemas=self.log.schemas(), ad_hoc=reads.to_json())
+        end = replace(start, known=tuple(schemas), schemas=schemas, ad_hoc=reads.to_json())
         return replace(state, waiting=(*state.waiting, *fresh)).in_offset(end)
 
     def _beginning(self) -> Offset:
@@ -206,4 +224,34 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         return replace(progress, bounds=bounds, done=upto == last)
 
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
-        return reads
+        return self._ad_hoc.further(reads, end, budget, lambda: nullcontext(_Keys(self.log)))
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Keys of the log's tables: each has as many as it has chunks, and a key stands for `ROWS` rows."""
+
+    log: ToyLog
+
+    def _require_known(self, table: Table) -> None:
+        self.log.asked.append(table.id.path)
+        if table != tables_of(self.log.schemas())[table.id.path]:
+            raise RequestWaits
+
+    def greatest(self, table: Table, condition: str | None) -> list[Key]:
+        self._require_known(table)
+        count = self.log.tables[table.id.path]
+        return [key(count)] if count else []
+
+    def bounds(
+        self, table: Table, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
+    ) -> list[Key]:
+        self._require_known(table)
+        step = max(rows // ROWS, 1)
+        first = int(lower[0] or 0) if lower else 0
+        return [key(at) for at in range(first + step, int(last[0] or 0) + 1, step)][:chunks]
+
+
+def key(number: int) -> Key:
+    """A key of the toy's tables."""
+    return (f"{number:06}",)

@@ -212,4 +212,4 @@ def test_on_rewrite_says_what_follows(tmp_path, caplog, choice, stops):
                 run.until_level()
             return
         assert [row for row in run.until_level() if row["op"] == "r"] == []
-        assert "headrace signal <pipeline> execute-snapshot --tables SHOP.T" in caplog.text
+        assert "headrace repair reread <pipeline> SHOP.T" in caplog.text

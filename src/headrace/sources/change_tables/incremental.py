@@ -45,6 +45,7 @@ from headrace.sources.snapshots.ad_hoc import (
     cut_for_request,
     further_requests,
 )
+from headrace.sources.snapshots.pace import Pace
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
@@ -126,11 +127,13 @@ class AdHocPlanner:
                 say(f"Ad-hoc snapshots wait, because no change is captured: {stalled}")
             return replace(state, stalled=True)
         requests = further_requests(
-            state.requests, budget, lambda request, most: self._further(request, end, histories, most)
+            state.requests, budget, lambda request, most: self._further(request, end, histories, most, state.pace)
         )
         return replace(state, stalled=False).with_requests(requests)
 
-    def _further(self, request: Request, end: Offset, histories: Mapping[str, SchemaHistory], budget: int) -> Request:
+    def _further(
+        self, request: Request, end: Offset, histories: Mapping[str, SchemaHistory], budget: int, pace: Pace
+    ) -> Request:
         if request.table in end.tables:
             # A table that lags behind has no state at the batch's end that rows could be stamped with.
             raise RequestWaits
@@ -139,7 +142,7 @@ class AdHocPlanner:
             raise RequestEnds("it is not captured any more")
         table = cut_for_request(history.newest, request.surrogate)
         condition, statements = request.filter, self._connection.statements
-        key, rows = table.chunk_key, self._settings.incremental_snapshot_chunk_size
+        key, rows = table.chunk_key, pace.rows if request.reread else self._settings.incremental_snapshot_chunk_size
 
         def bounds(last: Key) -> list[Key]:
             statement = statements.chunk_bounds(table, key, request.lower, last, rows, budget, condition=condition)

@@ -103,7 +103,7 @@ class Planner:
         else:
             self._require_same_database(start)
             try:
-                end = self._next(start, limit)
+                end = self._next(start, limit, now)
             except OtherHistory as error:
                 if not reads_all(self._settings, (table.id for table in self._catalog.values())):
                     raise
@@ -155,7 +155,7 @@ class Planner:
 
     # The batches that follow.
 
-    def _next(self, start: Offset, limit: Limit) -> Offset:
+    def _next(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         again = self._mode == "always" and self._restarted and not start.initial
         again = again and bool(self._read_first(path for path in start.known if path in self._catalog))
         initial = start.initial or again
@@ -173,7 +173,8 @@ class Planner:
                 path: self._begin(path, reached.get(path, start.commit), start.reads + 1)
                 for path in self._read_first(known)
             }
-        settled = requests = AdHoc.from_json(start.ad_hoc).behind()
+        before = AdHoc.from_json(start.ad_hoc)
+        settled = requests = before.behind()
         if not initial:
             requested = self._ad_hoc.requested(start, commit, histories)
             requests, begun = self._ad_hoc.blocking(requested, start, histories)
@@ -200,6 +201,9 @@ class Planner:
             uncaptured=uncaptured,
             skipped={**start.skipped, **left_out},
         )
+        requests = requests.cut_anew({path: history.newest for path, history in histories.items()})
+        if not self._restarted:
+            requests = requests.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         requests = self._ad_hoc.more(requests, end, histories, budget)
         if end == replace(start, tables=lagging) and not catching_up and requests == settled:

@@ -142,12 +142,13 @@ class AdHocReads(Generic[Table]):
                 table = tables.get(request.table)
                 if table is None:
                     raise RequestEnds("it is not captured any more")
-                return self._further(request, table, most, asked)
+                rows = state.pace.rows if request.reread else self._settings.incremental_snapshot_chunk_size
+                return self._further(request, table, rows, most, asked)
 
             return state.with_requests(further_requests(state.requests, budget, further))
 
-    def _further(self, request: Request, table: Table, budget: int, asked: KeyRanges[Table]) -> Request:
-        rows, condition = self._settings.incremental_snapshot_chunk_size, request.filter
+    def _further(self, request: Request, table: Table, rows: int, budget: int, asked: KeyRanges[Table]) -> Request:
+        condition = request.filter
         table = cut_for_request(table, request.surrogate)
         try:
             return request.further(

@@ -48,6 +48,10 @@ class PlannedSettings(Protocol):
         """The only tables that are read before their changes; empty for all."""
 
     @property
+    def snapshot_chunk_rows(self) -> int:
+        """How many rows a chunk has; 0 for a table in one piece."""
+
+    @property
     def snapshot_chunks_per_batch(self) -> int:
         """How many chunks a batch has at the most."""
 
@@ -371,8 +375,11 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         commits = limit.commits or self._settings.max_commits_per_trigger
         window = self._window(start, upto, commits) if upto > start.commit else Window(start.commit)
         end = self._looked_up(start, window)
-        settled = AdHoc.from_json(start.ad_hoc).behind()
-        reads = AdHoc.from_json(end.ad_hoc).behind()
+        before = AdHoc.from_json(start.ad_hoc)
+        settled = before.behind()
+        reads = AdHoc.from_json(end.ad_hoc).behind().cut_anew(self._tables_of(end.schemas))
+        if not self._restarted:
+            reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))
         reads, end = self._with_reads(start, end, reads, window.signals, limit)
         idle = not window.rows and reads == settled and not end.tables and not start.tables and end.known == start.known
@@ -401,7 +408,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         again = bool(first)
         if again:
             reads = replace(reads, blocking=tuple(dict.fromkeys((*first, *reads.blocking))))
-        blocking = [path for path in reads.blocking if path in end.schemas]
+        blocking, left = reads.begin_blocking(end.schemas)
         if blocking and not end.tables:
             tables = self._tables_of(end.schemas)
             try:
@@ -411,7 +418,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             else:
                 begun = self._begun(replace(end, commit=commit), blocking, start.reads + 1)
                 self._again = self._again and not again
-                reads = replace(reads, blocking=())
+                reads = replace(reads, blocking=left)
                 state = self._state(end)
                 waiting = tuple(path for path in state.waiting if path not in begun)
                 end = replace(state, waiting=waiting).in_offset(replace(end, tables=begun, initial=again))

@@ -244,7 +244,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
         tables = tables_of(end.schemas)
-        asked = [tables[one.table] for one in reads.requests if not one.done and one.table in tables]
+        asked = [tables[one.table] for one in reads.at_hand(budget) if one.table in tables]
         if asked and not reads.paused and not end.tables:
             self._see(end.commit, asked)
         return self._ad_hoc.further(reads, end, budget, lambda: nullcontext(KeysNow(self._sql)))

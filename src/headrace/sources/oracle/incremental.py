@@ -69,10 +69,12 @@ class AdHocPlanner(AdHocReads[OracleTable]):
         """
         if not state.blocking:
             return state, []
-        known = self.captured_blocking(state, end)
+        begun, _ = state.begin_blocking(end.schemas)
+        captured = self.captured_blocking(state, end)
+        known = [table for table in captured if table.id.path in begun]
         with self._connect() as connection:
             ready = [table.id.path for table in known if readable(connection, table, end.commit, waits=True)]
-        waiting = tuple(table.id.path for table in known if table.id.path not in ready)
+        waiting = tuple(table.id.path for table in captured if table.id.path not in ready)
         return replace(state, blocking=waiting), ready
 
     def more(self, state: AdHoc, end: Offset, budget: int) -> AdHoc:

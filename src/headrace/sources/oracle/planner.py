@@ -366,8 +366,9 @@ class OraclePlanner:
         delivery = self._deliveries.plan(start, ledger, indexes, log.reached, limit)
         after, commit = scn.number(start.commit), scn.number(delivery.end.commit)
         rows = ledger.delivered_by(after, commit)
-        settled = AdHoc.from_json(start.ad_hoc).behind()
-        end, reads = self._with_reads(start, delivery, settled, self._signals(delivery.end, indexes, rows), log, limit)
+        before = AdHoc.from_json(start.ad_hoc)
+        settled, signals = before.behind(), self._signals(delivery.end, indexes, rows)
+        end, reads = self._with_reads(start, delivery, before, signals, log, limit, now)
         quiet = not rows and not delivery.definitions and not log.mining and not start.tables
         idle = quiet and reads == settled and not end.tables and not delivery.is_cut
         # A run that should end waits for the SCN of its beginning, so a new process follows the log once.
@@ -416,17 +417,22 @@ class OraclePlanner:
         self,
         start: Offset,
         delivery: Delivery,
-        settled: AdHoc,
+        before: AdHoc,
         signals: Sequence[Signal],
         log: _LogReach,
         limit: Limit,
+        now: dt.datetime,
     ) -> tuple[Offset, AdHoc]:
         """The end of a batch with the snapshots that begin there, and the state of ad-hoc snapshots."""
         end = delivery.end
         first = self._read_first(end)
-        reads = self._ad_hoc.requested(settled, end, signals)
+        reads = self._ad_hoc.requested(before.behind(), end, signals)
         tables = tables_of(end.schemas)
-        reads = follow_rewrites(delivery.rewrites, reads, tables, self._settings, read=first)
+        rewrites, estimates = delivery.rewrites, self._estimates
+        reads = follow_rewrites(rewrites, reads, tables, self._settings, read=first, rows=estimates)
+        reads = reads.cut_anew(tables)
+        if not self._restarted:
+            reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         # Nothing is known of the rows that they had before, or those are of another table.
         unknown = [path for path in (*delivery.fresh, *delivery.recreated) if path in first]
         reads = replace(reads, blocking=tuple(dict.fromkeys((*reads.blocking, *unknown))))
@@ -440,6 +446,13 @@ class OraclePlanner:
         begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
         end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, delivery))
         return end, self._ad_hoc.more(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch)
+
+    def _estimates(self, tables: Sequence[OracleTable]) -> dict[str, int]:
+        """About how many rows tables have, by path, without those of which the server has no statistics."""
+        with self._connect(self._settings.pdb) as connection:
+            found = {(str(a), str(b)): int(rows) for a, b, rows in connection.rows(statements.ROW_ESTIMATES)}
+        known = {table.id.path: found.get((table.id.schema, table.id.name)) for table in tables}
+        return {path: rows for path, rows in known.items() if rows is not None}
 
     def _state_at(
         self,

@@ -16,8 +16,9 @@ from headrace.sources.connection import LostConnection
 from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.window import Window
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.postgresql import lsn, slots, statements
+from headrace.sources.postgresql import lsn, slots
 from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
+from headrace.sources.postgresql.catalog import estimated_rows
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.guards import require_same_log
 from headrace.sources.postgresql.incremental import AdHocPlanner
@@ -168,10 +169,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         )
 
     def _estimates(self, tables: Sequence[PostgresTable]) -> Mapping[str, int]:
-        leaves = sorted({oid for table in tables for oid in table.leaves})
-        counted = {oid: int(rows) for oid, rows in self._sql.rows(statements.ESTIMATES, (leaves,))}
-        found = {table.id.path: [counted.get(oid, -1) for oid in table.leaves] for table in tables}
-        return {path: sum(rows) for path, rows in found.items() if rows and min(rows) >= 0 and sum(rows)}
+        return estimated_rows(self._sql, tables)
 
     def _more_chunks(self, path: str, table: PostgresTable, progress: TableProgress, budget: int) -> TableProgress:
         moment = self._moment

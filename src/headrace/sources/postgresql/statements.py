@@ -44,7 +44,6 @@ FROM (SELECT pg_relation_size(oid) / current_setting('block_size')::int AS block
 """
 """Of the tables that hold rows: the blocks of the largest, of all, and the rows and blocks when they were last
 counted."""
-ESTIMATES = "SELECT oid::bigint, reltuples::float8 FROM pg_class WHERE oid = ANY(%s)"
 """How many rows tables had when they were last counted; -1 for never."""
 STRUCTURE = """
 SELECT a.attname::text, a.atttypid::bigint, a.atttypmod FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid

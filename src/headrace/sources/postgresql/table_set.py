@@ -8,7 +8,7 @@ from dataclasses import replace
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import publication
 from headrace.sources.postgresql.captured_table import PostgresTable, columns_of, tables_of
-from headrace.sources.postgresql.catalog import captured_tables, catalog_state, means
+from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows, means
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.look import Wanted
@@ -114,7 +114,9 @@ class TableSet:
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
         unsent = unsent_changes(connection, known, found, state.files, new.files)
         rewrites = [Rewrite(path, what) for path, what in unsent.items() if path not in fresh]
-        ad_hoc = follow_rewrites(rewrites, ad_hoc, found, self._settings, read=read)
+        ad_hoc = follow_rewrites(
+            rewrites, ad_hoc, found, self._settings, read=read, rows=lambda tables: estimated_rows(connection, tables)
+        )
         for path, what in unsent_deletes(connection, known, found, state.files, new.files).items():
             say(
                 f"Rows of table '{path}' went without a change in the log: {what}. Copies keep them until the table is "

@@ -6,15 +6,16 @@ same key ranges. Tables are read one after another, in the order of the requests
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from headrace.changes import TableId
 from headrace.changes.position import Position, order_of_read
 from headrace.errors import FormatError, OptionError
 from headrace.registry import did_you_mean
-from headrace.sources.offset import Key, Offset, all_known, key_of
+from headrace.sources.offset import Key, Offset, all_known, key_of, time_text
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import (
     ExecuteSnapshot,
@@ -31,6 +32,7 @@ from headrace.sources.signals import (
     say,
 )
 from headrace.sources.snapshots.chunks import next_bounds
+from headrace.sources.snapshots.pace import Pace
 from headrace.sources.table_moves import TableMove
 from headrace.sources.tables.source_table import SourceTable
 
@@ -42,10 +44,12 @@ _ORDER = "i"
 """Such rows sort after every streamed change of the commit and after the rows of the snapshot before (hex digits)."""
 Table = TypeVar("Table", bound=SourceTable[Any])
 
-_PARTS = frozenset(["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running"])
+_PARTS = frozenset(
+    ["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running", "unequal", "pace"]
+)
 _REQUEST_PARTS = frozenset(
     ["table", "number", "key", "filter", "chunk", "lower", "last", "bounds", "done", "surrogate", "signal"]
-)
+) | frozenset(["reread"])
 
 
 class RequestWaits(Exception):
@@ -212,6 +216,7 @@ class Request:
         done: nothing of the table is left after this batch.
         surrogate: the column by which the signal wants it cut; null for its key.
         signal: the id of the signal; empty where none asked for it.
+        reread: a change of structure asked for it, so its chunks have the size that `Pace` gives.
     """
 
     table: str
@@ -225,6 +230,7 @@ class Request:
     done: bool = False
     surrogate: str | None = None
     signal: str = ""
+    reread: bool = False
 
     @property
     def reach(self) -> Key | None:
@@ -234,6 +240,17 @@ class Request:
     def behind(self) -> Request:
         """The same place, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
+
+    def begun_again(self, number: int) -> Request:
+        """At the beginning of the table, as another request, so that its rows stand after those that were read."""
+        return Request(
+            self.table,
+            number,
+            filter=self.filter,
+            surrogate=self.surrogate,
+            signal=self.signal,
+            reread=self.reread,
+        )
 
     def further(
         self,
@@ -286,6 +303,7 @@ class Request:
             "done": self.done,
             **({} if self.surrogate is None else {"surrogate": self.surrogate}),
             **({"signal": self.signal} if self.signal else {}),
+            **({"reread": True} if self.reread else {}),
         }
 
     @classmethod
@@ -308,6 +326,7 @@ class Request:
             done=data["done"],
             surrogate=data.get("surrogate"),
             signal=data.get("signal", ""),
+            reread=data.get("reread", False),
         )
 
 
@@ -315,6 +334,8 @@ def further_requests(
     requests: Iterable[Request], budget: int, further: Callable[[Request, int], Request]
 ) -> tuple[Request, ...]:
     """Requests with up to `budget` further chunks, tables one after another; those that end are left out, and said.
+
+    A table counts as one chunk at the least, so that many small or empty ones are not all asked for by one plan.
 
     Args:
         requests: in the order in which they were made.
@@ -337,7 +358,7 @@ def further_requests(
         except RequestEnds as reason:
             say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {reason}")
             continue
-        budget -= len(moved.bounds)
+        budget -= max(len(moved.bounds), 1)
         held = not moved.done
         found.append(moved)
     return tuple(found)
@@ -356,6 +377,10 @@ class AdHoc:
         numbers: how many requests there have been.
         moves: tables whose changes are to go on elsewhere; the planner that took the signals sees to that in the same
             batch, so that they are not kept.
+        unequal: the tables whose rows a change of structure may have changed, until they were read again as a whole;
+            each with the commit up to which all is right, and the time of that (ISO 8601), if known. Both are empty
+            until the batch is planned that says so.
+        pace: how large the chunks are of tables that changes of structure let be read again.
     """
 
     requests: tuple[Request, ...] = ()
@@ -365,6 +390,8 @@ class AdHoc:
     files: TakenFiles = TakenFiles()  # noqa: RUF009
     numbers: int = 0
     moves: tuple[TableMove, ...] = ()
+    unequal: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    pace: Pace = Pace()  # noqa: RUF009
 
     @property
     def running(self) -> bool:
@@ -376,10 +403,59 @@ class AdHoc:
         """The same place, seen from a batch that holds no chunk: finished tables are forgotten."""
         return self.with_requests(tuple(request.behind() for request in self.requests if not request.done))
 
+    def cut_anew(self, tables: Mapping[str, Table]) -> AdHoc:
+        """With tables that begin again because they have another key now, or none.
+
+        Args:
+            tables: the captured ones, by path.
+        """
+        state = self
+        for request in self.requests:
+            table = tables.get(request.table)
+            if table is not None and request.reread and request.key not in ((), table.chunk_key):
+                state = state._begun_again(request, keyed=bool(table.chunk_key))
+        return state
+
+    def _begun_again(self, request: Request, *, keyed: bool) -> AdHoc:
+        if not keyed:
+            left = self.with_requests(tuple(one for one in self.requests if one is not request))
+            return left.reading(request.table, keyed=False)
+        again = request.begun_again(self.numbers)
+        others = tuple(again if one is request else one for one in self.requests)
+        return replace(self, requests=others, numbers=self.numbers + 1)
+
+    def at_hand(self, budget: int) -> list[Request]:
+        """The requests that a plan asks for at the most that may hold so many chunks."""
+        return [request for request in self.requests if not request.done][:budget]
+
+    def paced(self, before: AdHoc, planned: dt.datetime | None, now: dt.datetime, most: int) -> AdHoc:
+        """With chunks of another size, as the last batch was quick or slow.
+
+        Args:
+            before: as the last batch had it.
+            planned: when that was planned, by this process.
+            now: when the next one is.
+            most: how many rows a chunk may have; 0 where the options give no size.
+        """
+        read = any(request.reread and request.bounds for request in before.requests)
+        if planned is None or not read or not self.requests:
+            return self
+        return replace(self, pace=self.pace.after((now - planned).total_seconds(), most))
+
+    def begin_blocking(self, captured: Collection[str]) -> tuple[list[str], tuple[str, ...]]:
+        """The tables that are read next as in the first snapshot, and those that wait for the batches after.
+
+        The stream waits while such tables are read, so of those that were altered only one is at a time.
+        """
+        found = [path for path in self.blocking if path in captured]
+        waiting = [path for path in found if path in self.unequal][1:]
+        return [path for path in found if path not in waiting], tuple(waiting)
+
     def with_requests(self, requests: tuple[Request, ...]) -> AdHoc:
         """With other requests; where none is left there is nothing to hold up either."""
         left = bool(requests)
-        return replace(self, requests=requests, paused=self.paused and left, stalled=self.stalled and left)
+        pace = self.pace if left else Pace()
+        return replace(self, requests=requests, paused=self.paused and left, stalled=self.stalled and left, pace=pace)
 
     def chunks(self, read: int = 0) -> list[IncrementalChunk]:
         """The chunks of the batch that ends here, in order, after as many reads of tables."""
@@ -474,18 +550,34 @@ class AdHoc:
             found |= {id.path: TableMove(id.path, wanted.kind, wanted.position) for id in meant}
         return replace(self, moves=(*self.moves, *found.values()))
 
+    def rewritten(self, table: str, *, keyed: bool, again: bool) -> AdHoc:
+        """With a table whose rows may have changed, and what was read of them with them.
+
+        Args:
+            table: `schema.name`.
+            keyed: whether it has a key by which it is read beside the stream.
+            again: whether it is read again. If not, a read that is under way begins again all the same.
+        """
+        state = replace(self, unequal={**self.unequal, table: self.unequal.get(table, ("", ""))})
+        for request in self.requests:
+            if request.table == table and request.filter is None and request.key:
+                state = state._begun_again(request, keyed=True)
+        return state.reading(table, keyed=keyed) if again else state
+
     def reading(self, table: str, *, keyed: bool) -> AdHoc:
         """With a table that is read again: beside the stream where it has a key, else as in the first snapshot."""
-        if keyed:
-            return self._with(table, None)
-        return replace(self, blocking=tuple(dict.fromkeys((*self.blocking, table))))
+        if not keyed:
+            return replace(self, blocking=tuple(dict.fromkeys((*self.blocking, table))))
+        return self if table in self.blocking else self._with(table, None, reread=True)
 
-    def _with(self, table: str, filter: str | None, surrogate: str | None = None, signal: str = "") -> AdHoc:
+    def _with(
+        self, table: str, filter: str | None, surrogate: str | None = None, signal: str = "", *, reread: bool = False
+    ) -> AdHoc:
         """A table more at the end; one that waits there already with the same filter is not read twice."""
         asked = (table, filter, surrogate)
         if any((r.table, r.filter, r.surrogate) == asked and not r.key for r in self.requests):
             return self
-        request = Request(table, self.numbers, filter=filter, surrogate=surrogate, signal=signal)
+        request = Request(table, self.numbers, filter=filter, surrogate=surrogate, signal=signal, reread=reread)
         return replace(self, requests=(*self.requests, request), numbers=self.numbers + 1)
 
     def _stop(
@@ -519,6 +611,10 @@ class AdHoc:
             "stalled": self.stalled,
             **self.files.to_json(),
             "numbers": self.numbers,
+            **(
+                {"unequal": {path: list(since) for path, since in sorted(self.unequal.items())}} if self.unequal else {}
+            ),
+            **({} if self.pace == Pace() else {"pace": self.pace.to_json()}),
             # For whoever asks whether there is more to come, without knowing the rest.
             "running": self.running,
         }
@@ -540,17 +636,31 @@ class AdHoc:
             stalled=data["stalled"],
             files=TakenFiles.from_json(data),
             numbers=data["numbers"],
+            unequal={path: (commit, time) for path, (commit, time) in data.get("unequal", {}).items()},
+            pace=Pace(*data.get("pace", ())),
         )
 
 
-def without_read_again(start: Offset, end: Offset) -> Offset:
-    """The end of a batch, in which tables that are read again as a whole lack no changes any more."""
-    if not end.skipped:
+def with_reads_settled(start: Offset, end: Offset) -> Offset:
+    """The end of a batch, in which tables that are read again as a whole lack no changes any more and equal the source.
+
+    Those whose rows may have changed by a change of structure say since when.
+    """
+    state = AdHoc.from_json(end.ad_hoc)
+    if not end.skipped and not state.unequal:
         return end
-    read = {one.table for one in AdHoc.from_json(end.ad_hoc).requests if one.done and one.filter is None}
+    read = {one.table for one in state.requests if one.done and one.filter is None}
     read |= {path for path, at in end.tables.items() if at.read and end.takes_in(start, path)}
-    left = {path: gap for path, gap in end.skipped.items() if path not in read}
-    return end if len(left) == len(end.skipped) else replace(end, skipped=left)
+    skipped = {path: gap for path, gap in end.skipped.items() if path not in read}
+    now = (start.commit, time_text(start.commit_time) or "")
+    unequal = {
+        path: since if since[0] else now
+        for path, since in state.unequal.items()
+        if path not in read and path in end.known
+    }
+    if skipped == end.skipped and unequal == state.unequal:
+        return end
+    return replace(end, skipped=skipped, ad_hoc=replace(state, unequal=unequal).to_json())
 
 
 def _of_path(path: str) -> TableId:

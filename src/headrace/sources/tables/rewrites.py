@@ -6,7 +6,7 @@ each database's own (statements, catalog facts); what follows from a missing pro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
@@ -39,16 +39,29 @@ class RewriteSettings(Settings):
         kind=on_rewrite,
         choices=(REREAD, WARN, FAIL),
     )
+    on_rewrite_max_rows: int = option(
+        "Tables with more rows than this, by the estimate of the server's catalog, are not read again by themselves: "
+        "'on_rewrite' is warn for them. 0 for no bound.",
+        default=50_000_000,
+        minimum=0,
+    )
 
 
 class TableReads(Protocol):
     """Which tables are read beside the stream and again, as the offset keeps it."""
 
-    def reading(self, table: str, *, keyed: bool) -> Self:
-        """With a table that is read again: beside the stream where it has a key, else as in the first snapshot."""
+    def rewritten(self, table: str, *, keyed: bool, again: bool) -> Self:
+        """With a table whose rows may have changed, and what was read of them with them.
+
+        Args:
+            table: `schema.name`.
+            keyed: whether it has a key by which it is read beside the stream.
+            again: whether it is read again.
+        """
 
 
 Reads = TypeVar("Reads", bound=TableReads)
+AnyTable = TypeVar("AnyTable", bound=SourceTable[Any])
 
 
 @dataclass(frozen=True)
@@ -70,10 +83,11 @@ class Rewrite:
 def follow_rewrites(
     rewrites: Iterable[Rewrite],
     ad_hoc: Reads,
-    tables: Mapping[str, SourceTable[Any]],
+    tables: Mapping[str, AnyTable],
     settings: RewriteSettings,
     *,
     read: Collection[str],
+    rows: Callable[[list[AnyTable]], Mapping[str, int]] = lambda _: {},
 ) -> Reads:
     """The ad-hoc snapshots with the tables that are read again because of changes of structure.
 
@@ -85,22 +99,28 @@ def follow_rewrites(
         tables: the captured tables by path, as they are now.
         settings: the source's options.
         read: the paths of the tables whose rows the options let be read.
+        rows: asks about how many rows tables have, by path; those are left out of which the server can't say.
 
     Raises:
         CaptureError: the options say to stop.
     """
-    for rewrite in rewrites:
+    found = [rewrite for rewrite in rewrites if rewrite.path in tables]
+    estimated = rows([tables[path] for path in dict.fromkeys(rewrite.path for rewrite in found)]) if found else {}
+    for rewrite in found:
         path = rewrite.path
-        if path not in tables:
-            continue
         sentence = f"Rows of table '{path}' may have changed without a change in the log: {rewrite.reason}."
         if settings.on_rewrite == FAIL:
             raise CaptureError(
                 sentence, remedy=f"Set 'on_rewrite' to {REREAD} or {WARN} to go on, or leave the table out."
             )
-        if settings.on_rewrite == REREAD and path in read:
-            say(f"{sentence} The table is read again.")
-            ad_hoc = ad_hoc.reading(path, keyed=bool(tables[path].chunk_key))
+        again = settings.on_rewrite == REREAD and path in read
+        too_many = again and 0 < settings.on_rewrite_max_rows < estimated.get(path, 0)
+        if too_many:
+            say(
+                f"{sentence} It has about {estimated[path]:,} rows, more than 'on_rewrite_max_rows' "
+                f"({settings.on_rewrite_max_rows:,}), so that you say when it is read. {read_again(path)}"
+            )
         else:
-            say(f"{sentence} {read_again(path)}")
+            say(f"{sentence} {'The table is read again.' if again else read_again(path)}")
+        ad_hoc = ad_hoc.rewritten(path, keyed=bool(tables[path].chunk_key), again=again and not too_many)
     return ad_hoc

@@ -14,7 +14,7 @@ from headrace.changes import Column, TableSchema
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _LOG = logging.getLogger("headrace.sources")
-_READ_AGAIN = "Read the table again: headrace signal <pipeline> execute-snapshot --tables {}."
+_READ_AGAIN = "Read the table again: headrace repair reread <pipeline> {}."
 
 
 @dataclass(frozen=True)
