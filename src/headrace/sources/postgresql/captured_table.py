@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from headrace.changes import TableSchema
+from headrace.changes import Column, TableSchema
 from headrace.sources.offset import Recent
 from headrace.sources.postgresql.types import NativeType
 from headrace.sources.tables.source_table import SourceTable, known_table
@@ -22,13 +22,24 @@ class PostgresTable(SourceTable[NativeType]):
         oid: the table's oid; a partitioned table's is that of its root where changes are published by that.
         identity: what updates and deletes say of the old row: d (key), i (index), f (all) or n (nothing).
         leaves: the oids of the tables that hold its rows; itself where it is not partitioned.
+        numbers: the catalog's number of each column, which no other column of the table ever has; empty where an
+            earlier release wrote the table, or the log describes it.
+        last: the greatest number of a column, captured or not; columns that are added later have greater ones.
         columns: all columns of the table, where it comes from the catalog.
     """
 
     oid: int = 0
     identity: str = "d"
     leaves: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    last: int = 0
     columns: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def numbered(self) -> Iterator[tuple[Column, NativeType, int]]:
+        """Each column with its type and its number, 0 where that is not known."""
+        columns = self.schema.columns
+        return zip(columns, self.natives, self.numbers or (0,) * len(columns), strict=True)
 
     def can_cut(self, column: str) -> bool:
         """Yes: what changes may leave out is whole in the table, and the server refuses types without an order."""
@@ -47,6 +58,7 @@ class PostgresTable(SourceTable[NativeType]):
             "oid": self.oid,
             "identity": self.identity,
             "leaves": list(self.leaves),
+            **({"numbers": _runs(self.numbers), "last": self.last} if self.numbers else {}),
             **({"protected": list(self.protected)} if self.protected else {}),
         }
 
@@ -61,7 +73,20 @@ class PostgresTable(SourceTable[NativeType]):
             data["oid"],
             data["identity"],
             tuple(data["leaves"]),
+            tuple(number for first, count in data.get("numbers", ()) for number in range(first, first + count)),
+            data.get("last", 0),
         )
+
+
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """Numbers as first ones and how many follow each, because most tables have all from 1 on."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == sum(found[-1]):
+            found[-1][1] += 1
+        else:
+            found.append([number, 1])
+    return found
 
 
 _TABLES: Recent[dict[str, PostgresTable]] = Recent()
@@ -76,7 +101,7 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, PostgresTable]:
     return _TABLES.of(
         schemas,
         lambda: {
-            path: PostgresTable.from_json(known_table(data, "oid", "identity", "leaves"))
+            path: PostgresTable.from_json(known_table(data, "oid", "identity", "leaves", "numbers", "last"))
             for path, data in schemas.items()
         },
     )

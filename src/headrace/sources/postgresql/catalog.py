@@ -264,6 +264,7 @@ class _Tables:
                 Storage(relation.oid, tuple(leaf.oid for leaf in parts), _identity(relation, parts, own_keys)),
                 comment=comments.get(relation.oid),
                 names=[str(name) for name, *_ in columns[relation.oid]],
+                last=max(int(number) for *_, number in columns[relation.oid]),
             )
             found[table.id.path] = table
         return found
@@ -293,8 +294,9 @@ class _Tables:
                     identity=bool(identity) or str(expression or "").startswith("nextval("),
                     generated=bool(generated),
                     comment=comment,
+                    number=int(number),
                 )
-                for (name, _, _, required, identity, generated, expression, comment), native in found
+                for (name, _, _, required, identity, generated, expression, comment, number), native in found
             ]
             for found in published
         ]

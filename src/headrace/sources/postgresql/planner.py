@@ -28,6 +28,7 @@ from headrace.sources.postgresql.snapshot_point import SnapshotPoint
 from headrace.sources.postgresql.snapshot_read import is_as_known, more_chunks
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.table_set import TableSet
+from headrace.sources.postgresql.unsent_changes import visible_now
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.first_reads import is_read_first
@@ -150,22 +151,23 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         self._moment = SnapshotPoint.made(settings, read, permanent=not temporary)
         commit = lsn.commit_before(self._moment.boundary)
         # Again, now that nobody can alter them.
-        end = self._offset_at(commit, self._tables.captured(self._sql, strict=True), streams=not temporary)
+        end = self._offset_at(commit, streams=not temporary)
         if not read:
             self._release_point()
         return end
 
     def _looked_at_beginning(self) -> Offset:
-        tables = self._tables.captured(self._sql, strict=True)
-        return self._offset_at(self._head()[0], tables, streams=False)
+        return self._offset_at(self._head()[0], streams=False)
 
-    def _offset_at(self, commit: str, tables: Mapping[str, PostgresTable], *, streams: bool) -> Offset:
+    def _offset_at(self, commit: str, *, streams: bool) -> Offset:
+        visible = visible_now(self._sql)
+        tables = self._tables.captured(self._sql, strict=True)
         return Offset(
             source=self._identity,
             commit=commit,
             known=tuple(tables),
             schemas={path: table.to_json() for path, table in tables.items()},
-            log=self._tables.state(self._sql, tables, streams=streams).to_json(),
+            log=self._tables.state(self._sql, tables, visible, streams=streams).to_json(),
         )
 
     def _estimates(self, tables: Sequence[PostgresTable]) -> Mapping[str, int]:

@@ -99,6 +99,7 @@ def table_of(
         keys,
         Storage(relation.oid, (relation.oid,) if known is None else known.leaves, identity),
         comment=None if known is None else known.schema.comment,
+        last=0 if known is None else known.last,
     )
     if known is not None:
         _require_protected(table, known, order)
@@ -133,7 +134,7 @@ def _same(relation: Relation, known: PostgresTable | None, types: TypeCatalog) -
         return {}
     found = {}
     stated = {column.name: types.resolve(column.oid, column.typmod) for column in relation.columns}
-    for column, native in zip(known.schema.columns, known.natives, strict=True):
+    for column, native, number in known.numbered:
         now = stated.get(column.name)
         if now is None or (now.oid, now.typmod) != (native.oid, native.typmod):
             continue
@@ -146,6 +147,7 @@ def _same(relation: Relation, known: PostgresTable | None, types: TypeCatalog) -
             column.identity,
             column.generated,
             column.comment,
+            number,
         )
     return found
 

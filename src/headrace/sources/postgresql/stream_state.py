@@ -12,7 +12,7 @@ from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles
 
-_PARTS = frozenset(["server", "catalog", "types", "files", "cuts", "reads", "waiting"])
+_PARTS = frozenset(["server", "catalog", "types", "files", "visible", "cuts", "reads", "waiting"])
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class StreamState(WindowState):
             LogState.from_json(data["server"]),
             data["catalog"],
             TypeCatalog.from_json(data["types"]),
-            TableFiles.from_json(data["files"]),
+            TableFiles.from_json(data["files"], data.get("visible", "")),
             cuts=tuple(map(lsn.commit_before, data["cuts"])),
             reads=data["reads"],
             waiting=tuple(data["waiting"]),
@@ -57,6 +57,7 @@ class StreamState(WindowState):
             "catalog": self.catalog,
             "types": self.types.to_json(),
             "files": self.files.to_json(),
+            **({"visible": self.files.visible} if self.files.visible else {}),
             "cuts": list(map(lsn.boundary, self.cuts)),
             "reads": self.reads,
             "waiting": list(self.waiting),

@@ -54,6 +54,7 @@ class FoundColumn:
         identity: whether the server numbers it.
         generated: whether the server computes it.
         comment: its comment.
+        number: by what the catalog identifies it, whatever it is called; 0 where that is not known.
     """
 
     name: str
@@ -64,6 +65,7 @@ class FoundColumn:
     identity: bool = False
     generated: bool = False
     comment: str | None = None
+    number: int = 0
 
     def column(self, position: int, *, large: bool) -> Column:
         """The column of a table's schema."""
@@ -109,6 +111,7 @@ def postgres_table(
     *,
     comment: str | None = None,
     names: Collection[str] = (),
+    last: int = 0,
 ) -> PostgresTable:
     """A captured table.
 
@@ -120,6 +123,7 @@ def postgres_table(
         storage: where its rows are.
         comment: what the catalog says of the table.
         names: all its columns, published or not; those of `columns` without it.
+        last: as `PostgresTable.last`.
 
     Raises:
         CaptureError: the key can't be as the options say.
@@ -130,6 +134,7 @@ def postgres_table(
         for place, column in enumerate(columns, 1)
     ]
     table = rules.chosen(id, found, storage.identity.preferred(keys), comment)
+    numbers = {column.name: column.number for column in columns if column.number}
     return PostgresTable(
         table.schema,
         table.natives,
@@ -138,5 +143,7 @@ def postgres_table(
         storage.oid,
         storage.identity.kind,
         storage.leaves,
+        tuple(numbers.get(column.name, 0) for column in table.schema.columns) if numbers else (),
+        last,
         tuple(names) or tuple(column.name for column in columns),
     )

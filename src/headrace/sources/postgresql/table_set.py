@@ -15,12 +15,12 @@ from headrace.sources.postgresql.look import Wanted
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
-from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes, unsent_deletes
-from headrace.sources.signals import say, say_once, signal_table
+from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes, visible_now
+from headrace.sources.signals import say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
-from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
+from headrace.sources.tables.rewrites import follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _REMEDY = "Create it, or add it to the publication (ALTER PUBLICATION ... ADD TABLE)"
@@ -45,14 +45,21 @@ class TableSet:
         publication.ensure(connection, self._settings, list(tables.values()))
 
     def state(
-        self, connection: Connection, tables: Mapping[str, PostgresTable], *, streams: bool = True
+        self, connection: Connection, tables: Mapping[str, PostgresTable], visible: str, *, streams: bool = True
     ) -> StreamState:
-        """What the offset keeps of the server and its catalog; without a publication where nothing is streamed."""
+        """What the offset keeps of the server and its catalog.
+
+        Args:
+            connection: to the database.
+            tables: the captured tables.
+            visible: what `visible_now` gave before they were read.
+            streams: whether the log is read, for which a publication has to be there.
+        """
         return StreamState(
             LogState.of(connection, self._settings, streams=streams),
             catalog_state(connection, [table.oid for table in tables.values()]),
             TypeCatalog.of(connection),
-            TableFiles.of(connection, tables.values()),
+            TableFiles.of(connection, tables.values(), visible),
         )
 
     def wanted(self, offset: Offset) -> Wanted:
@@ -85,11 +92,12 @@ class TableSet:
         known = tables_of(start.schemas)
         if not restarted and catalog_state(connection, [table.oid for table in known.values()]) == state.catalog:
             return start
+        visible = visible_now(connection)
         found = self.captured(connection, strict=False)
         self._require_matched(known, found, [path for path in found if path not in known])
         if publishes:
             self.publish(connection, found)
-        new = self.state(connection, found) if publishes else replace(state, catalog="")
+        new = self.state(connection, found, visible) if publishes else replace(state, catalog="")
         if publishes and self.captured(connection, strict=False) != found:
             # It was changed in between, so the state may be newer than the tables: the next plan looks again.
             new = replace(new, catalog="")
@@ -112,16 +120,11 @@ class TableSet:
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
-        unsent = unsent_changes(connection, known, found, state.files, new.files)
-        rewrites = [Rewrite(path, what) for path, what in unsent.items() if path not in fresh]
+        rewrites = unsent_changes(connection, known, found, state.files, new.files, state.types.changed_by(new.types))
+        rewrites = [rewrite for rewrite in rewrites if rewrite.path not in fresh]
         ad_hoc = follow_rewrites(
             rewrites, ad_hoc, found, self._settings, read=read, rows=lambda tables: estimated_rows(connection, tables)
         )
-        for path, what in unsent_deletes(connection, known, found, state.files, new.files).items():
-            say(
-                f"Rows of table '{path}' went without a change in the log: {what}. Copies keep them until the table is "
-                "read again; ask for a blocking snapshot of it (headrace signal) where they should go."
-            )
         end = replace(
             start,
             known=(*kept, *(path for path in fresh if path not in kept)),

@@ -7,7 +7,7 @@ extensions bring are known by name. A type that nobody knows is a string, as the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -202,6 +202,13 @@ class NativeType:
         fixed = CLOCK if logical.kind == "time" else DAY_AND_CLOCK
         return moment_texts(values, fixed, logical.digits, zoned=logical.kind == "instant")
 
+    @property
+    def parts(self) -> Iterator[NativeType]:
+        """The type and all that it is made of."""
+        yield self
+        for inner in (*([] if self.element is None else [self.element]), *(native for _, native in self.fields)):
+            yield from inner.parts
+
     def to_json(self) -> list[Any]:
         """The arguments that make it again, without those at the end that are usual."""
         element = None if self.element is None else self.element.to_json()
@@ -249,6 +256,8 @@ class CatalogType:
         typmod: that type's modifier.
         fields: name, type and modifier of a composite type's fields.
         labels: of an enum.
+        numbers: by what the catalog identifies the fields or the labels, whatever they are called; empty where an
+            earlier release wrote the type.
     """
 
     name: str
@@ -260,18 +269,38 @@ class CatalogType:
     typmod: int = -1
     fields: tuple[tuple[str, int, int], ...] = ()
     labels: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = field(default=(), compare=False)
 
     def to_json(self) -> list[Any]:
         """The arguments that make it again."""
         plain = [self.name, self.kind, self.variable, self.delimiter, self.element, self.base, self.typmod]
-        return [*plain, list(map(list, self.fields)), list(self.labels)]
+        numbers = [list(self.numbers)] if self.numbers else []
+        return [*plain, list(map(list, self.fields)), list(self.labels), *numbers]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> CatalogType:
         """Read `to_json`'s form back."""
-        name, kind, variable, delimiter, element, base, typmod, fields, labels = data
+        name, kind, variable, delimiter, element, base, typmod, fields, labels, *numbers = data
         parts = tuple((name, oid, modifier) for name, oid, modifier in fields)
-        return cls(name, kind, variable, delimiter, element, base, typmod, parts, tuple(labels))
+        known = tuple(numbers[0]) if numbers else ()
+        return cls(name, kind, variable, delimiter, element, base, typmod, parts, tuple(labels), known)
+
+    def changed_by(self, now: CatalogType) -> str:
+        """What a later state of the type prints otherwise of values from before, as a clause; empty for nothing."""
+        if self.kind == "e" and now.kind == "e":
+            after = dict(zip(now.numbers, now.labels, strict=False))
+            if self.numbers:
+                lost = (
+                    label for number, label in zip(self.numbers, self.labels, strict=True) if after.get(number) != label
+                )
+            else:
+                lost = (label for label in self.labels if label not in now.labels)
+            label = next(lost, None)
+            return "" if label is None else f"label '{label}' of type {now.name} has another name or is gone"
+        if self.kind == "c" and now.kind == "c":
+            same = self.fields == now.fields and (not self.numbers or self.numbers == now.numbers)
+            return "" if same else f"type {now.name} has other attributes"
+        return ""
 
 
 def _built_in(lines: Iterable[str]) -> dict[int, CatalogType]:
@@ -294,9 +323,10 @@ _TYPES = f"""
 WITH used AS MATERIALIZED (SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped)
 SELECT t.oid::bigint, t.typname::text, t.typtype::text, t.typlen = -1 AND t.typstorage <> 'p', t.typdelim::text,
   CASE WHEN t.typinput = 'array_in'::regproc THEN t.typelem::bigint ELSE 0 END, t.typbasetype::bigint, t.typtypmod,
-  (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod) ORDER BY a.attnum)
+  (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod, a.attnum) ORDER BY a.attnum)
    FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)::text,
-  (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)::text
+  (SELECT json_agg(json_build_array(e.enumlabel, e.oid::bigint) ORDER BY e.enumsortorder)
+   FROM pg_enum e WHERE e.enumtypid = t.oid)::text
 FROM pg_type t
 LEFT JOIN pg_type i ON i.oid = t.typelem AND t.typinput = 'array_in'::regproc
 LEFT JOIN pg_class c ON c.oid = coalesce(i.typrelid, t.typrelid) AND c.relkind <> 'c'
@@ -320,24 +350,23 @@ class TypeCatalog:
     @classmethod
     def of(cls, connection: Queries) -> TypeCatalog:
         """All types of a database that are not built in."""
-        return cls(
-            {
-                int(oid): CatalogType(
-                    str(name),
-                    str(kind),
-                    bool(variable),
-                    str(delimiter),
-                    int(element),
-                    int(base),
-                    int(typmod),
-                    tuple((str(n), int(o), int(m)) for n, o, m in json.loads(fields or "[]")) if kind == "c" else (),
-                    tuple(json.loads(labels or "[]")),
-                )
-                for oid, name, kind, variable, delimiter, element, base, typmod, fields, labels in connection.rows(
-                    _TYPES
-                )
-            }
-        )
+        found = {}
+        for oid, name, kind, variable, delimiter, element, base, typmod, fields, labels in connection.rows(_TYPES):
+            parts = json.loads(fields or "[]") if kind == "c" else []
+            members = json.loads(labels or "[]")
+            found[int(oid)] = CatalogType(
+                str(name),
+                str(kind),
+                bool(variable),
+                str(delimiter),
+                int(element),
+                int(base),
+                int(typmod),
+                tuple((str(n), int(o), int(m)) for n, o, m, _ in parts),
+                tuple(str(label) for label, _ in members),
+                tuple(int(member[-1]) for member in (*parts, *members)),
+            )
+        return cls(found)
 
     def resolve(self, oid: int, typmod: int = -1) -> NativeType:
         """The type that a column has; a string where the number is not known.
@@ -369,6 +398,11 @@ class TypeCatalog:
             tuple((name, self.resolve(part, modifier)) for name, part, modifier in known.fields),
             known.labels,
         )
+
+    def changed_by(self, now: TypeCatalog) -> dict[int, str]:
+        """The types of which a later state prints values from before otherwise, each with what changed in it."""
+        both = ((oid, known.changed_by(now.types[oid])) for oid, known in self.types.items() if oid in now.types)
+        return {oid: change for oid, change in both if change}
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, by number as text."""
