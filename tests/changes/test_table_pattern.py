@@ -54,6 +54,21 @@ def test_what_a_pattern_of_a_source_means(text: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("dbo.Cust", "dbo.Cust"),
+        ("sales.dbo.cust", "dbo.cust"),
+        ("dbo.CUST", "dbo.cust dbo.Cust"),
+        ("optional:dbo.Cust", "dbo.Cust"),
+        ("dbo.Cus?", "dbo.cust dbo.Cust"),
+    ],
+)
+def test_a_name_means_the_table_that_is_called_so_letter_by_letter_where_there_is_one(text: str, meant: str) -> None:
+    found = TablePattern(text, in_source=True).among(ids(["dbo.cust", "dbo.Cust"]), lambda table: table)
+    assert " ".join(table.path for table in found) == meant
+
+
+@pytest.mark.parametrize(
     ("text", "of_source", "of_route"),
     [
         ("dbo.cust", True, True),

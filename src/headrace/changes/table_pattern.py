@@ -90,7 +90,8 @@ class TablePattern:
     def among(self, tables: Sequence[Row], id: Callable[[Row], TableId]) -> list[Row]:
         """Those tables of a source that it is for: as a name or glob and, where that means none, as an expression.
 
-        So `dbo.*` is the schema `dbo` where there is one, and `dbo.cust.*` what Debezium takes it for.
+        So `dbo.*` is the schema `dbo` where there is one, and `dbo.cust.*` what Debezium takes it for. A table that is
+        called so letter by letter goes before those whose names differ in case.
 
         Args:
             tables: all that there are.
@@ -99,7 +100,8 @@ class TablePattern:
         Raises:
             ValueError: it would be a regular expression, and is none.
         """
-        found = [table for table in tables if self._names(id(table))]
+        found = [table for table in tables if self._bare in (id(table).path, id(table).full_path)]
+        found = found or [table for table in tables if self._names(id(table))]
         if found or self._glob is None or not (self.is_expression or _ANYTHING in self._bare):
             return found
         return [table for table in tables if self._expresses(id(table))]

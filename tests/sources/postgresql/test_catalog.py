@@ -243,7 +243,9 @@ def test_only_what_the_publication_has_is_captured(database: PostgresDatabase) -
     }
     assert list(captured(database, slot="s", tables="public.b")) == ["public.b"]
     disabled = {"slot": "s", "publication_autocreate": "disabled"}
-    with pytest.raises(CaptureError, match=r'does not have table .* ALTER PUBLICATION "s" ADD TABLE "public"."b";'):
+    with pytest.raises(
+        CaptureError, match=r'does not have table .* ALTER PUBLICATION "s" ADD TABLE ONLY "public"."b";'
+    ):
         captured(database, tables="public.b", **disabled)
     with pytest.raises(CaptureError, match="has no publication 'other'"):
         captured(database, publication="other", **disabled)

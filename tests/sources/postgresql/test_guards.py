@@ -170,7 +170,8 @@ def test_a_promoted_server_that_has_all_is_read_on_under_its_own_timeline() -> N
 
 
 def test_a_table_that_was_out_of_the_publication_is_known_by_its_membership() -> None:
-    assert replace(BEFORE, members={100: 1, 200: 5, 300: 6}).rejoined(BEFORE) == {200}
+    assert replace(BEFORE, members={100: 1, 200: 5, 300: 6}).rejoined(BEFORE) == {200, 300}
+    assert BEFORE.rejoined(replace(BEFORE, members={})) == set(), "all tables were in it"
 
 
 def test_another_publication_by_name_is_refused() -> None:

@@ -9,8 +9,11 @@ import itertools
 import pytest
 from tests.support.postgresql import PostgresDatabase, needs_postgres, postgres, settings_of
 
+from headrace.errors import CaptureError
 from headrace.permissions import MissingPermission
+from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.permissions import SERVICES, missing_permissions
+from headrace.sources.postgresql.table_set import TableSet
 
 _roles = itertools.count(1)
 
@@ -131,3 +134,60 @@ def test_a_server_that_is_not_set_up_is_said_before() -> None:
         }
         for setting in ("wal_level = logical", "max_replication_slots = 20", "max_wal_senders = 20"):
             assert any(f"ALTER SYSTEM SET {setting};" in each.remedy for each in found.values())
+
+
+IDENTITIES = {
+    "CREATE TABLE t (a int, id int GENERATED ALWAYS AS (a + 1) STORED PRIMARY KEY)": "does not have a key of the table",
+    "CREATE TABLE t (id int, v int) PARTITION BY RANGE (id); CREATE TABLE p PARTITION OF t FOR VALUES FROM (1) TO (9);"
+    "ALTER TABLE p ADD PRIMARY KEY (id)": "does not have a key of the table",
+    "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL UNIQUE);ALTER TABLE t REPLICA IDENTITY USING INDEX t_v_key": "",
+    "CREATE TABLE t (id int PRIMARY KEY, v int)": "",
+    "CREATE TABLE t (id int, v int); ALTER TABLE t REPLICA IDENTITY FULL": "",
+}
+
+
+@pytest.mark.parametrize("definition", IDENTITIES)
+@pytest.mark.parametrize("owned", [True, False])
+def test_an_identity_that_does_not_say_the_key_is_found_before_the_first_update(
+    postgres_database: PostgresDatabase, definition: str, owned: bool
+) -> None:
+    postgres_database.execute(definition)
+    if not owned:
+        options = "publish_via_partition_root = true"
+        postgres_database.execute(f"CREATE PUBLICATION {postgres_database.name} FOR TABLE t WITH ({options})")
+    said, settings = IDENTITIES[definition], settings_of(postgres_database)
+    found = [each for each in missing_permissions(settings) if "identity" in each.sentence]
+    tables = TableSet(settings)
+    if said:
+        assert [said in each.sentence for each in found] == [True]
+        with connect(settings) as connection, pytest.raises(CaptureError, match=said):
+            tables.publish(connection, tables.captured(connection, strict=True))
+        assert postgres_database.execute("SELECT count(*) FROM pg_publication") == [(0 if owned else 1,)]
+        postgres_database.execute(found[0].remedy.removeprefix("Run: ").partition(" Changes")[0])
+    else:
+        assert found == []
+    with connect(settings) as connection:
+        tables.publish(connection, tables.captured(connection, strict=True))
+    assert [each for each in missing_permissions(settings) if "identity" in each.sentence] == []
+
+
+def test_a_new_partition_without_an_identity_is_named(
+    postgres_database: PostgresDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    postgres_database.execute(
+        "CREATE TABLE t (id int, v int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF t FOR VALUES FROM (1) TO "
+        "(5); ALTER TABLE p1 REPLICA IDENTITY FULL"
+    )
+    settings = settings_of(postgres_database)
+    tables = TableSet(settings)
+    with connect(settings) as connection:
+        known = tables.captured(connection, strict=True)
+        tables.publish(connection, known)
+        postgres_database.execute("CREATE TABLE p2 PARTITION OF t FOR VALUES FROM (5) TO (9)")
+        sentence = "Table 'public.p2', a partition of 'public.t', is published and has no primary key"
+        assert sentence not in caplog.text
+        tables.publish(connection, tables.captured(connection, strict=True), known)
+        assert sentence in caplog.text
+    [found] = [each for each in missing_permissions(settings) if each.sentence.startswith(sentence)]
+    postgres_database.execute(found.remedy.removeprefix("Run: "))
+    postgres_database.execute("INSERT INTO t VALUES (6, 1); UPDATE t SET v = 2")

@@ -75,7 +75,7 @@ def test_a_publication_of_somebody_else_is_never_altered(database: PostgresDatab
         ensure(database, "a", "days")
     assert str(caught.value) == (
         f"Publication '{database.name}' does not have table 'public.days'. Run: ALTER PUBLICATION \"{database.name}\" "
-        'ADD TABLE "public"."days"; or leave the table out with \'tables_excluded\'.'
+        'ADD TABLE ONLY "public"."days"; or leave the table out with \'tables_excluded\'.'
     )
 
 
@@ -145,7 +145,8 @@ def test_a_table_whose_updates_it_would_stop_is_not_published(database: Postgres
     full, _, rest = caught.value.remedy.removeprefix("Run: ").partition("; ")
     # Each way out is one: only inserts by a publication of the user's own,
     database.execute(rest[rest.index("CREATE PUBLICATION") : rest.index("; and capture")])
-    ensure(database, *(["p"] if " p " in definition else ["t"]), publication="headrace_inserts")
+    skips = {"publication": "headrace_inserts", "skipped_operations": "u,d"}
+    ensure(database, *(["p"] if " p " in definition else ["t"]), **skips)
     database.execute("UPDATE t SET id = id")
     # or the whole old row.
     database.execute(full)
@@ -165,3 +166,28 @@ def test_a_table_with_another_identity_than_its_key_is_published(database: Postg
     database.execute(definition)
     ensure(database, "t")
     database.execute("INSERT INTO t VALUES (1); UPDATE t SET id = 2; DELETE FROM t")
+
+
+def test_children_by_inherits_are_tables_of_their_own(database: PostgresDatabase) -> None:
+    database.execute("CREATE TABLE child (w int) INHERITS (a); INSERT INTO child VALUES (7, 1)")
+    ensure(database, "a")
+    assert member_names(database) == {'"public"."a"'}
+    database.execute("UPDATE child SET w = 2; DELETE FROM a")
+    database.execute("ALTER TABLE child ADD PRIMARY KEY (id)")
+    ensure(database, "a", "child")
+    ensure(database, "a", "child")
+    assert member_names(database) == {'"public"."a"', '"public"."child"'}
+    ensure(database, "child")
+    assert member_names(database) == {'"public"."child"'}
+
+
+def test_one_that_leaves_out_operations_is_refused_unless_they_are_skipped(database: PostgresDatabase) -> None:
+    database.execute(f"CREATE PUBLICATION {database.name} FOR TABLE a WITH (publish = 'insert, delete')")
+    with pytest.raises(CaptureError, match=r"publishes no update and no truncate \(its option publish\)") as caught:
+        ensure(database, "a")
+    assert caught.value.remedy.endswith("set 'skipped_operations' to u,t.")
+    ensure(database, "a", skipped_operations="u,t")
+    with pytest.raises(CaptureError, match="publishes no truncate"):
+        ensure(database, "a", skipped_operations="u")
+    database.execute(caught.value.remedy.removeprefix("Run: ").partition(";")[0])
+    ensure(database, "a")

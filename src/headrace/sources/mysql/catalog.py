@@ -25,7 +25,7 @@ from headrace.sources.mysql.types import NativeType
 from headrace.sources.signals import say_once
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.lost import is_named
-from headrace.sources.tables.selection import FoundTable, TableSelection
+from headrace.sources.tables.selection import FoundTable, TableSelection, require_own_paths
 from headrace.sources.tables.table_rules import TableRules, no_column_left
 
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
@@ -126,17 +126,9 @@ class Catalog:
         self._connection = connection
         self._settings = settings
         found = (CatalogTable(*row) for row in connection.rows(_TABLES.format(", ".join(map(text, _SYSTEM)))))
-        self.tables: dict[str, CatalogTable] = {}
-        for table in found:
-            if not is_meant(settings, table.database):
-                continue
-            other = self.tables.setdefault(table.id.path, table)
-            if other is not table:
-                raise CaptureError(
-                    f"Two tables are called '{table.id.path}': one of database '{other.database}', and one of database "
-                    f"'{table.database}'.",
-                    remedy="Leave one of the databases out with 'databases_excluded', or rename a table.",
-                )
+        meant = [table for table in found if is_meant(settings, table.database)]
+        require_own_paths(table.id for table in meant)
+        self.tables = {table.id.path: table for table in meant}
 
     def captured(self, *, strict: bool, known: Collection[str] = ()) -> dict[str, MysqlTable]:
         """The tables that the options mean, by path, in the order of the include list, as they are now.

@@ -21,6 +21,7 @@ from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.selection import require_own_paths
 
 _LONGEST_NAME = 30
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")
@@ -146,6 +147,7 @@ def captured_tables(
                 remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for each, or name them.",
             )
     chosen.sort(key=lambda table: selection.order(*table))
+    require_own_paths(TableId(database, owner, name) for owner, name in chosen)
     tables = {}
     for owner, name in chosen:
         table = _table(connection, TableId(database, owner, name), rules, lobs=settings.lob_enabled)

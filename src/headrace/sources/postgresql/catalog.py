@@ -154,9 +154,10 @@ class _Tables:
         found = [self._relations[table.number] for table in selection.among(tables, self._not_captured, "")]
         if strict and not found and not known:
             if self._publication is not None:
+                name = self._publication.name
                 raise CaptureError(
-                    f"Publication '{self._publication.name}' publishes no table that the options mean.",
-                    remedy=f"Run: ALTER PUBLICATION {identifier(self._publication.name)} ADD TABLE <schema>.<table>;",
+                    f"Publication '{name}' publishes no table that the options mean.",
+                    remedy=f"Run: ALTER PUBLICATION {identifier(name)} ADD TABLE ONLY <schema>.<table>;",
                 )
             raise CaptureError(
                 f"Database '{database}' has no table to capture.", remedy="Check 'database' and 'tables_excluded'."
@@ -169,7 +170,7 @@ class _Tables:
             return
         raise CaptureError(
             f"Database '{database}' has no publication '{name}'.",
-            remedy=f"Run: CREATE PUBLICATION {identifier(name)} FOR TABLE <schema>.<table> "
+            remedy=f"Run: CREATE PUBLICATION {identifier(name)} FOR TABLE ONLY <schema>.<table> "
             "WITH (publish_via_partition_root = true); or set 'publication_autocreate' to filtered.",
         )
 
@@ -204,7 +205,7 @@ class _Tables:
         if self._publication is not None and not published and not self._can_be_added:
             return CaptureError(
                 f"Publication '{publication.name}' does not have table '{path}'.",
-                remedy=f"Run: ALTER PUBLICATION {identifier(publication.name)} ADD TABLE {relation.quoted};",
+                remedy=f"Run: ALTER PUBLICATION {identifier(publication.name)} ADD TABLE ONLY {relation.quoted};",
             )
         return None
 

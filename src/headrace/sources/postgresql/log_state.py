@@ -79,8 +79,10 @@ class LogState:
         )
 
     def rejoined(self, before: LogState) -> frozenset[int]:
-        """The oids of tables that were in the publication before and are again, and were not in between."""
-        return frozenset(table for table, member in self.members.items() if before.members.get(table, member) != member)
+        """The oids of tables that came into the publication since, be it again; none where it had no list before."""
+        if not before.members:
+            return frozenset()
+        return frozenset(table for table, member in self.members.items() if before.members.get(table) != member)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""

@@ -5,7 +5,7 @@ Each comes with the statement, or on a managed service the setting, that mends i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.errors import ConnectError, HeadraceError
@@ -13,13 +13,9 @@ from headrace.permissions import MissingPermission
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.catalog import captured_tables
 from headrace.sources.postgresql.connection import Connection, connect, connect_replication
+from headrace.sources.postgresql.identities import lacking_identities, require_identities
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.publication import (
-    PublicationState,
-    require_complete,
-    require_identities,
-    table_name,
-)
+from headrace.sources.postgresql.publication import PublicationState, require_complete, table_name
 from headrace.sources.postgresql.refusals import MORE_SENDERS, MORE_SLOTS, ON_PRIMARY, identifier
 from headrace.sources.postgresql.slots import SlotState, require_ours
 from headrace.sources.snapshots.first_reads import is_read_first
@@ -144,13 +140,16 @@ class _Questions:
         state = PublicationState.of(self.connection, name)
         alters = self.settings.publication_autocreate == "filtered"
         if state is not None and not (alters and state.is_own):
-            yield from _refusals(lambda: require_complete(state, self.tables))
+            yield from _refusals(lambda: require_complete(state, self.tables, self.settings.skipped_operations))
+            yield from self._of_identities(state, self.tables)
             return
         if not alters:
             # Without it no table could be found.
             return
         added = [table for table in self.tables if state is None or table.oid not in state.members]
-        yield from _refusals(lambda: require_identities(self.connection, [table.oid for table in added]))
+        closed = list(_refusals(lambda: require_identities(self.connection, [table.oid for table in added])))
+        yield from closed
+        yield from self._of_identities(state, [table for table in self.tables if not closed or table not in added])
         if state is None and not creates:
             yield MissingPermission.of(
                 ["CREATE"],
@@ -169,8 +168,16 @@ class _Questions:
                 yield MissingPermission(
                     f"The login does not own table '{table.id.path}', which only its owner adds to a publication.",
                     f"Grant it the owner's role; or let the owner run CREATE PUBLICATION {identifier(name)} FOR TABLE "
-                    f"{table_name(table)}, ...; and set 'publication_autocreate' to disabled.",
+                    f"ONLY {table_name(table)}, ...; and set 'publication_autocreate' to disabled.",
                 )
+
+    def _of_identities(
+        self, state: PublicationState | None, tables: Collection[PostgresTable]
+    ) -> Iterator[MissingPermission]:
+        state = state or PublicationState(self.settings.publication_name, 0)
+        if state.changes_rows(self.settings.skipped_operations):
+            for lack in lacking_identities(self.connection, tables):
+                yield MissingPermission(lack.error.message, lack.error.remedy)
 
     def _of_rows(self, role: str) -> Iterator[MissingPermission]:
         closed: set[str] = set()

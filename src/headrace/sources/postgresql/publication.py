@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from headrace.errors import CaptureError
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.identities import require_identities
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.refusals import PostgresError, identifier, literal
 
@@ -21,6 +22,7 @@ _UNFINISHED = " (being made)"
 _DENIED = "42501"
 _SHOWN = 20
 OPERATIONS = ("insert", "update", "delete", "truncate")
+_LETTERS = dict(zip(OPERATIONS, "cudt", strict=True))
 
 _PUBLICATION = """
 SELECT oid::bigint, puballtables, pubviaroot, coalesce(to_jsonb(p) ->> 'pubgencols', 'n') <> 'n', pubinsert, pubupdate,
@@ -41,17 +43,6 @@ _FILTER = "pg_get_expr(r.prqual, r.prrelid)"
 _COLUMNS = """
 (SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
     WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs))::text
-"""
-# A partitioned table's rows are changed in its leaves.
-_WITHOUT_IDENTITY = """
-SELECT n.nspname, c.relname
-FROM unnest(%s::bigint[]) AS root (oid)
-CROSS JOIN LATERAL (SELECT root.oid::oid AS relid UNION SELECT relid FROM pg_partition_tree(root.oid::regclass)) AS leaf
-JOIN pg_class c ON c.oid = leaf.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relreplident <> 'f' AND NOT EXISTS (
-    SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
-    AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
-ORDER BY 1, 2
 """
 _UNFINISHED_NAMES = """
 SELECT pubname FROM pg_publication WHERE obj_description(oid, 'pg_publication') = %s
@@ -131,6 +122,10 @@ class PublicationState:
         listed = () if member is None else member.columns
         return column in listed if listed else not generated or self.generated
 
+    def changes_rows(self, skipped: Collection[str]) -> bool:
+        """Whether updates or deletes are read of its tables, given the operations that are not wanted."""
+        return any(each in self.operations and _LETTERS[each] not in skipped for each in ("update", "delete"))
+
     @property
     def is_own(self) -> bool:
         """Whether Headrace made it."""
@@ -150,9 +145,10 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
     state = PublicationState.of(connection, name)
     alters = settings.publication_autocreate == "filtered"
     if state is not None and not (alters and state.is_own):
-        require_complete(state, tables)
+        require_complete(state, tables, settings.skipped_operations)
         return
-    names = {table.oid: table_name(table) for table in tables}
+    # A table's children of INHERITS are tables of their own.
+    names = {table.oid: f"ONLY {table_name(table)}" for table in tables}
     if state is None:
         statement = _create(name, list(names.values()))
         if not alters:
@@ -164,9 +160,10 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
         comment = _MADE.format(slot=settings.slot)
         statements = [statement, f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(comment)}"]
     else:
-        require_complete(state, [table for table in tables if table.oid in state.members])
+        here = [table for table in tables if table.oid in state.members]
+        require_complete(state, here, settings.skipped_operations)
         added = {oid: each for oid, each in names.items() if oid not in state.members}
-        dropped = [member.name for oid, member in state.members.items() if oid not in names]
+        dropped = [f"ONLY {member.name}" for oid, member in state.members.items() if oid not in names]
         require_identities(connection, list(added))
         alter = f"ALTER PUBLICATION {identifier(name)}"
         statements = [f"{alter} ADD TABLE {', '.join(added.values())}"] if added else []
@@ -189,47 +186,39 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
         ) from error
 
 
-def require_complete(state: PublicationState, tables: Sequence[PostgresTable]) -> None:
-    """See that a publication has all rows of these tables.
+def require_complete(state: PublicationState, tables: Sequence[PostgresTable], skipped: Collection[str] = ()) -> None:
+    """See that a publication has all changes of these tables.
+
+    Args:
+        state: the publication.
+        tables: they.
+        skipped: the operations that are not wanted: c, u, d, t.
 
     Raises:
-        CaptureError: it lacks one of them, or leaves out rows.
+        CaptureError: it lacks one of them, or leaves out rows or operations.
     """
     alter = f"ALTER PUBLICATION {identifier(state.name)}"
+    lacking = [each for each in OPERATIONS if each not in state.operations and _LETTERS[each] not in skipped]
+    if lacking and tables:
+        letters = ",".join(letter for each, letter in _LETTERS.items() if letter in skipped or each in lacking)
+        raise CaptureError(
+            f"Publication '{state.name}' publishes no {' and no '.join(lacking)} (its option publish).",
+            remedy=f"Run: {alter} SET (publish = '{', '.join(OPERATIONS)}'); or, where these changes are not wanted, "
+            f"set 'skipped_operations' to {letters}.",
+        )
     for table in tables:
         name, member = table_name(table), state.members.get(table.oid)
         if member is None:
             raise CaptureError(
                 f"Publication '{state.name}' does not have table '{table.id.path}'.",
-                remedy=f"Run: {alter} ADD TABLE {name}; or leave the table out with 'tables_excluded'.",
+                remedy=f"Run: {alter} ADD TABLE ONLY {name}; or leave the table out with 'tables_excluded'.",
             )
         if member.filter:
             raise CaptureError(
                 f"Publication '{state.name}' leaves out rows of table '{table.id.path}': it has those WHERE "
                 f"{member.filter}.",
-                remedy=f"Run: BEGIN; {alter} DROP TABLE {name}; {alter} ADD TABLE {name}; COMMIT;",
+                remedy=f"Run: BEGIN; {alter} DROP TABLE ONLY {name}; {alter} ADD TABLE ONLY {name}; COMMIT;",
             )
-
-
-def require_identities(connection: Connection, oids: Collection[int]) -> None:
-    """See that the application can still update and delete rows of tables that are going to be published.
-
-    Raises:
-        CaptureError: it could not.
-    """
-    found = connection.rows(_WITHOUT_IDENTITY, (list(oids),)) if oids else []
-    if not found:
-        return
-    schema, relation = found[0]
-    name = f"{identifier(schema)}.{identifier(relation)}"
-    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    raise CaptureError(
-        f"Table '{schema}.{relation}'{others} has no primary key and no other replica identity, so once its changes "
-        "are published the server refuses the application's updates and deletes of it.",
-        remedy=f"Run: ALTER TABLE {name} REPLICA IDENTITY FULL; or leave the table out with 'tables_excluded'; or, for "
-        f"inserts only, run: CREATE PUBLICATION headrace_inserts FOR TABLE {name} WITH (publish = 'insert, truncate'); "
-        "and capture it with another pipeline that has 'publication' headrace_inserts.",
-    )
 
 
 def table_name(table: PostgresTable) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from headrace.sources.offset import Offset
@@ -10,6 +10,7 @@ from headrace.sources.postgresql import publication
 from headrace.sources.postgresql.captured_table import PostgresTable, columns_of, tables_of
 from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows, means
 from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.identities import lacking_identities
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.look import Wanted
 from headrace.sources.postgresql.options import PostgresSettings
@@ -40,9 +41,27 @@ class TableSet:
         """The tables that the options mean, by path."""
         return captured_tables(connection, self._settings.database, self._settings, strict=strict)
 
-    def publish(self, connection: Connection, tables: Mapping[str, PostgresTable]) -> None:
-        """See that the publication has these tables, where it is Headrace's own."""
+    def publish(self, connection: Connection, tables: Mapping[str, PostgresTable], known: Collection[str] = ()) -> None:
+        """See that the publication has these tables, where it is Headrace's own, and that changes say their rows.
+
+        Args:
+            connection: to the database.
+            tables: they.
+            known: those that were captured before: what is wrong with their identities is said only.
+
+        Raises:
+            CaptureError: the publication lacks something, or a table's changes would not say which row they change.
+        """
+        name, skipped = self._settings.publication_name, self._settings.skipped_operations
+        state = publication.PublicationState.of(connection, name) or publication.PublicationState(name, 0)
+        changed = list(tables.values()) if state.changes_rows(skipped) else []
+        lacks = list(lacking_identities(connection, changed))
+        for lack in lacks:
+            if lack.hides_keys and lack.path not in known:
+                raise lack.error
         publication.ensure(connection, self._settings, list(tables.values()))
+        for lack in lacks:
+            say_once(str(lack.error))
 
     def state(
         self, connection: Connection, tables: Mapping[str, PostgresTable], visible: str, *, streams: bool = True
@@ -96,7 +115,7 @@ class TableSet:
         found = self.captured(connection, strict=False)
         self._require_matched(known, found, [path for path in found if path not in known])
         if publishes:
-            self.publish(connection, found)
+            self.publish(connection, found, known)
         new = self.state(connection, found, visible) if publishes else replace(state, catalog="")
         if publishes and self.captured(connection, strict=False) != found:
             # It was changed in between, so the state may be newer than the tables: the next plan looks again.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError
-from headrace.options import bare, is_optional
+from headrace.options import is_optional
 from headrace.registry import did_you_mean
 from headrace.sources.tables.lost import is_named
 
@@ -67,11 +67,14 @@ class TableSelection:
             capture: how a table is set up for capture, as the beginning of a sentence.
 
         Raises:
-            CaptureError: a named table does not exist or is not captured, or a pattern matches nothing.
+            CaptureError: a named table does not exist or is not captured, or a pattern matches nothing; or two tables
+                have one path.
         """
         chosen = self._included(tables, not_captured, capture)
-        excluded = {table for pattern in self.exclude for table in self._matching(chosen, pattern)}
-        return [table for table in chosen if table not in excluded]
+        excluded = {table for pattern in self.exclude for table in self._matching(tables, pattern)}
+        found = [table for table in chosen if table not in excluded]
+        require_own_paths(TableId(self.database, table.schema, table.name) for table in found)
+        return found
 
     def _included(
         self, tables: list[FoundTable], not_captured: Callable[[FoundTable, str], CaptureError], capture: str
@@ -86,8 +89,7 @@ class TableSelection:
                 )
             return chosen
         for pattern in self.include:
-            exact = [table for table in tables if table.path == bare(pattern)]
-            matched = exact or self._matching(tables, pattern)
+            matched = self._matching(tables, pattern)
             required = self.strict and not any(is_named(path, (pattern,), (), self.database) for path in self.known)
             required = required and not is_optional(pattern)
             if not matched and required and len(self.databases) < 2:
@@ -115,3 +117,25 @@ class TableSelection:
                 f"'{pattern}' is neither a table nor a regular expression ({error.__cause__}).",
                 remedy="Write schema.table, or re: and an expression of it.",
             ) from None
+
+
+def require_own_paths(tables: Iterable[TableId]) -> None:
+    """See that no two tables have one path, as `c` in schema `a.b` and `b.c` in schema `a` have.
+
+    Raises:
+        CaptureError: two have.
+    """
+    seen: dict[str, TableId] = {}
+    for table in tables:
+        other = seen.setdefault(table.path, table)
+        if other is table:
+            continue
+        if table.schema:
+            kind, remedy = "schema", "Rename one of them, or leave both out with 'tables_excluded'."
+        else:
+            kind, remedy = "database", "Leave one of the databases out with 'databases_excluded', or rename a table."
+        first, second = (one.schema or one.database for one in (other, table))
+        raise CaptureError(
+            f"Two tables are called '{table.path}': one of {kind} '{first}', and one of {kind} '{second}'.",
+            remedy=remedy,
+        )
