@@ -28,7 +28,9 @@ REPLAYED = "headrace-replayed-letters.json"
 """The file that says which dead letters were replayed."""
 SKIPPED = "headrace-skipped-messages.json"
 """The file that says which messages of Kafka a user passed over."""
-OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED])
+CASCADES = "headrace-cascades.json"
+"""The file that holds the rows which foreign keys add to the batch that is being written."""
+OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED, CASCADES])
 """Headrace's files in a checkpoint. A release does not go on from a checkpoint that has another: a later one left it.
 
 So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""

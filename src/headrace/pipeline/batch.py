@@ -21,6 +21,7 @@ from headrace.faultpoints import reach
 from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
+from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
@@ -124,6 +125,7 @@ class BatchWriter:
         share: gives what of a batch's rows a sink gets; null for nothing. By default each gets all.
         holds: called before a batch is given to the sinks; raises where another driver took the checkpoint over.
         several: whether the stream has several databases, so that the names of tables begin with theirs.
+        cascades: adds the rows that foreign keys delete or change without a change in the log.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class BatchWriter:
         share: Callable[[Target, DataFrame], DataFrame | None] = lambda target, rows: rows,
         holds: Callable[[], None] = lambda: None,
         several: bool = False,
+        cascades: Cascades | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -164,6 +167,7 @@ class BatchWriter:
         self._share = share
         self._holds = holds
         self._several = several
+        self._cascades = cascades
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -259,6 +263,8 @@ class BatchWriter:
             else:
                 summary = BatchSummary(count_rows(changes, several=self._several))
             counts = summary.counts
+            if self._cascades is not None:
+                changes, counts = self._cascades.followed(changes, counts, batch.number)
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)

@@ -28,6 +28,7 @@ from headrace.errors import HeadraceDeprecationWarning, HeadraceError
 from headrace.observe.checkpoint import LAST_RUN, committed_batch, local_path, open_folder
 from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.permissions import MissingPermission
+from headrace.pipeline.cascades import described
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
 from headrace.pipeline.components import missing_package
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
@@ -341,7 +342,7 @@ def _plan(model: Model) -> Iterator[Finding]:
     for sentence in plan.unmatched:
         yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)
     if not isinstance(model.source, KafkaTopics):
-        yield from _unlogged(Databases(model.source))
+        yield from _unlogged(Databases(model.source), model.targets)
     for path in plan.uncaptured:
         said, remedy = "It is not captured any more.", "Have it captured again, or take it off 'tables'."
         yield Finding(Level.PLAN, Verdict.NOTE, path, said, remedy)
@@ -349,10 +350,10 @@ def _plan(model: Model) -> Iterator[Finding]:
         yield Finding(Level.PLAN, Verdict.NOTE, table_gone, "It was captured up to now and would not be any more.")
 
 
-def _unlogged(databases: Databases) -> Iterator[Finding]:
+def _unlogged(databases: Databases, targets: Sequence[Target]) -> Iterator[Finding]:
     several = len(databases.sources) > 1
     for name, source in databases.sources.items():
-        for found in source.unlogged():
+        for found in (*source.unlogged(), *described(source.cascades(), targets)):
             table = f"{name}.{found.table}" if several else found.table
             yield Finding(Level.PLAN, Verdict.NOTE, table, found.sentence, found.remedy)
 

@@ -126,6 +126,14 @@ class Checkpoint:
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / file)
 
+    def remove(self, file: str) -> None:
+        """Remove a small file of Headrace's, if it is there."""
+        folder = self.local_folder
+        if folder is None:
+            self.folder.delete(file)
+        else:
+            (folder / file).unlink(missing_ok=True)
+
     def committed_offset(self) -> str | None:
         """Where the newest committed batch ends; None before the first."""
         return self.offset(self.committed())

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import CheckpointFolder, batch_offsets, committed_batch, open_folder
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
+from headrace.pipeline.cascades import described
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
@@ -97,6 +98,7 @@ class PipelinePlan:
         gone: tables that were captured up to now and that the options no longer mean.
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         unmatched: names and patterns of the options that stand for nothing, and that stop nothing, as sentences.
+        cascades: what foreign keys do to tables without a change in the log, and what becomes of it, as sentences.
         topics: for Kafka the topics that are read, or the pattern.
         begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.
         sinks: each sink with its format and what a repeated batch does.
@@ -112,6 +114,7 @@ class PipelinePlan:
     gone: tuple[str, ...] = ()
     uncaptured: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
+    cascades: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     begin: Mapping[str, Mapping[str, int]] | None = None
     sinks: tuple[str, ...] = ()
@@ -133,6 +136,7 @@ class PipelinePlan:
             "gone": list(self.gone),
             "uncaptured": list(self.uncaptured),
             "unmatched": list(self.unmatched),
+            "cascades": list(self.cascades),
             "topics": list(self.topics),
             "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
             "sinks": list(self.sinks),
@@ -203,6 +207,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         gone=tuple(gone),
         uncaptured=tuple(uncaptured),
         unmatched=tuple(one.sentence for one in unmatched),
+        cascades=tuple(one.sentence for one in described(databases.cascades(), model.targets)),
     )
 
 

@@ -21,6 +21,7 @@ from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.observe.troubles import Troubles
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
+from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.pipeline.checkpoint import held as held_checkpoint
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
@@ -97,6 +98,7 @@ class RunningPipeline:
             sent=self._fusing.sends,
             holds=lambda: self._confirm(),
             several=self._databases is not None and len(self._databases.sources) > 1,
+            cascades=None if self._databases is None else Cascades(self._databases, model.targets, self._checkpoint),
         )
         flow = flow_of(model)
         often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS

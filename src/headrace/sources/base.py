@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.dataset import Dataset
+from headrace.changes.foreign_key import Cascade
 from headrace.errors import OptionError
 from headrace.permissions import MissingPermission
 from headrace.settings import Component
@@ -190,6 +191,18 @@ class Source(Component, ABC):
             ConnectError: the server can't be reached or refuses the login.
         """
         return None
+
+    def cascades(self, start: Offset | None = None, end: Offset | None = None) -> Sequence[Cascade]:
+        """The foreign keys whose actions change rows of captured tables without a change in the log. Runs in the
+        driver.
+
+        Args:
+            start, end: the offsets of a batch; without them, what the catalog has now.
+
+        Raises:
+            ConnectError: the catalog is asked, and the server can't be reached or refuses the login.
+        """
+        return ()
 
     def unlogged(self) -> Sequence[Unlogged]:
         """The ways by which rows of captured tables may change without a change in the log, as far as the catalog shows

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.foreign_key import Cascade
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.heartbeat_action import HeartbeatAction
@@ -153,6 +154,14 @@ class Databases:
     def schemas(self, offsets: Offsets) -> Sequence[TableSchema]:
         """The schemas that rows before `offsets` had."""
         return [s for name, source in self._sources.items() for s in source.schemas(offsets.of(name))]
+
+    def cascades(self, start: Offsets | None = None, end: Offsets | None = None) -> Sequence[Cascade]:
+        """As `Source.cascades`, of all databases."""
+        found: list[Cascade] = []
+        for name, source in self._sources.items():
+            of = [None if offsets is None else offsets.of(name) for offsets in (start, end)]
+            found += source.cascades(*of)
+        return found
 
     def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
         """The tables that were captured and are not among these."""

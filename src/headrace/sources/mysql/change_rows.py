@@ -34,6 +34,8 @@ _OPERATIONS = (
 _TEXTS = constant([op.value for op in _OPERATIONS])
 CODES = {op: code for code, op in enumerate(_OPERATIONS)}
 """The number of each operation in `Rows`."""
+UNCHECKED = "off"
+"""The fact `foreign_key_checks` of rows whose session had foreign keys switched off; others have no such fact."""
 _RANKS = 3
 FIRST, ITSELF, LAST = range(_RANKS)
 """Where a row stands among those of one step."""
@@ -65,6 +67,7 @@ class Steps:
         files: the number of its file.
         positions: where it begins.
         threads, queries, statements: what `source` says besides.
+        unchecked: whether the session had foreign keys switched off.
     """
 
     log: str
@@ -75,6 +78,7 @@ class Steps:
     threads: list[int | None] = field(default_factory=list)
     queries: list[str | None] = field(default_factory=list)
     statements: list[str | None] = field(default_factory=list)
+    unchecked: list[bool] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.of)
@@ -87,6 +91,8 @@ class Steps:
         thread: int | None = None,
         query: str | None = None,
         statement: str | None = None,
+        *,
+        unchecked: bool = False,
     ) -> None:
         """One event more."""
         found = OfGroup(group.place.text, group.gtid, group.time, group.server)
@@ -100,9 +106,16 @@ class Steps:
         self.threads.append(thread)
         self.queries.append(query)
         self.statements.append(statement)
+        self.unchecked.append(unchecked)
 
     def extend(
-        self, groups: list[OfGroup], of: list[int], file: int, positions: list[int], threads: list[int | None]
+        self,
+        groups: list[OfGroup],
+        of: list[int],
+        file: int,
+        positions: list[int],
+        threads: list[int | None],
+        unchecked: list[bool],
     ) -> None:
         """Events of groups that begin here.
 
@@ -112,6 +125,7 @@ class Steps:
             file: the number of their file.
             positions: of each event.
             threads: of each group.
+            unchecked: of each event.
         """
         first = len(self.groups)
         self.groups += groups
@@ -121,6 +135,7 @@ class Steps:
         self.threads += [threads[number] for number in of]
         self.queries += [None] * len(of)
         self.statements += [None] * len(of)
+        self.unchecked += unchecked
 
 
 class Rows(NamedTuple):
@@ -313,6 +328,9 @@ class RowWriter:
             ("thread", _numbers(steps.threads[own]).take(near)),
             ("query", pa.array(steps.queries[own], pa.string()).take(near)),
         ]
+        if any(steps.unchecked[own]):
+            off = pa.array([UNCHECKED if one else None for one in steps.unchecked[own]], pa.string())
+            found.append(("foreign_key_checks", off.take(near)))
         stated = (rows.ops == CODES[Operation.SCHEMA]) & (rows.marks == 0)
         if stated.any():
             texts = pa.array(steps.statements[own], pa.string()).take(near)

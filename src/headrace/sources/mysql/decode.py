@@ -56,6 +56,8 @@ KEPT_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS = 50_000
 _MOST_ROWS = 10**10
 _EVENT_NUMBERS = 6
+_FLAGS, _WITHOUT_FOREIGN_KEYS = 6, 2
+"""Where the flags of a rows event are in its body, and which of them says that foreign keys were switched off."""
 _LETTERS = {23: "c", 24: "u", 25: "d", 30: "c", 31: "u", 32: "d", 39: "u"}
 _CODES = {"c": CODES[Operation.CREATE], "u": CODES[Operation.UPDATE], "d": CODES[Operation.DELETE]}
 _OPS = np.array([_CODES.get(_LETTERS.get(kind, ""), -1) for kind in range(40)], np.int64)
@@ -278,6 +280,7 @@ class WindowDecoder:
             place.file,
             position.tolist(),
             threads,
+            (np.frombuffer(data, np.uint8)[start + _FLAGS] & _WITHOUT_FOREIGN_KEYS > 0).tolist(),
         )
 
     def _take_rows(self, event: RowsEvent, group: Group) -> Iterator[pa.RecordBatch]:
@@ -295,7 +298,9 @@ class WindowDecoder:
         block.rows += (len(block.steps), layout, event.kind, event.ordinal, block.size, behind)
         block.pieces.append(event.body)
         block.size = behind
-        block.steps.add(group, event.group.place.file, event.position, self._thread(event), query)
+        unchecked = bool(event.body[_FLAGS] & _WITHOUT_FOREIGN_KEYS)
+        place = event.group.place
+        block.steps.add(group, place.file, event.position, self._thread(event), query, unchecked=unchecked)
         self._latest[path] = layout
         if block.size >= BLOCK_BYTES:
             yield from self._flush()

@@ -19,7 +19,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
-from headrace.sources.tables.rewrites import RewriteSettings
+from headrace.sources.tables.rewrites import FAIL, REREAD, WARN, RewriteSettings
 
 _LARGEST_ID = 2**32 - 1
 
@@ -165,6 +165,15 @@ class MysqlSettings(
         "How many bytes of the log a range has at the least before another reader takes part.",
         default=128 * 1024 * 1024,
         minimum=1,
+    )
+    on_cascade: str = option(
+        "What happens to rows that a foreign key deletes or changes by CASCADE or SET NULL, which MariaDB and MySQL "
+        "before 9.6 do not log. With reread they are looked up in a table that a sink keeps, by the rows that they "
+        "refer to, and their changes are given to all sinks in the same batch; where that can't be, the log says so "
+        "once for each table. With warn the log says so and nothing is looked up; with fail the run stops at such a "
+        "foreign key.",
+        default=REREAD,
+        choices=(REREAD, WARN, FAIL),
     )
     include_query: bool = option(
         "Whether changes carry the statement that made them, where the server logs it (binlog_rows_query_log_events, "

@@ -23,11 +23,6 @@ _GHOST = re.compile(r"_.+_(?:gho|ghc|del|new|old)", re.DOTALL)
 _ENGINE = """
 SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
 """
-_CASCADES = """
-SELECT constraint_name FROM information_schema.referential_constraints
-WHERE constraint_schema = %s AND table_name = %s
-AND (delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')) ORDER BY 1 LIMIT 1
-"""
 
 
 def missing_permissions(settings: MysqlSettings, tables: Sequence[TableId]) -> list[MissingPermission]:
@@ -113,14 +108,6 @@ class _Questions:
                 f"Table '{path}' is of the engine {engine}: its snapshot is of no single moment, and its changes are "
                 "committed row by row.",
                 f"Run: ALTER TABLE {name} ENGINE = InnoDB;",
-                required=False,
-            )
-        cascade = self.connection.value(_CASCADES, place)
-        if cascade is not None and (self.connection.server.is_mariadb or self.connection.server.version < (9, 6)):
-            yield MissingPermission(
-                f"The foreign key '{cascade}' of table '{path}' changes rows by CASCADE or SET NULL, which the server "
-                "does not log.",
-                "Let the application or a trigger change them; `headrace verify` finds rows that differ.",
                 required=False,
             )
         if _GHOST.fullmatch(table.name):

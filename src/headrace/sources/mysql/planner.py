@@ -176,7 +176,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         # What a snapshot read on the other server may be anywhere behind.
         unsettled = commit_before(self._snapshots.head(self._sql)) if state.unsettled else ""
         # What was prepared on the other server is looked for in this one's log when it is committed.
-        return StreamState(log, waiting=state.waiting, unsettled=unsettled).in_offset(replace(start, commit=commit))
+        taken = StreamState(log, waiting=state.waiting, unsettled=unsettled, cascades=state.cascades)
+        return taken.in_offset(replace(start, commit=commit))
 
     # Snapshots. Every place of the log serves: what a table without a key held there, the log says.
 
@@ -217,7 +218,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         log, head = self._with_groups(log, begun, self._snapshots.head(self._sql))
         log = replace(log, mark=mark_of(self._settings, file_name(now.base, head.file)))
         tables = self._tables.captured(self._sql, strict=True)
-        return StreamState(log).in_offset(
+        return StreamState(log, cascades=self._tables.cascades(self._sql, tables)).in_offset(
             Offset(
                 source=self._identity,
                 commit=commit_before(head),

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.changes.foreign_key import Cascade
 from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
@@ -29,6 +30,7 @@ from headrace.sources.mysql import place
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.connection import connect
+from headrace.sources.mysql.foreign_keys import cascades, unlogged_keys
 from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.incremental import check_filter
 from headrace.sources.mysql.notices import connector, created, dropped, empty_table, gap, heartbeat, table_id
@@ -134,6 +136,19 @@ class MysqlSource(Source):
     def printed_tables(self) -> Iterator[PrintedTable]:
         """The captured tables as the server prints and counts them."""
         return printed_tables(self.settings)
+
+    def cascades(self, start: Offset | None = None, end: Offset | None = None) -> Sequence[Cascade]:
+        """The foreign keys that either offset knows; without offsets those that the catalog has now."""
+        if end is None:
+            with connect(self.settings) as connection:
+                found = Catalog(connection, self.settings).captured(strict=False)
+                return cascades(unlogged_keys(connection, found), found, self.settings)
+        if start is None or start.is_nothing or end.is_nothing:
+            return ()
+        known, now = StreamState.of(start).cascades, StreamState.of(end).cascades
+        tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
+        both = tuple(dict.fromkeys((*known, *now)))
+        return cascades(both, tables, self.settings, uncertain=set(known) ^ set(now))
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; the log is not looked at for it."""

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from headrace.changes.foreign_key import ForeignKey
 from headrace.sources.log.window import WindowState
 from headrace.sources.mysql.captured_table import MysqlTable, table_of_json
 from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.offset import Offset, all_known
 
-_PARTS = frozenset(["server", "prepared", "unsettled", "cuts", "reads", "waiting", "states", "unsure"])
+_PARTS = frozenset(["server", "prepared", "unsettled", "cuts", "reads", "waiting", "states", "unsure", "cascades"])
 
 States = Mapping[str, tuple[tuple[str, MysqlTable | None], ...]]
 """By the path of a table that a window alters, how it is from which place on, in order; null where that is not known.
@@ -30,6 +31,7 @@ class StreamState(WindowState):
         unsettled: the commit up to which changes may be in rows already that a snapshot read; empty for none.
         states: of the batch that ends here.
         unsure: tables that the catalog may have shown as they are behind the offset only.
+        cascades: the foreign keys of captured tables whose actions are not logged.
     """
 
     log: LogState
@@ -37,6 +39,7 @@ class StreamState(WindowState):
     unsettled: str = ""
     states: States = field(default_factory=dict)
     unsure: tuple[str, ...] = ()
+    cascades: tuple[ForeignKey, ...] = ()
 
     def settled(self) -> Self:
         """The same place, seen from a batch without a window."""
@@ -60,6 +63,7 @@ class StreamState(WindowState):
             waiting=tuple(data["waiting"]),
             states={path: states_of_json(given) for path, given in data.get("states", {}).items()},
             unsure=tuple(data.get("unsure", ())),
+            cascades=tuple(map(ForeignKey.from_json, data.get("cascades", ()))),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +77,7 @@ class StreamState(WindowState):
             "waiting": list(self.waiting),
             **({"states": {path: states_json(given) for path, given in self.states.items()}} if self.states else {}),
             **({"unsure": list(self.unsure)} if self.unsure else {}),
+            **({"cascades": [key.to_json() for key in self.cascades]} if self.cascades else {}),
         }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from headrace.changes.foreign_key import ForeignKey
 from headrace.sources.mysql.captured_table import MysqlTable, columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.connection import Connection
+from headrace.sources.mysql.foreign_keys import require_followed, unlogged_keys
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
@@ -33,6 +35,16 @@ class TableSet:
     def captured(self, connection: Connection, *, strict: bool) -> dict[str, MysqlTable]:
         """The tables that the options mean, by path."""
         return Catalog(connection, self._settings).captured(strict=strict)
+
+    def cascades(self, connection: Connection, tables: Mapping[str, MysqlTable]) -> tuple[ForeignKey, ...]:
+        """The foreign keys of these tables whose actions are not logged.
+
+        Raises:
+            CaptureError: there is one, and the options say to stop there.
+        """
+        found = unlogged_keys(connection, tables)
+        require_followed(found, self._settings)
+        return found
 
     def looked_up(
         self,
@@ -84,7 +96,7 @@ class TableSet:
             ad_hoc=ad_hoc.to_json(),
             tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
         )
-        end = replace(state, waiting=waiting).in_offset(end)
+        end = replace(state, waiting=waiting, cascades=self.cascades(connection, found)).in_offset(end)
         return start if end == start else end
 
     def _require_matched(

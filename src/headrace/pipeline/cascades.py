@@ -1,0 +1,319 @@
+"""Rows that foreign keys delete or change without a change in the log: looked up in a sink, and given to all sinks.
+
+The source has these rows no longer, but a table that a sink keeps still does: it is as the source was when the batch
+began. What refers to a row that the batch deletes or changes is looked up there and among the batch's own changes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.apply.cascades import Change, Image, RowKey, added_changes
+from headrace.changes import Column, TableId, TableSchema
+from headrace.changes.foreign_key import Cascade, ForeignKey
+from headrace.changes.key_text import key_text
+from headrace.changes.operation import Operation
+from headrace.changes.texts import canonical_text
+from headrace.changes.typed import literal, quote
+from headrace.errors import SchemaError
+from headrace.faultpoints import reach
+from headrace.observe.progress import BatchCount
+from headrace.pipeline.added_rows import Cause, KeptRows, counts_with, lines_of, rows_of
+from headrace.pipeline.checkpoint import Checkpoint
+from headrace.pipeline.target import Target
+from headrace.sources.databases import Databases, Offsets
+from headrace.sources.tables.unlogged import Unlogged, read_again
+from headrace.spark.local_rows import local_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger("headrace.pipeline")
+_ROWS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE)
+_CHANGED = (Operation.UPDATE, Operation.DELETE)
+_MOST_VALUES = 1000
+_PLAIN = ("tinyint", "smallint", "int", "bigint", "decimal", "string", "date")
+_NO_TABLE = "no sink keeps tables in which they can be looked up as the source has them (delta, iceberg, jdbc)"
+
+
+def mirror_of(targets: Iterable[Target]) -> Target | None:
+    """The first sink whose tables can be read and are called as in the source; None where there is none."""
+    return next((t for t in targets if t.sink.reads_back != "no" and t.shaping.changes_nothing), None)
+
+
+def described(cascades: Iterable[Cascade], targets: Sequence[Target]) -> list[Unlogged]:
+    """What foreign keys do to each table, and what becomes of that; the remedy is empty where nothing is lost.
+
+    Args:
+        cascades: foreign keys whose actions no log carries.
+        targets: the sinks.
+    """
+    mirror = mirror_of(targets)
+    sentences: dict[str, list[str]] = {}
+    lost: set[str] = set()
+    for cascade in cascades:
+        path, lack = cascade.key.child.path, _lack(cascade, mirror)
+        found = sentences.setdefault(path, [])
+        if lack:
+            lost.add(path)
+            found.append(f"{cascade.sentence}: the sinks keep these rows as they were, because {lack}.")
+        else:
+            assert mirror is not None
+            found.append(f"{cascade.sentence}: these rows are looked up in {mirror.label} and given to all sinks.")
+    return [Unlogged(path, " ".join(found), _remedy(path) if path in lost else "") for path, found in sentences.items()]
+
+
+def _lack(cascade: Cascade, mirror: Target | None) -> str:
+    return cascade.lack or ("" if mirror is not None else _NO_TABLE)
+
+
+def _remedy(path: str) -> str:
+    return f"Let the application itself delete or change these rows. {read_again(path)}"
+
+
+class Cascades:
+    """Adds to each batch the rows that foreign keys deleted or changed. Runs in the driver.
+
+    Args:
+        databases: the source.
+        targets: the sinks.
+        checkpoint: where the batch's offsets are, and where added rows are kept.
+    """
+
+    def __init__(self, databases: Databases, targets: Sequence[Target], checkpoint: Checkpoint) -> None:
+        self._databases, self._targets, self._checkpoint = databases, targets, checkpoint
+        self._mirror = mirror_of(targets)
+        self._kept = KeptRows(checkpoint)
+        self._said: set[str] = set()
+        self._looked = False
+
+    def followed(
+        self, rows: DataFrame, counts: Sequence[BatchCount], batch: int
+    ) -> tuple[DataFrame, Sequence[BatchCount]]:
+        """A batch's rows and counts with what foreign keys add to them; the same where they add nothing.
+
+        Args:
+            rows: the batch as the source gives it, persisted.
+            counts: its rows by table and operation.
+            batch: its number.
+
+        Raises:
+            SchemaError: rows that should be looked up can't be.
+        """
+        kept = self._kept.of(batch)
+        if kept is None:
+            if self._looked and not any(count.op in _CHANGED for count in counts):
+                return rows, counts
+            keys, offsets = self._keys(batch)
+            parents = {key.parent for key in keys}
+            if not any(count.op in _CHANGED and count.id in parents for count in counts):
+                return rows, counts
+            assert self._mirror is not None
+            schemas = {schema.id: schema for schema in self._databases.schemas(offsets)}
+            look = _LookUp(rows, self._mirror, schemas, {count.id for count in counts if count.id is not None})
+            causes = look.causes(keys)
+            if not causes:
+                return rows, counts
+            identities = {key.child: _identity(schemas[key.child]) for key in keys}
+            added = added_changes(keys, identities, causes, look)
+            facts = look.facts({one.cause.position for one in added})
+            kept = lines_of(added, facts, schemas)
+            # Also where nothing follows: what a sink has after the batch would say something else.
+            self._kept.keep(batch, kept)
+            reach("pipeline.cascades.kept")
+        if not kept:
+            return rows, counts
+        several = len(self._databases.sources) > 1
+        return rows.unionByName(rows_of(rows.sparkSession, kept)), counts_with(counts, kept, several=several)
+
+    def _keys(self, batch: int) -> tuple[list[ForeignKey], Offsets]:
+        """The foreign keys that can be followed in a batch; others are said once for each table."""
+        start, end = (Offsets.from_json(json.loads(text)) if text else Offsets() for text in self._texts(batch))
+        found = self._databases.cascades(start, end)
+        self._looked = True
+        for one in described(found, self._targets):
+            if one.remedy and one.table not in self._said:
+                self._said.add(one.table)
+                _LOG.warning("%s %s", one.sentence, one.remedy)
+        return [cascade.key for cascade in found if not _lack(cascade, self._mirror)], end
+
+    def _texts(self, batch: int) -> Iterator[str | None]:
+        return (self._checkpoint.offset(number) for number in (batch - 1, batch))
+
+
+def _identity(schema: TableSchema) -> tuple[str, ...]:
+    """The columns that tell a table's rows apart."""
+    return schema.key if schema.primary_key is None else schema.primary_key
+
+
+@dataclass
+class _LookUp:
+    """Asks a sink and a batch for rows.
+
+    Args:
+        batch: the change rows of the batch.
+        mirror: the sink.
+        schemas: the source's tables.
+        changed: the tables that the batch has rows of.
+    """
+
+    batch: DataFrame
+    mirror: Target
+    schemas: Mapping[TableId, TableSchema]
+    changed: Collection[TableId]
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.batch.sparkSession
+
+    def causes(self, keys: Sequence[ForeignKey]) -> list[Change]:
+        """The batch's deletes and updates from which something may follow, with the columns that decide it."""
+        conditions = []
+        names: dict[str, None] = {}
+        for key in keys:
+            differs = " or ".join(f"not (before[{name}] <=> after[{name}])" for name in map(literal, key.referenced))
+            deletes = [f"op = '{Operation.DELETE}'"] if key.on_delete else []
+            updates = [f"op = '{Operation.UPDATE}' and ({differs})"] if key.on_update else []
+            conditions.append(f"({_of_table(key.parent)} and ({' or '.join([*deletes, *updates])}))")
+            names |= dict.fromkeys([*key.referenced, *_identity(self.schemas[key.parent]), *_columns(keys, key.parent)])
+        some = f"(k, v) -> k in ({', '.join(map(literal, names))})"
+        images = [f"map_filter({image}, {some}) as {image}" for image in ("before", "after")]
+        return self._changes(self.batch.where(" or ".join(conditions)), images)
+
+    def rows(self, key: ForeignKey, to: Collection[str]) -> Iterable[Image]:
+        """The rows of the sink's table that refer to any of these.
+
+        Raises:
+            SchemaError: the table lacks a column that this takes.
+        """
+        schema = self.schemas[key.child]
+        now = self.mirror.sink.now(self._spark, schema)
+        if now is None:
+            return []
+        there = set(now.columns)
+        columns = [column for column in schema.columns if column.name in there]
+        lacking = next((name for name in (*key.columns, *_identity(schema)) if name not in there), None)
+        if lacking is not None:
+            raise SchemaError(
+                f"Table '{key.child.path}' has no column '{lacking}' in {self.mirror.label}, which foreign key "
+                f"'{key.name}' takes to find rows that the server deletes or changes without a change in its log.",
+                remedy="Have the sink write the column, or set the source's option 'on_cascade' to warn.",
+            )
+        texts = [f"{_canonical(column)} as {quote(column.name)}" for column in columns]
+        found = now.where(condition) if (condition := _plain_condition(key, to, schema)) else now
+        found = found.selectExpr(*texts)
+        match = _matched([quote(name) for name in key.columns], key)
+        wanted = self._local(to)
+        found = found.selectExpr("*", f"{match} as `#match`").join(wanted, "#match", "left_semi").drop("#match")
+        return [_padded(line.asDict(), schema) for line in found.collect()]
+
+    def changes(self, key: ForeignKey, to: Collection[str], rows: Collection[RowKey]) -> Iterable[Change]:
+        """The changes of these rows, and of those that refer to any of these before or after."""
+        if key.child not in self.changed:
+            return []
+        identity = _identity(self.schemas[key.child])
+        texts = []
+        for image in ("before", "after"):
+            texts.append(f"concat('f', {_matched([f'{image}[{literal(name)}]' for name in key.columns], key)})")
+            texts.append(f"concat('k', to_json(array({', '.join(f'{image}[{literal(name)}]' for name in identity)})))")
+        wanted = self._local([*(f"f{text}" for text in to), *(f"k{key_text(row)}" for row in rows)])
+        every = self.batch.where(f"{_of_table(key.child)} and op in {_listed((*_ROWS, Operation.TRUNCATE))}")
+        emptied = every.where(f"op = '{Operation.TRUNCATE}'")
+        found = every.selectExpr("*", f"explode(array_compact(array({', '.join(texts)}))) as `#match`")
+        found = found.join(wanted, "#match", "left_semi").drop("#match").dropDuplicates(["position"])
+        return self._changes(found.unionByName(emptied), ["before", "after"])
+
+    def facts(self, positions: Collection[str]) -> dict[str, Cause]:
+        """What changes at some positions say beside their images."""
+        if not positions:
+            return {}
+        found = self.batch.where(f"op in {_listed(_CHANGED)}")
+        found = found.join(self._local(positions, "position"), "position", "left_semi").selectExpr(
+            "position",
+            "unix_micros(event_time) as event_time",
+            "unix_micros(capture_time) as capture_time",
+            "transaction.id as transaction",
+            "source",
+        )
+        return {
+            line["position"]: Cause(
+                line["event_time"], line["capture_time"], line["transaction"], dict(line["source"] or {})
+            )
+            for line in found.collect()
+        }
+
+    def _local(self, texts: Iterable[str], name: str = "#match") -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        return sf.broadcast(local_rows(self._spark, [(text,) for text in sorted(texts)], f"{quote(name)} string"))
+
+    def _changes(self, rows: DataFrame, images: Sequence[str]) -> list[Change]:
+        found = rows.selectExpr(
+            "position",
+            "coalesce(table.database, '') as d",
+            "coalesce(table.schema, '') as s",
+            "coalesce(table.name, '') as n",
+            "op",
+            *images,
+            "source['foreign_key_checks'] is null as checked",
+        )
+        return [
+            Change(row["position"], TableId(row["d"], row["s"], row["n"]), row["op"], row["before"], row["after"],
+                   row["checked"])
+            for row in found.collect()
+        ]  # fmt: skip
+
+
+def _columns(keys: Sequence[ForeignKey], table: TableId) -> list[str]:
+    """The columns by which a table refers to others."""
+    return [name for key in keys if key.child == table for name in key.columns]
+
+
+def _of_table(table: TableId) -> str:
+    parts = [("database", table.database), ("schema", table.schema), ("name", table.name)]
+    return " and ".join(f"coalesce(table.{part}, '') = {literal(text)}" for part, text in parts)
+
+
+def _listed(operations: Iterable[Operation]) -> str:
+    return f"({', '.join(literal(op.value) for op in operations)})"
+
+
+def _matched(texts: Sequence[str], key: ForeignKey) -> str:
+    """Spark SQL for `ForeignKey.of_child` of canonical texts; null where one of them is."""
+    compare: Mapping[str, Callable[[str], str]] = {
+        "": lambda text: text,
+        "p": lambda text: f"rtrim({text})",
+        "c": lambda text: f"lower(rtrim({text}))",
+    }
+    compared = [compare[match](text) for text, match in zip(texts, key.matches, strict=True)]
+    known = " and ".join(f"{text} is not null" for text in texts)
+    return f"if({known}, to_json(array({', '.join(compared)})), null)"
+
+
+def _canonical(column: Column) -> str:
+    kind = column.logical.spark_type
+    return canonical_text(f"cast({quote(column.name)} as {kind})", column)
+
+
+def _plain_condition(key: ForeignKey, to: Collection[str], schema: TableSchema) -> str:
+    """Spark SQL by which the sink can leave files or rows out before they are read; empty where there is none."""
+    column = schema.column(key.columns[0])
+    kind = column.logical.spark_type
+    if len(key.columns) != 1 or key.matches[0] or len(to) > _MOST_VALUES or not kind.startswith(_PLAIN):
+        return ""
+    values = (json.loads(text)[0] for text in sorted(to))
+    return f"{quote(column.name)} in ({', '.join(f'cast({literal(value)} as {kind})' for value in values)})"
+
+
+def _padded(image: dict[str, str | None], schema: TableSchema) -> Image:
+    """The image with times of a day to the digits of their column, which a database may have left out."""
+    for column in schema.columns:
+        text, digits = image.get(column.name), column.logical.digits
+        if text is not None and column.logical.kind == "time" and digits:
+            whole, _, fraction = text.partition(".")
+            image[column.name] = f"{whole}.{fraction.ljust(digits, '0')}"
+    return image

@@ -1,0 +1,199 @@
+"""Rule: what foreign keys delete or change without a change in the log reaches mirrors and messages all the same."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.mysql import mysql_like, needs_mysql
+
+import headrace
+from headrace.observe.checkpoint import CASCADES
+from headrace.pipeline.check import Level, check_file
+from headrace.testing.faults import InjectedFault
+from headrace.testing.waiting import PATIENCE
+from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlDatabase
+
+TABLES = {
+    "customers": "id INT PRIMARY KEY, code VARCHAR(10) UNIQUE, name VARCHAR(20)",
+    "orders": "id INT PRIMARY KEY, customer INT, total DECIMAL(10,2), at DATETIME(3), spent TIME(2), CONSTRAINT fk_o "
+    "FOREIGN KEY (customer) REFERENCES customers (id) ON DELETE CASCADE ON UPDATE CASCADE",
+    "items": "o INT, line INT, note VARBINARY(9), PRIMARY KEY (o, line), CONSTRAINT fk_i FOREIGN KEY (o) REFERENCES "
+    "orders (id) ON DELETE CASCADE",
+    "notes": "id INT PRIMARY KEY, `code ``1` VARCHAR(10), CONSTRAINT `fk n` FOREIGN KEY (`code ``1`) REFERENCES "
+    "customers (code) ON DELETE SET NULL ON UPDATE CASCADE",
+    "tree": "id INT PRIMARY KEY, up INT, CONSTRAINT fk_t FOREIGN KEY (up) REFERENCES tree (id) ON DELETE CASCADE",
+    "regions": "id INT PRIMARY KEY",
+    "shops": "id INT PRIMARY KEY, region INT, CONSTRAINT fk_s FOREIGN KEY (region) REFERENCES regions (id) ON DELETE "
+    "CASCADE",
+}
+CAPTURED = [name for name in TABLES if name != "regions"]
+ROWS = """
+INSERT INTO customers VALUES (1, 'Ab', 'a'), (2, 'b', 'b'), (3, 'c', 'c'), (4, 'd', 'd'), (5, 'e', 'e');
+INSERT INTO orders VALUES (10, 1, 1.50, '2024-01-02 03:04:05.600', '01:02:03.40'), (11, 1, 2.00, NULL, NULL),
+  (20, 2, 3, NULL, NULL), (40, 4, 4, NULL, NULL), (50, 5, 5, NULL, NULL), (99, NULL, 9, NULL, NULL);
+INSERT INTO items VALUES (10, 1, 'x'), (10, 2, NULL), (20, 1, 'y'), (40, 1, 'z'), (50, 1, 'u');
+INSERT INTO notes VALUES (1, 'aB'), (2, 'b'), (3, 'c'), (4, NULL);
+INSERT INTO tree VALUES (1, NULL), (2, 1), (3, 2), (4, 3), (5, NULL), (6, 5);
+INSERT INTO regions VALUES (1); INSERT INTO shops VALUES (1, 1);
+"""
+CHANGES = """
+DELETE FROM customers WHERE id = 1;
+UPDATE customers SET id = 22 WHERE id = 2;
+UPDATE customers SET code = 'C' WHERE id = 3;
+BEGIN; INSERT INTO orders VALUES (33, 3, 3, NULL, NULL); UPDATE orders SET customer = 3 WHERE id = 20;
+INSERT INTO items VALUES (33, 1, 'n'); DELETE FROM customers WHERE id IN (3, 22); COMMIT;
+SET foreign_key_checks = 0; DELETE FROM customers WHERE id = 4; SET foreign_key_checks = 1;
+BEGIN; DELETE FROM customers WHERE id = 5; INSERT INTO customers VALUES (5, 'e', 'again');
+INSERT INTO orders VALUES (50, 5, 6, NULL, NULL); COMMIT;
+DELETE FROM tree WHERE id = 1;
+"""
+DELETED = Counter(["orders 10", "orders 11", "orders 20", "orders 33", "orders 50", "items 10 1", "items 10 2",
+                   "items 20 1", "items 33 1", "items 50 1", "tree 1", "tree 2", "tree 3", "tree 4"])  # fmt: skip
+NULLED = {"notes 1 None": 1, "notes 2 None": 1, "notes 3 C": 1, "notes 3 None": 1}
+
+
+SOAK = pytest.mark.soak
+
+
+@pytest.fixture(params=[MARIADB, pytest.param(MYSQL, marks=SOAK), pytest.param("native", marks=SOAK)])
+def database(request: pytest.FixtureRequest) -> Iterator[MySqlDatabase]:
+    """One whose server logs what foreign keys do (MySQL), and two that do not."""
+    if request.param != "native":
+        made = request.getfixturevalue(f"{request.param}_database")
+        assert isinstance(made, MySqlDatabase)
+        yield made
+        return
+    if needs_mysql.args[0]:
+        pytest.skip(needs_mysql.kwargs["reason"])
+    with mysql_like(MYSQL, innodb_native_foreign_keys="ON") as server:
+        yield server.new_database()
+
+
+def write(folder: Path, database: MySqlDatabase, sinks: list[dict[str, Any]], **options: Any) -> Path:
+    tables = [f"{database.name}.{name}" for name in CAPTURED]
+    document = {
+        "pipeline": {"name": "shop", "checkpoint": "./checkpoint"},
+        "source": {"type": "mysql", **database.options, "tables": tables, **options},
+        "sinks": sinks,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(document))
+    return folder / "pipeline.yaml"
+
+
+def run(spark: Any, file: Path) -> None:
+    assert headrace.load_pipeline(file).start(spark, once=True).wait(PATIENCE)
+
+
+def fill(database: MySqlDatabase) -> None:
+    for name, columns in TABLES.items():
+        database.run(f"CREATE TABLE {name} ({columns})")
+    database.run(ROWS)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    found = []
+    for part in folder.rglob("part-*"):
+        for line in part.read_text().splitlines():
+            message = json.loads(line)
+            if message["value"]:
+                found.append(json.loads(message["value"]))
+    return [event for event in found if event.get("op") in ("u", "d")]
+
+
+def test_mirrors_and_messages_have_what_foreign_keys_do(
+    spark: Any, tmp_path: Path, database: MySqlDatabase, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    fill(database)
+    messages = {"type": "files", "path": "./messages", "format": {"type": "debezium_json", "topic.prefix": "s"}}
+    file = write(tmp_path / "p", database, [{"type": "delta", "path": "./lake"}, messages])
+    logs = database.server.name == MYSQL and "native_foreign_keys" not in str(database.server.command)
+    run(spark, file)
+    database.run(CHANGES)
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    # The mirror has the batch, and would say something else to who looks into it once more.
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", "pipeline.sink.1.written=raise")
+    with pytest.raises(InjectedFault):
+        run(spark, file)
+    monkeypatch.delenv("HEADRACE_FAULTPOINTS")
+    kept = tmp_path / "p" / "checkpoint" / CASCADES
+    assert kept.exists() is not logs
+    run(spark, file)
+    for name in CAPTURED:
+        columns = [column for column, *_ in database.execute(f"SHOW COLUMNS FROM {name}")]
+        shown = ", ".join(f"CAST(`{column.replace('`', '``')}` AS CHAR)" for column in columns)
+        found = spark.read.format("delta").load(str(tmp_path / "p" / "lake" / database.name / name))
+        texts = ", ".join(
+            f"cast(`{column.replace('`', '``')}` as string)"
+            if column != "at"
+            else "date_format(at, 'yyyy-MM-dd HH:mm:ss.SSS')"
+            for column in columns
+        )
+        rows = sorted(map(tuple, found.selectExpr(f"array({texts}) as x").toPandas()["x"]), key=repr)
+        truth = sorted(database.execute(f"SELECT {shown} FROM {name}"), key=repr)
+        assert rows == [tuple(None if v is None else str(v) for v in row) for row in truth], name
+    deleted: Counter[str] = Counter()
+    nulled: Counter[str] = Counter()
+    for event in events(tmp_path / "p" / "messages"):
+        name, before, after = event["source"]["table"], event["before"], event["after"]
+        if event["op"] == "d" and name != "customers":
+            key = [before["o"], before["line"]] if name == "items" else [before["id"]]
+            deleted[" ".join(map(str, (name, *key)))] += 1
+        elif name == "notes":
+            nulled[f"notes {after['id']} {after['code `1']}"] += 1
+        if name == "orders" and event["op"] == "d" and before["id"] == 10:
+            assert (before["total"], before["spent"]) == ("AJY=", 3723400000)
+    assert (deleted, nulled) == (DELETED, NULLED)
+    said = [record.message for record in caplog.records if "Foreign key" in record.message]
+    assert len(said) == (0 if logs else 1)
+    if not logs:
+        assert "'fk_s'" in said[0] and "regions' is not captured" in said[0] and "execute-snapshot" in said[0]
+    # The next batch removes what was kept for the one before.
+    database.run("INSERT INTO tree VALUES (7, 6)")
+    run(spark, file)
+    assert not kept.exists()
+
+
+def test_check_names_each_table_for_a_login_that_may_only_read(tmp_path: Path, mariadb_database: MySqlDatabase) -> None:
+    database = mariadb_database
+    fill(database)
+    login = f"r{database.name}"[:30]
+    database.run(f"CREATE USER '{login}'@'%' IDENTIFIED BY 'x'; GRANT SELECT ON {database.name}.* TO '{login}'@'%';")
+    database.run(f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO '{login}'@'%'")
+    given = {"user": login, "password": "x"}
+    messages = {"type": "files", "path": "./messages", "format": {"type": "debezium_json", "topic.prefix": "s"}}
+
+    def said(sinks: list[dict[str, Any]], **options: str) -> dict[str, tuple[str, bool]]:
+        found = check_file(write(tmp_path / "p", database, sinks, **given, **options), Level.PLAN).findings
+        return {
+            one.subject.split(".")[1]: (one.sentence.partition(": ")[2], bool(one.remedy))
+            for one in found
+            if "Foreign key" in one.sentence
+        }
+
+    told = "these rows are looked up in sink 1 (delta) and given to all sinks."
+    lost = "the sinks keep these rows as they were, because"
+    mirrored = said([{"type": "delta", "path": "./lake"}, messages])
+    assert mirrored == {
+        **dict.fromkeys(["orders", "items", "notes", "tree"], (told, False)),
+        "shops": (f"{lost} table '{database.name}.regions' is not captured.", True),
+    }
+    alone = said([messages])
+    assert set(alone) == set(mirrored) and all(
+        "no sink keeps tables" in text for text, _ in alone.values() if "regions" not in text
+    )
+    warned = said([{"type": "delta", "path": "./lake"}], on_cascade="warn")
+    assert set(warned.values()) == {(f"{lost} 'on_cascade' is warn.", True)}
+
+
+def test_fail_stops_before_the_first_row(spark: Any, tmp_path: Path, mariadb_database: MySqlDatabase) -> None:
+    fill(mariadb_database)
+    sinks = [{"type": "delta", "path": "./lake"}]
+    with pytest.raises(headrace.HeadraceError, match=r"Foreign key 'fk_i' changes rows of table .*does not log that"):
+        run(spark, write(tmp_path / "p", mariadb_database, sinks, on_cascade="fail"))
