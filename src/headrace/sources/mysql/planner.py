@@ -218,14 +218,13 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         log, head = self._with_groups(log, begun, self._snapshots.head(self._sql))
         log = replace(log, mark=mark_of(self._settings, file_name(now.base, head.file)))
         tables = self._tables.captured(self._sql, strict=True)
-        return StreamState(log, cascades=self._tables.cascades(self._sql, tables)).in_offset(
-            Offset(
-                source=self._identity,
-                commit=commit_before(head),
-                known=tuple(tables),
-                schemas={path: table.to_json() for path, table in tables.items()},
-            )
+        begin = Offset(
+            source=self._identity,
+            commit=commit_before(head),
+            known=tuple(tables),
+            schemas={path: table.to_json() for path, table in tables.items()},
         )
+        return self._tables.with_cascades(self._sql, StreamState(log).in_offset(begin))
 
     def _with_groups(self, log: LogState, begin: Place, end: Place) -> tuple[LogState, Place]:
         """What is kept of a log, with the groups between two boundaries, and up to where it has them."""
@@ -421,6 +420,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             end = self._tables.looked_up(
                 start, tables.found, restarted=False, rewrites=tables.rewrites, replaced=tables.replaced
             )
+        if window is None or (isinstance(window, BinlogWindow) and window.tables is not None):
+            end = self._tables.with_cascades(self._sql, end)
         if window is not None:
             # A statement may be in the log a moment before the catalog shows what it did.
             self._look_again = window.altered

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.changes.foreign_key import ForeignKey
 from headrace.sources.mysql.captured_table import MysqlTable, columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.connection import Connection
@@ -36,15 +35,15 @@ class TableSet:
         """The tables that the options mean, by path."""
         return Catalog(connection, self._settings).captured(strict=strict)
 
-    def cascades(self, connection: Connection, tables: Mapping[str, MysqlTable]) -> tuple[ForeignKey, ...]:
-        """The foreign keys of these tables whose actions are not logged.
+    def with_cascades(self, connection: Connection, offset: Offset) -> Offset:
+        """The offset with the foreign keys of its tables whose actions are not logged.
 
         Raises:
             CaptureError: there is one, and the options say to stop there.
         """
-        found = unlogged_keys(connection, tables)
+        found, state = unlogged_keys(connection, tables_of(offset.schemas)), StreamState.of(offset)
         require_followed(found, self._settings)
-        return found
+        return offset if found == state.cascades else replace(state, cascades=found).in_offset(offset)
 
     def looked_up(
         self,
@@ -96,7 +95,7 @@ class TableSet:
             ad_hoc=ad_hoc.to_json(),
             tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
         )
-        end = replace(state, waiting=waiting, cascades=self.cascades(connection, found)).in_offset(end)
+        end = replace(state, waiting=waiting).in_offset(end)
         return start if end == start else end
 
     def _require_matched(
