@@ -63,7 +63,7 @@ def lines(plan: PipelinePlan) -> list[str]:
             for target in table.targets
             if target.place or target.stop or target.left_out
         ]
-    found += [f"  note    {sentence}" for sentence in (*plan.unmatched, *plan.cascades)]
+    found += [f"  note    {sentence}" for sentence in (*plan.unmatched, *plan.cascades, *plan.lacking)]
     found += [f"  lost    {table} is no longer captured" for table in plan.uncaptured]
     found += [f"  gone    {table} was captured until now and would no longer be" for table in plan.gone]
     stops = len(plan.stops)

@@ -353,7 +353,7 @@ def _plan(model: Model) -> Iterator[Finding]:
 def _unlogged(databases: Databases, targets: Sequence[Target]) -> Iterator[Finding]:
     several = len(databases.sources) > 1
     for name, source in databases.sources.items():
-        for found in (*source.unlogged(), *described(source.cascades(), targets)):
+        for found in (*source.left_out(), *source.unlogged(), *described(source.cascades(), targets)):
             table = f"{name}.{found.table}" if several else found.table
             yield Finding(Level.PLAN, Verdict.NOTE, table, found.sentence, found.remedy)
 

@@ -204,7 +204,10 @@ def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[s
         login = {"password": os.environ[variable]} if variable in os.environ else {}
         try:
             made = kind.of({**values, **login})
-            found = Databases(made).tables()
+            databases = Databases(made)
+            found = databases.tables()
+            lacking = [one for each in databases.sources.values() for one in each.left_out()]
+            notes += [f"Table '{one.table}': {one.sentence} {one.remedy}" for one in lacking]
         except (HeadraceError, ModuleNotFoundError) as error:
             ours = missing_package(error) if isinstance(error, ModuleNotFoundError) else error
             if ours is None:

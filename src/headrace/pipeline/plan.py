@@ -99,6 +99,7 @@ class PipelinePlan:
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         unmatched: names and patterns of the options that stand for nothing, and that stop nothing, as sentences.
         cascades: what foreign keys do to tables without a change in the log, and what becomes of it, as sentences.
+        lacking: columns that the log lacks, as sentences.
         topics: for Kafka the topics that are read, or the pattern.
         begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.
         sinks: each sink with its format and what a repeated batch does.
@@ -115,6 +116,7 @@ class PipelinePlan:
     uncaptured: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
     cascades: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     begin: Mapping[str, Mapping[str, int]] | None = None
     sinks: tuple[str, ...] = ()
@@ -137,6 +139,7 @@ class PipelinePlan:
             "uncaptured": list(self.uncaptured),
             "unmatched": list(self.unmatched),
             "cascades": list(self.cascades),
+            "lacking": list(self.lacking),
             "topics": list(self.topics),
             "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
             "sinks": list(self.sinks),
@@ -182,6 +185,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     tables: list[TablePlan] = []
     gone: list[str] = []
     uncaptured: list[str] = []
+    lacking: list[str] = []
     for name, source in sources.items():
         prefix = f"{name}." if len(sources) > 1 else ""
         start = offsets.of(name)
@@ -192,6 +196,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
             targets = tuple(_target(model, target, schema, next_batch, spark) for target in model.targets)
             tables.append(replace(_table(source, path, schema, start, end), table=prefix + path, targets=targets))
         uncaptured += [prefix + path for path in end.uncaptured]
+        lacking += [f"Table '{prefix}{one.table}': {one.sentence} {one.remedy}" for one in source.left_out()]
         left = (path for path in start.tables_seen if path not in end.tables_seen and path not in found)
         gone += [prefix + path for path in left]
     unmatched = [
@@ -208,6 +213,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         uncaptured=tuple(uncaptured),
         unmatched=tuple(one.sentence for one in unmatched),
         cascades=tuple(one.sentence for one in described(databases.cascades(), model.targets)),
+        lacking=tuple(lacking),
     )
 
 

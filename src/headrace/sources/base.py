@@ -204,6 +204,15 @@ class Source(Component, ABC):
         """
         return ()
 
+    def left_out(self) -> Sequence[Unlogged]:
+        """Columns of captured tables that neither the options nor the user left out, but the log lacks. Named by
+        `headrace init`, `check` and `plan`. Runs in the driver.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        return ()
+
     def unlogged(self) -> Sequence[Unlogged]:
         """The ways by which rows of captured tables may change without a change in the log, as far as the catalog shows
         them. Asked by `headrace check`. Runs in the driver.

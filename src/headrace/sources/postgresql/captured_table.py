@@ -26,6 +26,8 @@ class PostgresTable(SourceTable[NativeType]):
             earlier release wrote the table, or the log describes it.
         last: the greatest number of a column, captured or not; columns that are added later have greater ones.
         columns: all columns of the table, where it comes from the catalog.
+        lacking: the columns that the server computes and does not send, each with `s` where it stores the values, `v`
+            where it does not; where the table comes from the catalog.
     """
 
     oid: int = 0
@@ -34,6 +36,7 @@ class PostgresTable(SourceTable[NativeType]):
     numbers: tuple[int, ...] = ()
     last: int = 0
     columns: tuple[str, ...] = field(default=(), compare=False)
+    lacking: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def numbered(self) -> Iterator[tuple[Column, NativeType, int]]:

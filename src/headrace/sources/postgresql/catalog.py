@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headrace.changes import TableId
@@ -267,7 +268,9 @@ class _Tables:
                 names=[str(name) for name, *_ in columns[relation.oid]],
                 last=max(int(number) for *_, number in columns[relation.oid]),
             )
-            found[table.id.path] = table
+            computed = {str(name): str(kind) for name, _, _, _, _, kind, *_ in columns[relation.oid] if kind}
+            lacking = {name: kind for name, kind in computed.items() if name not in names}
+            found[table.id.path] = replace(table, lacking=lacking)
         return found
 
     def _columns(
@@ -278,7 +281,7 @@ class _Tables:
             [
                 (row, types.resolve(int(row[1]), int(row[2])))
                 for row in columns[relation.oid]
-                if publication.publishes_column(relation.oid, str(row[0]), generated=bool(row[5]))
+                if publication.publishes_column(relation.oid, str(row[0]), str(row[5]))
             ]
             for relation in chosen
         ]

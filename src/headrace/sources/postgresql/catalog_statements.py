@@ -18,7 +18,7 @@ WHERE c.relispartition ORDER BY i.inhrelid
 """
 COLUMNS = """
 SELECT a.attrelid::bigint, a.attname::text, a.atttypid::bigint, a.atttypmod, a.attnotnull OR t.typnotnull,
-  a.attidentity <> '', a.attgenerated <> '', pg_get_expr(d.adbin, d.adrelid), s.description, a.attnum
+  a.attidentity <> '', a.attgenerated::text, pg_get_expr(d.adbin, d.adrelid), s.description, a.attnum
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_description s ON s.objoid = a.attrelid AND s.classoid = 'pg_class'::regclass AND s.objsubid = a.attnum

@@ -21,6 +21,7 @@ _MADE = "Made by Headrace for replication slot {slot}"
 _UNFINISHED = " (being made)"
 _DENIED = "42501"
 _SHOWN = 20
+VIRTUAL = "v"
 OPERATIONS = ("insert", "update", "delete", "truncate")
 _LETTERS = dict(zip(OPERATIONS, "cudt", strict=True))
 
@@ -116,11 +117,19 @@ class PublicationState:
         operations = tuple(each for each, on in zip(OPERATIONS, published, strict=True) if on)
         return cls(name, oid, all_tables, via_root, generated, operations, comment, members)
 
-    def publishes_column(self, table: int, column: str, *, generated: bool) -> bool:
-        """Whether changes of a table (its oid) have a column, which the server computes or does not."""
+    def publishes_column(self, table: int, column: str, computed: str = "") -> bool:
+        """Whether changes of a table have a column.
+
+        Args:
+            table: the table's oid.
+            column: its name.
+            computed: `s` where the server computes its values and stores them, `v` where it stores none.
+        """
+        if computed == VIRTUAL:
+            return False
         member = self.members.get(table)
         listed = () if member is None else member.columns
-        return column in listed if listed else not generated or self.generated
+        return column in listed if listed else not computed or self.generated
 
     def changes_rows(self, skipped: Collection[str]) -> bool:
         """Whether updates or deletes are read of its tables, given the operations that are not wanted."""

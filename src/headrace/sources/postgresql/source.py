@@ -31,6 +31,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
 from headrace.sources.postgresql.captured_table import columns_of, tables_of
 from headrace.sources.postgresql.catalog import captured_tables, means
+from headrace.sources.postgresql.computed_columns import left_out
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
@@ -60,6 +61,7 @@ from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import NOW, MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
+from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
 
 _INSERT_LSN = "SELECT pg_current_wal_insert_lsn()::text"
@@ -95,6 +97,12 @@ class PostgresSource(Source):
         with connect(self.settings) as connection:
             found = captured_tables(connection, self.settings.database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
+
+    def left_out(self) -> Sequence[Unlogged]:
+        """Tables with columns that the server computes and does not send."""
+        with connect(self.settings) as connection:
+            found = captured_tables(connection, self.settings.database, self.settings, strict=False)
+            return list(left_out(found.values(), self.settings.publication_name, connection.version))
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The schema of each table."""

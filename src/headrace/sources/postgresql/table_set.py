@@ -9,6 +9,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.postgresql import publication
 from headrace.sources.postgresql.captured_table import PostgresTable, columns_of, tables_of
 from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows, means
+from headrace.sources.postgresql.computed_columns import say_left_out
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.identities import lacking_identities
 from headrace.sources.postgresql.log_state import LogState
@@ -74,6 +75,8 @@ class TableSet:
             visible: what `visible_now` gave before they were read.
             streams: whether the log is read, for which a publication has to be there.
         """
+        if streams:
+            say_left_out(tables.values(), self._settings.publication_name, connection.version)
         return StreamState(
             LogState.of(connection, self._settings, streams=streams),
             catalog_state(connection, [table.oid for table in tables.values()]),

@@ -1,0 +1,44 @@
+"""Columns that the server computes and whose values it does not send: they are left out, and that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.publication import VIRTUAL
+from headrace.sources.postgresql.refusals import identifier
+from headrace.sources.signals import say_once
+from headrace.sources.tables.unlogged import Unlogged
+
+_PUBLISHES_STORED = 180000
+_COMPUTE = "Compute {them} from the row in the target, or by a transform of the pipeline."
+
+
+def left_out(tables: Iterable[PostgresTable], publication: str, version: int) -> Iterator[Unlogged]:
+    """The tables with such columns, and how the columns get into targets all the same.
+
+    Args:
+        tables: as the catalog shows them.
+        publication: the publication's name.
+        version: the server's.
+    """
+    for table in tables:
+        if not table.lacking:
+            continue
+        several = len(table.lacking) > 1
+        names = ", ".join(f"'{name}'" for name in table.lacking)
+        computed = f"Columns {names} are" if several else f"Column {names} is"
+        remedy = _COMPUTE.format(them="them" if several else "it")
+        if version >= _PUBLISHES_STORED and VIRTUAL not in table.lacking.values():
+            remedy = (
+                f"Run: ALTER PUBLICATION {identifier(publication)} SET (publish_generated_columns = stored); "
+                f"and read the table again. Or: {remedy}"
+            )
+        sentence = f"{computed} computed by the server, which does not send the values, and left out of targets."
+        yield Unlogged(table.id.path, sentence, remedy)
+
+
+def say_left_out(tables: Iterable[PostgresTable], publication: str, version: int) -> None:
+    """Log them, once per process."""
+    for found in left_out(tables, publication, version):
+        say_once(f"Table '{found.table}': {found.sentence} {found.remedy}")

@@ -1,0 +1,87 @@
+"""Columns that the server computes and does not send are left out, and nobody has to find that out by himself."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.captured_postgres import CapturedPostgres
+
+from headrace.changes import TableId, TableSchema
+from headrace.cli.plan import lines
+from headrace.pipeline.check import check_file
+from headrace.pipeline.model import read_model
+from headrace.pipeline.new_file import new_file
+from headrace.pipeline.plan import plan_pipeline
+from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.computed_columns import left_out
+from headrace.sources.postgresql.printed import printed_tables
+from headrace.sources.postgresql.publication import Member, PublicationState
+from headrace_emulators.postgresql.server import PostgresDatabase
+
+_SENTENCE = "Column 'gross' is computed by the server, which does not send the values"
+
+
+def test_init_check_plan_run_and_verify_name_a_computed_column_that_the_log_lacks(
+    postgres_database: PostgresDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = CapturedPostgres(postgres_database, "DEFAULT")
+    database.create("t", "id int primary key, net int, gross int GENERATED ALWAYS AS (net * 2) STORED")
+    file = tmp_path / "shop.yaml"
+    source = {"type": "postgresql", **database.options}
+    named = {"name": "shop", "checkpoint": str(tmp_path / "checkpoint")}
+    sink = {"type": "files", "path": str(tmp_path / "out"), "format": {"type": "canal_json"}}
+    file.write_text(yaml.safe_dump({"pipeline": named, "source": source, "sinks": [sink]}))
+
+    given = {
+        name: value
+        for name, value in database.options.items()
+        if name not in ("slot", "password", "errors_max_retries")
+    }
+    assert any(
+        _SENTENCE in note for note in new_file("shop", "postgresql", ["files"], "debezium_json", given, "P").notes
+    )
+    findings = check_file(file).findings
+    assert any(_SENTENCE in finding.sentence for finding in findings), findings
+    assert any(_SENTENCE in line for line in lines(plan_pipeline(read_model(file))))
+    run = database.run()
+    with caplog.at_level(logging.WARNING):
+        run.all()
+    assert f"Table 'public.t': {_SENTENCE}" in caplog.text
+    assert [table.left_out for table in printed_tables(run.source.settings)] == [("gross",)]
+
+
+@pytest.mark.parametrize(
+    ("lacking", "version", "remedy"),
+    [
+        ({"g": "s"}, 170000, "Compute it from the row"),
+        ({"g": "s"}, 180000, 'Run: ALTER PUBLICATION "p" SET (publish_generated_columns = stored);'),
+        ({"g": "v"}, 180000, "Compute it from the row"),
+        ({"g": "s", "h": "v"}, 180000, "Compute them from the row"),
+    ],
+)
+def test_the_remedy_is_what_the_server_offers(lacking: dict[str, str], version: int, remedy: str) -> None:
+    table = PostgresTable(TableSchema(TableId("db", "public", "t"), ()), (), oid=7, lacking=lacking)
+    assert [found.remedy.startswith(remedy) for found in left_out([table], "p", version)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("generated", "listed", "computed", "is_published"),
+    [
+        (False, (), "", True),
+        (False, (), "s", False),
+        (True, (), "s", True),
+        # No server sends what it does not store.
+        (True, (), "v", False),
+        (False, ("c",), "s", True),
+        (True, ("d",), "s", False),
+    ],
+)
+def test_which_computed_columns_a_publication_has(
+    generated: bool, listed: tuple[str, ...], computed: str, is_published: bool
+) -> None:
+    members = {7: Member(1, "t", columns=listed)}
+    state = PublicationState("p", 1, generated=generated, members=members)
+    assert state.publishes_column(7, "c", computed) is is_published
