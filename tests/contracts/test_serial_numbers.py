@@ -79,7 +79,7 @@ def test_a_schema_has_its_number_between_the_changes_before_and_after_it(tmp_pat
     with closing(SqlServerDatabase(tmp_path / "server")) as database:
         database.create("a", KEYED, [(1, "old")])
         database.create("b", KEYED)
-        stream = Stream(database, provide_transaction_metadata=transactions)
+        stream = Stream(database, provide_transaction_metadata=transactions, on_rewrite="warn")
         stream.go_on()
         database.insert("a", 2, "before")
         database.insert("b", 2, "before")

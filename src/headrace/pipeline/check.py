@@ -356,6 +356,10 @@ def _unlogged(databases: Databases, targets: Sequence[Target]) -> Iterator[Findi
         for found in (*source.left_out(), *source.unlogged(), *described(source.cascades(), targets)):
             table = f"{name}.{found.table}" if several else found.table
             yield Finding(Level.PLAN, Verdict.NOTE, table, found.sentence, found.remedy)
+        for kept in source.restricted_reads():
+            table = f"{name}.{kept.table}" if several else kept.table
+            verdict = Verdict.WRONG if kept.certain else Verdict.NOTE
+            yield Finding(Level.PLAN, verdict, table, kept.sentence, kept.remedy)
 
 
 _STEPS: dict[Level, Callable[[Model], Iterator[Finding]]] = {

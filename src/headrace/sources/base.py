@@ -26,6 +26,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.signals import Signal
 from headrace.sources.table_moves import Kind, MovePlan, TableMove
+from headrace.sources.tables.restricted import RestrictedRead
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched
 
@@ -216,6 +217,15 @@ class Source(Component, ABC):
     def unlogged(self) -> Sequence[Unlogged]:
         """The ways by which rows of captured tables may change without a change in the log, as far as the catalog shows
         them. Asked by `headrace check`. Runs in the driver.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        return ()
+
+    def restricted_reads(self) -> Sequence[RestrictedRead]:
+        """The tables of which the login may read something else than the log has: policies of rows, and masks. Asked by
+        `headrace check`. Runs in the driver.
 
         Raises:
             ConnectError: the server can't be reached or refuses the login.

@@ -50,6 +50,7 @@ class Table:
         columns: in order.
         keys: the primary key first.
         captured: DATA CAPTURE CHANGES.
+        control: `R` or `C` where row or column access control is active; the emulator hides nothing for it.
     """
 
     schema: str
@@ -58,6 +59,7 @@ class Table:
     columns: tuple[Column, ...]
     keys: tuple[Key, ...] = field(default=())
     captured: bool = False
+    control: str = " "
 
     @property
     def path(self) -> str:
@@ -79,7 +81,7 @@ class Table:
         data = json.loads(text)
         columns = tuple(Column(**{**column, "type": parse_type(column["type"])}) for column in data["columns"])
         keys = tuple(Key(key["name"], tuple(key["columns"]), key["primary"]) for key in data["keys"])
-        return cls(data["schema"], data["name"], data["number"], columns, keys, data["captured"])
+        return cls(data["schema"], data["name"], data["number"], columns, keys, data["captured"], data["control"])
 
 
 def quoted(name: str) -> str:
@@ -168,8 +170,18 @@ class Catalog:
         self._undescribe(table)
         capture = "Y" if table.captured else "N"
         self._sqlite.execute(
-            'INSERT INTO "SYSCAT.TABLES" VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?, NULL, 0)',
-            (table.schema, table.name, "T", SPACE, table.number, capture, known[0] if known else now, now),
+            'INSERT INTO "SYSCAT.TABLES" VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?, NULL, 0, ?)',
+            (
+                table.schema,
+                table.name,
+                "T",
+                SPACE,
+                table.number,
+                capture,
+                known[0] if known else now,
+                now,
+                table.control,
+            ),
         )
         for number, column in enumerate(table.columns):
             self._sqlite.execute(
@@ -192,7 +204,7 @@ class Catalog:
 SYSTEM_TABLES = """
 CREATE TABLE SYSCAT.TABLES (TABSCHEMA VARCHAR(128) NOT NULL, TABNAME VARCHAR(128) NOT NULL, TYPE CHAR(1) NOT NULL,
   TBSPACEID SMALLINT, TABLEID INTEGER, DATACAPTURE CHAR(1), CARD BIGINT, CREATE_TIME TIMESTAMP, ALTER_TIME TIMESTAMP,
-  REMARKS VARCHAR(254), LOG_ATTRIBUTE CHAR(1));
+  REMARKS VARCHAR(254), LOG_ATTRIBUTE CHAR(1), CONTROL CHAR(1));
 CREATE TABLE SYSCAT.COLUMNS (TABSCHEMA VARCHAR(128) NOT NULL, TABNAME VARCHAR(128) NOT NULL,
   COLNAME VARCHAR(128) NOT NULL, COLNO SMALLINT NOT NULL, TYPENAME VARCHAR(128) NOT NULL, LENGTH INTEGER NOT NULL,
   SCALE SMALLINT NOT NULL, CODEPAGE SMALLINT NOT NULL, NULLS CHAR(1) NOT NULL, DEFAULT VARCHAR(254), IDENTITY CHAR(1),

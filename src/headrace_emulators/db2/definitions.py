@@ -156,6 +156,12 @@ class Definitions:
                 reader.expect("LONGVAR", "COLUMNS")
             self._catalog.altered(table, self._now(), captured=captured)
             return
+        if reader.accept("ACTIVATE"):
+            control = "R" if reader.accept("ROW") else "C"
+            reader.accept("COLUMN")
+            reader.expect("ACCESS", "CONTROL")
+            self._catalog.altered(table, self._now(), control=control)
+            return
         while not reader.done:
             if reader.accept("ADD", "COLUMN") or reader.accept("ADD"):
                 keys: list[Key] = []

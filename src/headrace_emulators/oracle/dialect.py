@@ -15,7 +15,7 @@ from headrace_emulators.oracle.errors import DatabaseError, NotSupportedError
 
 KNOWN_FUNCTIONS = frozenset(
     ("TO_CHAR", "TO_NUMBER", "TO_DATE", "TO_TIMESTAMP", "RAWTOHEX", "HEXTORAW", "NVL", "ROWIDTOCHAR",
-     "SYS_EXTRACT_UTC", "XMLTOCLOB", "COUNT", "MIN", "MAX", "MOD", "ROW_NUMBER", "COALESCE", "UPPER", "LENGTH")
+     "SYS_EXTRACT_UTC", "XMLTOCLOB", "COUNT", "MIN", "MAX", "MOD", "ROW_NUMBER", "COALESCE", "UPPER", "LENGTH", "TRIM")
 )  # fmt: skip
 
 

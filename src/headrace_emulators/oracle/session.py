@@ -184,7 +184,7 @@ class Session:
         """Put in the place of each table the rows of it that this session sees."""
         for place, node in enumerate(list(tree.find_all(exp.Table))):
             name = folded(node.this) if isinstance(node.this, exp.Identifier) else ""
-            if not name or name == "DUAL" or name.startswith(("V$", "GV$", "ALL_", "DBA_")):
+            if not name or name == "DUAL" or name.startswith(("V$", "GV$", "ALL_", "DBA_", "REDACTION_", "SESSION_")):
                 if node.args.get("db") is not None:
                     node.set("db", None)
                 continue

@@ -17,7 +17,9 @@ SYSTEM_TABLES: dict[str, str] = {
     "sys.columns": "object_id int, name sysname, column_id int, system_type_id tinyint, user_type_id int, max_length"
     " smallint,"
     " precision tinyint, scale tinyint, collation_name sysname, is_nullable bit, is_identity bit, is_computed bit,"
-    " default_object_id int",
+    " default_object_id int, is_masked bit, encryption_type int",
+    "sys.security_policies": "name sysname, object_id int, is_enabled bit",
+    "sys.security_predicates": "object_id int, target_object_id int, predicate_type int",
     "sys.types": "name sysname, system_type_id tinyint, user_type_id int, schema_id int, max_length smallint,"
     " precision tinyint,"
     " scale tinyint, collation_name sysname, is_nullable bit, is_user_defined bit, is_assembly_type bit",

@@ -240,13 +240,14 @@ class Definitions:
         kind = draft.type
         collation = (kind.collation or DEFAULT_COLLATION) if kind.family == "string" and kind.name != "xml" else None
         self._connection.execute(
-            f'INSERT INTO "sys.columns" VALUES ({", ".join("?" * 13)})',
+            f'INSERT INTO "sys.columns" VALUES ({", ".join("?" * 15)})',
             (
                 object_id, draft.name, number, kind.kind.system_type_id,
                 draft.user_type or kind.kind.user_type_id,
                 kind.max_length,
                 kind.shown_precision, kind.shown_scale, collation, int(draft.nullable is not False),
                 int(draft.identity is not None), int(draft.computed is not None), default_id,
+                0, None,
             ),
         )  # fmt: skip
         if draft.identity is not None:

@@ -294,7 +294,7 @@ def _database(t: ExpressionTranslator, arguments: list[exp.Expression], scope: S
 
 @_named("HAS_PERMS_BY_NAME")
 def _has_permission(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    return Value(f"tsql_permitted({', '.join(t.expression(a, scope).sql for a in arguments[:3])})", INT)
+    return Value(f"tsql_permitted({', '.join(t.expression(a, scope).sql for a in arguments)})", INT)
 
 
 @_named("FN_CDC_MAP_TIME_TO_LSN")

@@ -11,6 +11,8 @@ from headrace_emulators.sqlserver.storage import SqlServerStorage
 
 _ALL_POWERFUL = ("sa", "dbo")
 _DATABASE = "database"
+_UNMASKED = "unmasked"
+"""Where it is kept that a login sees through masks."""
 
 
 class Permissions:
@@ -29,6 +31,7 @@ class Permissions:
         self._user = user.lower()
         self._storage = storage
         self._hidden: set[str] = set()
+        self._unmasked = True
 
     def change(self, statement: str) -> None:
         """Carry out GRANT, DENY or REVOKE."""
@@ -42,7 +45,9 @@ class Permissions:
         users = [reader.name().lower()]
         while reader.accept(","):
             users.append(reader.name().lower())
-        if not actions & {"SELECT", "CONTROL", "ALL"}:
+        if actions == {"UNMASK"}:
+            securable = _UNMASKED
+        elif not actions & {"SELECT", "CONTROL", "ALL"}:
             # Other permissions are not looked at, since reading is all that a source does.
             return
         with self._storage.writing():
@@ -76,7 +81,7 @@ class Permissions:
 
     def check(self, tables: Iterable[TableInfo]) -> None:
         """Read what is refused to this login now; raises error 229 when one of the tables is."""
-        self._hidden = set()
+        self._hidden, self._unmasked = set(), self._user in _ALL_POWERFUL
         if self._user in _ALL_POWERFUL:
             return
         rows = self._storage.sqlite.execute(
@@ -85,6 +90,7 @@ class Permissions:
         states = dict(rows.fetchall())
         self._hidden = {securable for securable, state in states.items() if state != "GRANT"}
         granted = {securable for securable, state in states.items() if state == "GRANT"}
+        self._unmasked = states.get(_UNMASKED) == "GRANT"
         denied = {securable for securable, state in states.items() if state == "DENY"}
         for table in tables:
             path, schema = table.path.lower(), f"schema::{table.schema.lower()}"
@@ -98,8 +104,11 @@ class Permissions:
                     229,
                 )
 
-    def allowed(self, securable: str | None, kind: str | None, permission: str | None) -> int:
+    def allowed(self, securable: str | None, kind: str | None, permission: str | None, *part: str | None) -> int:
         """HAS_PERMS_BY_NAME; SQLite calls it while a statement runs, so it answers from what was read before."""
+        del part
+        if str(permission or "").upper() == "UNMASK":
+            return int(self._unmasked)
         if str(permission or "").upper() not in ("SELECT", "CONTROL"):
             return 1
         parts = [p.strip("[] ").lower() for p in str(securable or "").split(".")]

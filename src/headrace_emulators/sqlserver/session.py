@@ -60,7 +60,7 @@ class SqlServerSession(Session):
         register("tsql_user", 0, lambda: self.user, deterministic=False)
         register("tsql_transactions", 0, lambda: storage.depth, deterministic=False)
         register("tsql_rowcount", 0, lambda: self._rowcount, deterministic=False)
-        register("tsql_permitted", 3, self._permissions.allowed, deterministic=False)
+        register("tsql_permitted", -1, self._permissions.allowed, deterministic=False)
         register("tsql_next_value", 1, self._sequences.next, deterministic=False)
         register("tsql_error", 1, self.batch.error, deterministic=False)
 

@@ -99,6 +99,7 @@ def built(name):
     yield "lock_timeout", statements.lock_timeout(10), 0
     yield "any_row", statements.any_row(table), 0
     yield "any_row", statements.any_row(table, select), 0
+    yield "any_value", statements.any_value(table, columns[1]), 0
     yield "rows_of_select", statements.rows_of_select(table, select), 0
     for by_command in (True, False):
         yield "changes", statements.changes(instance, by_command, pairs), 2
@@ -308,6 +309,12 @@ def permissions(database):
     run = Run(database, signal_data_collection="dbo.signals", snapshot_isolation_mode="snapshot", user="cdc")
     assert run.source.missing_permissions() == []
     assert run.source.unlogged() == []
+    execute = database.session.storage.sqlite.execute
+    execute("UPDATE \"sys.columns\" SET is_masked = 1 WHERE name = 'note'")
+    number = database.execute("SELECT OBJECT_ID('dbo.t')").fetchval()
+    execute('INSERT INTO "sys.security_policies" VALUES (?, 1, 1)', ("tenants",))
+    execute('INSERT INTO "sys.security_predicates" VALUES (1, ?, 0)', (number,))
+    assert [found.table for found in run.source.restricted_reads()] == ["dbo.t", "dbo.t"]
 
 
 def test_every_statement_is_sent_and_no_other(server, sent):

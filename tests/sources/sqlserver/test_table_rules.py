@@ -36,7 +36,7 @@ class Catalog:
             return [("dbo", "t", 7, 1)]
         if "sys.default_constraints" in sql:
             return [
-                (7, name, ids[name], *kind, 1, 0, int(computed), None, None, None)
+                (7, name, ids[name], *kind, 1, 0, int(computed), None, None, None, None)
                 for name, kind, computed in self.columns
             ]
         if "FROM sys.indexes" in sql:

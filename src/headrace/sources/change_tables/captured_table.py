@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -54,9 +54,15 @@ class CapturedTable(SourceTable[NativeType]):
 
     Args:
         instance: the capture instance that is read.
+        numbers: what the catalog tells each column from a later one of its name by; empty where it has no such number.
+        altered: what is another one when table or change table is altered; empty where the log has the statements.
+        dropped: the names that captured columns had, and no column has now.
     """
 
     instance: CaptureInstance = field(kw_only=True)
+    numbers: tuple[int, ...] = field(default=(), kw_only=True)
+    altered: str = field(default="", kw_only=True)
+    dropped: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def batch_rows(self) -> int:
@@ -72,6 +78,13 @@ class CapturedTable(SourceTable[NativeType]):
             and self.natives == other.natives
             and self.schema.fingerprint == other.schema.fingerprint
         )
+
+    def numbered_as(self, shown: CapturedTable | None) -> CapturedTable:
+        """With the numbers that the catalog shows, where an earlier release kept none; 0 for columns that are gone."""
+        if self.numbers or shown is None or not shown.numbers:
+            return self
+        numbers = dict(zip((column.name for column in shown.schema.columns), shown.numbers, strict=True))
+        return replace(self, numbers=tuple(numbers.get(column.name, 0) for column in self.schema.columns))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; without the instance's start, which the clean-up moves, and without what a column lacks."""
@@ -90,6 +103,9 @@ class CapturedTable(SourceTable[NativeType]):
             ],
             "chunk_key": list(self.chunk_key),
             **({"protected": list(self.protected)} if self.protected else {}),
+            **({"numbers": list(self.numbers)} if self.numbers else {}),
+            **({"altered": self.altered} if self.altered else {}),
+            **({"dropped": list(self.dropped)} if self.dropped else {}),
         }
 
     @classmethod
@@ -105,6 +121,9 @@ class CapturedTable(SourceTable[NativeType]):
             instance=CaptureInstance(
                 name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images
             ),
+            numbers=tuple(data.get("numbers", ())),
+            altered=data.get("altered", ""),
+            dropped=tuple(data.get("dropped", ())),
         )
 
 

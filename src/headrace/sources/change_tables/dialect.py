@@ -21,6 +21,8 @@ from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
+from headrace.sources.tables.restricted import RestrictedRead
+from headrace.sources.tables.rewrites import Rewrite
 from headrace.sources.tables.unlogged import Unlogged
 
 
@@ -48,6 +50,21 @@ class Advice:
     keep: str
     watch: str
     see: str = ""
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A statement that altered a captured table.
+
+    Args:
+        change_table: the number of the change table that it concerns.
+        lsn: where it stands in the log.
+        statement: as its user wrote it.
+    """
+
+    change_table: int
+    lsn: str
+    statement: str
 
 
 class Dialect(NativeTypes, Protocol):
@@ -93,8 +110,41 @@ class Dialect(NativeTypes, Protocol):
         The one diagnosis that every command gives.
         """
 
+    def restricted(self, server: Queries, tables: Sequence[CapturedTable]) -> Sequence[RestrictedRead]:
+        """The tables of which a login may read something else than the log has."""
+
     def unlogged(self, server: Queries) -> Sequence[Unlogged]:
         """The ways that the catalog shows by which rows of tables may change without a change in a change table."""
+
+    def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
+        """Whether a commit is behind an alteration in the log.
+
+        Args:
+            server: answers statements about the database.
+            commit: up to which changes are read.
+            altered: `CapturedTable.altered` behind the alteration.
+        """
+
+    def alterations(self, server: Queries, after: str, upto: str) -> Sequence[Alteration]:
+        """What altered tables in (after, upto], in the order of the log; none where the server keeps no such history.
+
+        Args:
+            server: answers statements about the database.
+            after: the commit before.
+            upto: the last commit.
+        """
+
+    def rewrite(
+        self, server: Queries, before: CapturedTable, after: CapturedTable, statements: Sequence[str]
+    ) -> tuple[tuple[str, ...], Rewrite | None]:
+        """The names that columns had and none has now, and what alterations may have done to rows that were there.
+
+        Args:
+            server: answers statements about the database.
+            before: the table as it was read.
+            after: as it is read from now on.
+            statements: what altered it in between, as far as `alterations` has it.
+        """
 
     def grant_table(self, table: TableId, user: str) -> str:
         """What to run so that a user may read a table, as a sentence."""

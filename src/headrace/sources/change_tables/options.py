@@ -17,6 +17,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
+from headrace.sources.tables.rewrites import RewriteSettings
 from headrace.sources.unreadable import UnreadableSettings
 
 
@@ -46,6 +47,7 @@ class ChangeTableSettings(
     NotificationSettings,
     ChunkSettings,
     UnreadableSettings,
+    RewriteSettings,
 ):
     """What is read, how a snapshot is taken, and how batches are cut.
 

@@ -18,6 +18,7 @@ from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.dialect import Alteration
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.incremental import AdHocPlanner
 from headrace.sources.change_tables.moves import TableMoves
@@ -34,7 +35,7 @@ from headrace.sources.snapshots.chunks import snapshot_finished
 from headrace.sources.snapshots.first_reads import read_first, reads_all
 from headrace.sources.table_moves import MovePlan
 from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, uncaptured_tables
-from headrace.sources.tables.unlogged import say_altered
+from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _QUIET_SECONDS = 60.0
@@ -164,7 +165,7 @@ class Planner:
         again_on = self._switched_off_and_on(start)
         known = tuple(path for path in start.known if path in self._catalog and path not in again_on)
         fresh = [path for path in self._catalog if path not in known]
-        histories = self._evolved(start, commit, known, fresh)
+        histories, rewrites = self._evolved(start, commit, known, fresh)
         lagging, catching_up = self._lagging(start, commit, streaming=not initial)
         if again:
             # The stream of a table that lags goes on from where it is.
@@ -177,8 +178,11 @@ class Planner:
         settled = requests = before.behind()
         if not initial:
             requested = self._ad_hoc.requested(start, commit, histories)
+            requested = self._read_again(requested, rewrites, histories)
             requests, begun = self._ad_hoc.blocking(requested, start, histories)
             lagging |= {path: self._begin(path, start.commit, start.reads + 1) for path in begun}
+        else:
+            requests = self._read_again(requests, rewrites, histories)
         requests, moved = self._moved(requests, start, histories, lagging)
         lagging |= {plan.move.table: TableProgress(commit=plan.move.to, done=True) for plan in moved}
         left_out = {plan.move.table: (plan.at, plan.move.to) for plan in moved if plan.move.kind == "skip"}
@@ -316,18 +320,23 @@ class Planner:
 
     def _evolved(
         self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]
-    ) -> dict[str, SchemaHistory]:
-        """How each table is read up to `commit`, with what was altered since the last batch."""
-        found = {}
+    ) -> tuple[dict[str, SchemaHistory], list[Rewrite]]:
+        """How each table is read up to `commit`, with what was altered since the last batch, and what that may have
+        done to rows that were there."""
+        found: dict[str, SchemaHistory] = {}
+        rewrites: list[Rewrite] = []
+        asked = commit > start.commit
+        alterations = self._connection.dialect.alterations(self._connection, start.commit, commit) if asked else ()
         for path in known:
             history = self._histories(start)[path]
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
             snapshotting = progress is not None and not progress.done
             found[path] = self._evolve(path, history, after, commit, snapshotting=snapshotting)
-            if not snapshotting:
-                # Values from between the alteration and the new change table are in neither.
-                say_altered(history.newest.schema, found[path].newest.schema, late=True)
+            found[path], rewrite = self._with_alterations(
+                path, history.newest, found[path], max(after, start.commit), commit, alterations
+            )
+            rewrites += [] if rewrite is None else [rewrite]
             if snapshotting:
                 found[path] = found[path].cut_by(history.newest.chunk_key)
         for path in fresh:
@@ -337,7 +346,42 @@ class Planner:
             tables = [columns_of(table) for table in self._catalog.values()]
             require_matched_by(self._settings, self._catalog[path].id, tables)
             found[path] = SchemaHistory.begin(self._catalog[path].newest)
-        return found
+        return found, rewrites
+
+    def _with_alterations(
+        self,
+        path: str,
+        before: CapturedTable,
+        history: SchemaHistory,
+        since: str,
+        commit: str,
+        alterations: Sequence[Alteration],
+    ) -> tuple[SchemaHistory, Rewrite | None]:
+        """A table's history with what tells a later alteration, and what those up to a commit may have done to rows."""
+        catalog, now = self._catalog[path], history.newest
+        shown = catalog.of(now.instance) or catalog.newest
+        if self._mode == "recovery" and self._restarted:
+            return history, None
+        if before.altered and shown.altered != before.altered:
+            # Rows that are read now must not be followed by changes from before.
+            passed = self._connection.dialect.has_passed(self._connection, commit, shown.altered)
+            now = replace(now, altered=shown.altered if passed else before.altered)
+        elif commit <= since and now == before:
+            # Nothing is kept for its own sake, so an idle database gives no batch.
+            return history, None
+        else:
+            now = replace(now, altered=shown.altered)
+        now, before = now.numbered_as(shown), before.numbered_as(catalog.of(before.instance))
+        own = (before.instance.object_id, now.instance.object_id)
+        said = [a.statement for a in alterations if a.change_table in own and since < a.lsn]
+        dropped, rewrite = self._connection.dialect.rewrite(self._connection, before, now, list(dict.fromkeys(said)))
+        return history.knowing(numbers=now.numbers, altered=now.altered, dropped=dropped), rewrite
+
+    def _read_again(
+        self, requests: AdHoc, rewrites: Iterable[Rewrite], histories: Mapping[str, SchemaHistory]
+    ) -> AdHoc:
+        tables = {path: history.newest for path, history in histories.items()}
+        return follow_rewrites(rewrites, requests, tables, self._settings, read=self._read_first(tables))
 
     def _evolve(
         self, path: str, history: SchemaHistory, after: str, commit: str, *, snapshotting: bool
@@ -356,7 +400,7 @@ class Planner:
             if begun is not None and begun <= commit and commit > after:
                 return history.followed_by(newest, max(begun, lsn.after(after)))
         if own.same_rows(known):
-            return history.protecting(own.protected)
+            return history.knowing(protected=own.protected)
         at = self._altered(known.instance.object_id, after)
         if at is None or snapshotting:
             return history.followed_by(own, lsn.after(after))

@@ -18,6 +18,8 @@ from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.offset import Recent
 from headrace.sources.tables.source_table import known_table
 
+_OWN_PARTS = ("since", "instance", "numbers", "altered", "dropped")
+
 
 @dataclass(frozen=True)
 class SchemaVersion:
@@ -80,14 +82,14 @@ class SchemaHistory:
         """With one version more."""
         return SchemaHistory([*self.versions, SchemaVersion(since, table)])
 
-    def protecting(self, columns: tuple[str, ...]) -> SchemaHistory:
-        """With what the options protect of the newest version now."""
-        newest = self.newest
-        if newest.protected == columns:
+    def knowing(self, **facts: Any) -> SchemaHistory:
+        """With other facts of the newest version that change no row that is read: what the options protect, and what
+        tells a later alteration.
+        """
+        newest = replace(self.newest, **facts)
+        if newest == self.newest:
             return self
-        return SchemaHistory(
-            [*self.versions[:-1], replace(self.versions[-1], table=replace(newest, protected=columns))]
-        )
+        return SchemaHistory([*self.versions[:-1], replace(self.versions[-1], table=newest)])
 
     def cut_by(self, key: tuple[str, ...]) -> SchemaHistory:
         """With the chunk key that a snapshot which is not finished began with; its bounds are made of that one.
@@ -138,7 +140,7 @@ class SchemaHistory:
         Raises:
             NewerRelease: a later release wrote it.
         """
-        tables = [CapturedTable.from_json(known_table(version, "since", "instance"), types) for version in data]
+        tables = [CapturedTable.from_json(known_table(version, *_OWN_PARTS), types) for version in data]
         return cls([SchemaVersion(of["since"], table) for of, table in zip(data, tables, strict=True)], data)
 
     def __eq__(self, other: object) -> bool:

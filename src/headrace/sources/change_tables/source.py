@@ -41,10 +41,12 @@ from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
+from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
+from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unlogged import Unlogged
@@ -153,6 +155,12 @@ class ChangeTableSource(Source):
             captured = [table.id.path for table in self._captured(connection, strict=False)]
             return [found for found in connection.dialect.unlogged(connection) if found.table in captured]
 
+    def restricted_reads(self) -> Sequence[RestrictedRead]:
+        """Tables of which the login may read something else than the log has."""
+        with self._asking() as connection:
+            tables = [table.newest for table in self._captured(connection, strict=False)]
+            return connection.dialect.restricted(connection, tables)
+
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; tables are not locked, whatever the isolation of the snapshot."""
         with self._asking() as connection:
@@ -176,6 +184,8 @@ class ChangeTableSource(Source):
     def _advanced(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         with self._asking() as connection:
             catalog = self._known_catalog(connection, strict=start.is_nothing)
+            if not self._planned:
+                self._require_whole_reads(connection, catalog, start)
             if not start.is_nothing:
                 return self._advance_by_catalog(connection, catalog, start, limit, now)
             tables = [table.newest for table in catalog.values()]
@@ -184,6 +194,15 @@ class ChangeTableSource(Source):
                     # Again, now that nobody can alter them.
                     catalog = self._known_catalog(connection, strict=True)
                 return self._advance(connection, catalog, start, limit, now)
+
+    def _require_whole_reads(self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset) -> None:
+        """See that tables are read as the log has them; of those that were read before this is only logged."""
+        tables = [table.newest for table in catalog.values()]
+        own = SelectOverrides.of(self.settings)
+        ids = [table.id for table in tables if own.select(table.id) is None]
+        found = connection.dialect.restricted(connection, tables)
+        known = [replace(one, certain=one.certain and one.table not in start.known) for one in found]
+        require_whole_reads(known, read_first(self.settings, ids))
 
     def _advance_by_catalog(
         self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime

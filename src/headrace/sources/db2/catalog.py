@@ -82,6 +82,7 @@ def captured_tables(
     changes = _grouped(connection.rows(statements.CHANGE_COLUMNS), ColumnFacts._make)
     keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
     comments = {(str(s).rstrip(), str(t)): comment for s, t, comment in connection.rows(statements.COMMENTS) if comment}
+    altered = {(str(s).rstrip(), str(t)): str(at) for s, t, at in connection.rows(statements.ALTERED) if at is not None}
     captured = []
     for schema, name, _, _ in chosen:
         change_table, instance, prefix = registered[schema, name]
@@ -90,6 +91,7 @@ def captured_tables(
         instance = _with_columns(instance, own, changed, prefix)
         key, comment = keys.get((schema, name), []), comments.get((schema, name))
         table = _captured(id, own, changed, key, instance, comment, rules, statements.platform)
+        table = replace(table, altered=max(altered.get((schema, name), ""), altered.get(change_table, "")))
         captured.append(CatalogTable(id, (table,), tuple(str(column.name) for column in own)))
     return captured
 

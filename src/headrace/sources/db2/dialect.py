@@ -14,6 +14,7 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import MissingObject
+from headrace.sources.change_tables.dialect import Alteration
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
@@ -23,8 +24,17 @@ from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.db2.statements import Statements, change_table, quote
 from headrace.sources.db2.types import NativeType
 from headrace.sources.tables.masks import NO_MASKS, Masks
+from headrace.sources.tables.restricted import RestrictedRead
+from headrace.sources.tables.rewrites import Rewrite
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.unreadable import FAIL
+
+_PERMISSION = (
+    "Let a row permission be true for the login (CREATE PERMISSION ... FOR ROWS WHERE ... ENFORCED FOR ALL ACCESS "
+    "ENABLE), leave the rows unread (snapshot_mode: no_data), or say which are wanted by "
+    "'snapshot_select_statement_overrides'."
+)
+_MASKS = "Let the masks give the value itself for the login, or leave the columns out with 'column_exclude_list'."
 
 
 class Db2:
@@ -84,6 +94,31 @@ class Db2:
             return None
         return None
 
+    def restricted(self, server: Queries, tables: Sequence[CapturedTable]) -> Sequence[RestrictedRead]:
+        """Row permissions and column masks, which hold for whoever reads a table, and not for the log.
+
+        By reading of IBM's documentation; no real server was seen with them.
+        """
+        captured = {table.id.path: table for table in tables}
+        found = []
+        for schema, name, control, count in server.rows(self.statements.CONTROLLED):
+            path, kind = f"{str(schema).rstrip()}.{name}", str(control or "").strip()
+            if path not in captured:
+                continue
+            rows = int(count or 0)
+            empty = kind in "RB" and rows > 0 and not server.rows(self.statements.any_row(captured[path]))
+            if kind in "RB":
+                sees = f"It shows the login no row, of {rows}." if empty else "Whether it hides rows is not known."
+                sentence = f"Row access control filters its rows for who reads it, and not for the log. {sees}"
+                found.append(RestrictedRead(path, sentence, _PERMISSION, certain=empty))
+            if kind in "CB":
+                sentence = (
+                    "Column masks may show the login other values when it is read, and not in the log. Whether they do "
+                    "is not known."
+                )
+                found.append(RestrictedRead(path, sentence, _MASKS))
+        return found
+
     def unlogged(self, server: Queries) -> Sequence[Unlogged]:
         """Tables that do not log for capture, or that can be changed without logging."""
         found = []
@@ -98,6 +133,35 @@ class Db2:
                 )
                 found.append(Unlogged(path, sentence, "Read it again after such a transaction, and after a LOAD."))
         return found
+
+    def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
+        """Whether the commit was made after the alteration, or the log was read beyond that and has nothing more."""
+        made = server.value(self.statements.COMMIT_TIME, (lsn.to_bytes(commit),))
+        if made is not None and str(made) > altered:
+            return True
+        if server.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(commit),)):
+            return False
+        mark = server.row(self.statements.NEWEST_MARK)
+        return mark is not None and mark[1] is not None and str(mark[1]) > altered
+
+    def alterations(self, server: Queries, after: str, upto: str) -> Sequence[Alteration]:
+        """None: Db2 keeps no history of statements."""
+        del server, after, upto
+        return ()
+
+    def rewrite(
+        self, server: Queries, before: CapturedTable, after: CapturedTable, said: Sequence[str]
+    ) -> tuple[tuple[str, ...], Rewrite | None]:
+        """By the time when table and change table were altered: the catalog has nothing that tells how.
+
+        A column that is dropped and added again has the number of the one before, where it was the last.
+        """
+        del server, said
+        if not before.altered or before.altered == after.altered:
+            return (), None
+        return (), Rewrite(
+            after.id.path, f"it or its change table was altered at {after.altered}, which may be anything"
+        )
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

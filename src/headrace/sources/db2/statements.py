@@ -129,6 +129,12 @@ class Statements:
             f"WHERE i.UNIQUERULE IN ('P', 'U', 'C', 'N', 'R', 'G') AND {source} "
             f"ORDER BY i.{c.index_schema}, i.{c.index_table}, i.{c.index_name}, u.COLSEQ{tail}"
         )
+        self.CONTROLLED = (
+            f"SELECT t.{c.schema}, t.{c.table}, t.CONTROL, CAST(t.{c.cardinality} AS BIGINT) FROM {c.tables} AS t "
+            f"WHERE t.TYPE = 'T' AND t.CONTROL IN ('R', 'C', 'B') ORDER BY 1, 2{tail}"
+        )
+        """Tables with row or column access control that is active."""
+        self.ALTERED = f"SELECT t.{c.schema}, t.{c.table}, t.{c.altered} FROM {c.tables} AS t WHERE t.TYPE = 'T'{tail}"
         logged = "t.DATACAPTURE, t.LOG_ATTRIBUTE" if platform == LUW else "t.DATACAPTURE, '0'"
         self.LOGGING = f"SELECT t.{c.schema}, t.{c.table}, {logged} FROM {c.tables} AS t WHERE t.TYPE = 'T'{tail}"
         self.COMMENTS = (

@@ -13,6 +13,7 @@ from headrace.permissions import MissingPermission
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.restricted import sees_redaction
 
 _DENIED = frozenset((942, 1031, 41900))
 _VIEWS: tuple[tuple[tuple[str, ...], str, dict[str, Any], str], ...] = (
@@ -48,6 +49,18 @@ def missing_on_tables(
                 "its snapshot",
                 f"Run: GRANT SELECT, FLASHBACK ON {name} TO {user};",
             )
+
+
+def missing_on_redaction(connection: Connection, user: str) -> Iterator[MissingPermission]:
+    """The views that say which columns are redacted; without them a run can't know."""
+    if not sees_redaction(connection):
+        yield MissingPermission.of(
+            ["SELECT"],
+            "on REDACTION_COLUMNS and REDACTION_POLICIES",
+            "whether Data Redaction changes what snapshots read",
+            f"Run as SYS: GRANT SELECT ON REDACTION_COLUMNS TO {user}; GRANT SELECT ON REDACTION_POLICIES TO {user};",
+            required=False,
+        )
 
 
 def missing_flashback(connection: Connection, at: str, user: str) -> Iterator[MissingPermission]:

@@ -36,9 +36,15 @@ from headrace.sources.oracle.ledger import Transaction, excluded_users, of_range
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.options import OracleSettings
-from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
+from headrace.sources.oracle.permissions import (
+    missing_flashback,
+    missing_on_redaction,
+    missing_on_tables,
+    missing_on_views,
+)
 from headrace.sources.oracle.planner import OraclePlanner
 from headrace.sources.oracle.range_index import RangeIndex
+from headrace.sources.oracle.restricted import restricted_reads
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.slices import (
     AppliedDefinition,
@@ -59,9 +65,11 @@ from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
+from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
 
@@ -153,6 +161,7 @@ class OracleSource(Source):
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             selects = SelectOverrides.of(self.settings)
             missing = list(missing_on_tables(connection, tables.values(), at, user))
+            missing += missing_on_redaction(connection, user)
             if any(selects.select(table.id) is not None for table in tables.values()):
                 missing += missing_flashback(connection, at, user)
             return missing
@@ -175,6 +184,22 @@ class OracleSource(Source):
             if place in captured
         ]
 
+    def restricted_reads(self) -> Sequence[RestrictedRead]:
+        """Tables of which the user may read something else than the log has."""
+        with self._connect(self.settings.pdb) as connection:
+            tables = captured_tables(connection, self._database, self.settings, strict=False)
+            return restricted_reads(connection, tables, self.settings.user or "?")
+
+    def _require_whole_reads(self, start: Offset) -> None:
+        """See that tables are read as the log has them; of those that were read before this is only logged."""
+        with self._connect(self.settings.pdb) as connection:
+            tables = captured_tables(connection, self._database, self.settings, strict=start.is_nothing)
+            found = restricted_reads(connection, tables, self.settings.user or "?")
+        own = SelectOverrides.of(self.settings)
+        ids = [table.id for table in tables.values() if own.select(table.id) is None]
+        known = [replace(one, certain=one.certain and one.table not in start.known) for one in found]
+        require_whole_reads(known, read_first(self.settings, ids))
+
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; no range is mined for it."""
         return self._planner(start, restarted=restarted).preview(start)
@@ -186,6 +211,8 @@ class OracleSource(Source):
         if start.initial:
             # The snapshot of mode `always` at this start is under way.
             self._again = False
+        if not self._planned:
+            self._require_whole_reads(start)
         end = self._planner(start, restarted=not self._planned).advance(start, limit, now)
         self._planned = True
         return end

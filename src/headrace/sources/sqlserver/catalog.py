@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.changes import Column, TableId
@@ -44,6 +45,7 @@ class ColumnFacts(NamedTuple):
     default: str | None
     comment: str | None
     collation: str | None
+    encryption: int | None
 
 
 class KeyColumn(NamedTuple):
@@ -97,19 +99,27 @@ def _captured(
 ) -> CapturedTable:
     found: list[tuple[Column, NativeType]] = []
     foreign: list[tuple[str, str]] = []
+    encrypted: list[tuple[str, str]] = []
     names_by_id = {facts.number: str(facts.name) for facts in columns}
     for facts in columns:
         # A column that was dropped and added again is another one: its changes are not captured.
         if (facts.name, facts.number) not in captured:
             continue
         native = _native(facts)
+        if facts.encryption is not None:
+            encrypted.append((str(facts.name), native.name))
+            continue
         if not native.supported:
             foreign.append((str(facts.name), native.name))
             continue
         found.append((_column(facts, len(found) + 1, native), native))
+    if encrypted:
+        say_left_out(id.full_path, tuple(encrypted), "Always Encrypted keeps its values from the server")
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
-    return captured_table(rules, id, found, _unique_keys(keys, names_by_id), instance, comment)
+    table = captured_table(rules, id, found, _unique_keys(keys, names_by_id), instance, comment)
+    numbers = {str(facts.name): int(facts.number) for facts in columns}
+    return replace(table, numbers=tuple(numbers[column.name] for column in table.schema.columns))
 
 
 def _native(facts: ColumnFacts) -> NativeType:

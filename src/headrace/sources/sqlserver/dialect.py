@@ -13,17 +13,24 @@ from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.connection import PassingRefusal
+from headrace.sources.change_tables.dialect import Alteration
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.advice import ADVICE
+from headrace.sources.sqlserver.alterations import altered
 from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
+from headrace.sources.sqlserver.release import too_old
+from headrace.sources.sqlserver.restricted import restricted_reads
 from headrace.sources.sqlserver.server_zone import reported_zone
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import NO_MASKS, Masks
+from headrace.sources.tables.restricted import RestrictedRead
+from headrace.sources.tables.rewrites import Rewrite
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.unreadable import FAIL
 
@@ -41,11 +48,13 @@ class SqlServer:
     keeps_idle_commits = True
 
     def is_quiet(self, server: Queries, after: str, upto: str, oldest: Any) -> bool:
-        """Whether it is certain that no transaction was captured in (after, upto]."""
+        """Whether it is certain that no transaction was captured in (after, upto], and no captured table altered."""
         edges = (lsn.to_bytes(after), lsn.to_bytes(upto))
         real = server.value(statements.TRANSACTIONS_BETWEEN, edges)
         # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
-        return not real and oldest is not None and lsn.read(oldest) <= after
+        if real or oldest is None or lsn.read(oldest) > after:
+            return False
+        return not server.value(statements.ALTERATIONS_COUNT, edges)
 
     def last_transaction(self, server: Queries, upto: str) -> Transaction | None:
         """Not known, and not asked: the server keeps the time of every commit, idle or not."""
@@ -62,7 +71,10 @@ class SqlServer:
         return NativeType(*parts)
 
     def no_capture(self, server: Queries, database: str) -> CaptureError | None:
-        """Whether `sys.sp_cdc_enable_db` was not run; everybody may see that."""
+        """Whether the release is too old, or `sys.sp_cdc_enable_db` was not run; everybody may see that."""
+        old = too_old(server)
+        if old is not None:
+            return old
         found = server.row(statements.DATABASE, (database,))
         if found is None:
             return None
@@ -74,6 +86,10 @@ class SqlServer:
             remedy="Run in it: EXEC sys.sp_cdc_enable_db, and EXEC sys.sp_cdc_enable_table for each table.",
         )
 
+    def restricted(self, server: Queries, tables: Sequence[CapturedTable]) -> Sequence[RestrictedRead]:
+        """Row-level security, dynamic data masks, and what Always Encrypted keeps from the server itself."""
+        return restricted_reads(server, tables)
+
     def unlogged(self, server: Queries) -> Sequence[Unlogged]:
         """Partitioned tables whose partitions may be switched."""
         return [
@@ -84,6 +100,32 @@ class SqlServer:
             )
             for schema, name in server.rows(statements.SWITCHABLE)
         ]
+
+    def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
+        """Alterations have their place in the log, and count from there on."""
+        del server, commit, altered
+        return True
+
+    def alterations(self, server: Queries, after: str, upto: str) -> Sequence[Alteration]:
+        """The statements of `cdc.ddl_history`."""
+        rows = server.rows(statements.ALTERATIONS, (lsn.to_bytes(after), lsn.to_bytes(upto)))
+        return [Alteration(int(number), lsn.read(at), str(command or "")) for number, at, command in rows]
+
+    def rewrite(
+        self, server: Queries, before: CapturedTable, after: CapturedTable, said: Sequence[str]
+    ) -> tuple[tuple[str, ...], Rewrite | None]:
+        """By the statements, both structures, and the numbers of columns."""
+
+        def has_values(column: str) -> bool:
+            try:
+                return bool(server.rows(statements.any_value(after, column)))
+            except PassingRefusal:
+                raise
+            except CaptureError:
+                # What can't be asked is not proven.
+                return True
+
+        return altered(before, after, said, has_values)
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

@@ -35,6 +35,14 @@ def missing_in_database(connection: Connection, settings: SqlServerSettings) -> 
             f"Run: GRANT SELECT ON OBJECT::<that table> TO {statements.quote(user)}.",
             required=False,
         )
+    if connection.value(statements.MAY_SEE_POLICIES) == 0:
+        yield MissingPermission.of(
+            ["VIEW DEFINITION"],
+            f"on database '{database}'",
+            "whether row-level security hides rows of tables",
+            f"Run: GRANT VIEW DEFINITION TO {statements.quote(user)}.",
+            required=False,
+        )
     if isolation(settings) == _IN_SNAPSHOTS and not connection.value(statements.SNAPSHOT_ISOLATION, (database,)):
         yield MissingPermission(
             f"ALLOW_SNAPSHOT_ISOLATION is off in database '{database}' (snapshots with "

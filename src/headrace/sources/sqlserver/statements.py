@@ -29,7 +29,7 @@ COLUMNS = """
 SELECT c.object_id, c.name, c.column_id,
        CASE WHEN b.is_assembly_type = 1 AND b.is_user_defined = 1 THEN 'clr' ELSE b.name END,
        c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, e.value,
-       c.collation_name
+       c.collation_name, c.encryption_type
 FROM sys.columns AS c
 JOIN sys.tables AS t ON t.object_id = c.object_id
 JOIN sys.types AS u ON u.user_type_id = c.user_type_id
@@ -73,6 +73,11 @@ INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change
 INSTANCE_START = "SELECT t.start_lsn, t.object_id FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
 DDL_STATE = "SELECT COUNT_BIG(*), MAX(h.ddl_lsn) FROM cdc.ddl_history AS h"
 LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
+ALTERATIONS = (
+    "SELECT h.object_id, h.ddl_lsn, h.ddl_command FROM cdc.ddl_history AS h WHERE h.ddl_lsn > ? AND h.ddl_lsn <= ? "
+    "ORDER BY h.ddl_lsn"
+)
+ALTERATIONS_COUNT = "SELECT COUNT_BIG(*) FROM cdc.ddl_history AS h WHERE h.ddl_lsn > ? AND h.ddl_lsn <= ?"
 SWITCHABLE = (
     "SELECT DISTINCT s.name, t.name FROM cdc.change_tables AS c JOIN sys.tables AS t ON t.object_id = "
     "c.source_object_id JOIN sys.schemas AS s ON s.schema_id = t.schema_id JOIN sys.partitions AS p ON p.object_id = "
@@ -168,6 +173,30 @@ LOG_USED = "SELECT u.used_log_space_in_bytes FROM sys.dm_db_log_space_usage AS u
 
 # What the login may do.
 
+POLICIES = """
+SELECT s.name, t.name, p.name
+FROM sys.security_policies AS p
+JOIN sys.security_predicates AS d ON d.object_id = p.object_id
+JOIN sys.tables AS t ON t.object_id = d.target_object_id
+JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE p.is_enabled = 1 AND d.predicate_type = 0
+ORDER BY s.name, t.name, p.name
+"""
+"""The policies that filter rows of tables, of those that the login may see."""
+MASKED = """
+SELECT s.name, t.name, c.name
+FROM sys.columns AS c
+JOIN sys.tables AS t ON t.object_id = c.object_id
+JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE c.is_masked = 1
+ORDER BY s.name, t.name, c.column_id
+"""
+ENCRYPTED = MASKED.replace("c.is_masked = 1", "c.encryption_type IS NOT NULL")
+MAY_UNMASK_ALL = "SELECT HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'UNMASK')"
+MAY_UNMASK = "SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', 'UNMASK', ?, 'COLUMN')"
+"""Of one column; NULL before SQL Server 2022, which has that permission for databases alone."""
+MAY_SEE_POLICIES = "SELECT HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'VIEW DEFINITION')"
+
 CAPTURE_READ = {
     "change_tables": "SELECT TOP (0) * FROM cdc.change_tables",
     "captured_columns": "SELECT TOP (0) * FROM cdc.captured_columns",
@@ -230,6 +259,11 @@ _TABLE_ITSELF = " OPTION (EXPAND VIEWS)"
 def any_row(table: CapturedTable, select: str | None = None) -> str:
     """One row when the table has any, or the statement that is read in its place."""
     return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table) if select is None else f'({select}{chr(10)})'} AS t"
+
+
+def any_value(table: CapturedTable, column: str) -> str:
+    """One row when a column is not NULL in any."""
+    return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table)} AS t WHERE t.{quote(column)} IS NOT NULL"
 
 
 def rows_of_select(table: CapturedTable, select: str) -> str:

@@ -1,0 +1,71 @@
+"""Rule: Db2's catalog says that a table was altered and not how, so it is read again once the changes from before are
+read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.support.captured_shop import Db2Database, closing
+
+from headrace.errors import CaptureError
+from headrace.testing.captured_database import data, replay
+
+
+@pytest.fixture(params=["luw", "zos"])
+def platform(request):
+    return request.param
+
+
+@pytest.fixture
+def database(tmp_path):
+    with closing(Db2Database(tmp_path / "server")) as made:
+        made.create("t", "id int not null primary key, c int", [(1, 10), (2, 20)])
+        yield made
+
+
+def drop_and_add(database):
+    for statement in ("DROP COLUMN C", "ADD COLUMN C INTEGER"):
+        database.execute(f"ALTER TABLE SHOP.T {statement}")
+
+
+def test_a_column_that_is_dropped_and_added_as_the_last_one_is_read_again(database, platform):
+    run = database.run(platform=platform)
+    rows = run.all()
+    known = run.offset.schemas["SHOP.T"][0]["altered"]
+    database.execute("UPDATE SHOP.T SET C = 11 WHERE ID = 1")
+    drop_and_add(database)
+    # The log is not read up to there, so what waits may still be from before.
+    run.batch()
+    assert run.offset.schemas["SHOP.T"][0]["altered"] == known
+    with database.capturing():
+        rows += run.all()
+    assert run.offset.schemas["SHOP.T"][0]["altered"] > known
+    assert [row["c"] for row in replay(rows).values()] == [None, None]
+    assert run.all() == []
+
+
+@pytest.mark.parametrize("choice", ["warn", "fail"])
+def test_on_rewrite_says_what_follows(database, caplog, choice):
+    run = database.run(on_rewrite=choice)
+    run.all()
+    drop_and_add(database)
+    database.capture()
+    if choice == "fail":
+        with pytest.raises(CaptureError, match="may have changed without a change in the log: it or its change table"):
+            run.all()
+        return
+    assert data(run.all()) == []
+    assert "headrace repair reread <pipeline> SHOP.T" in caplog.text
+
+
+def test_an_offset_of_an_earlier_release_takes_the_time_over_and_reads_nothing_again(database):
+    run = database.run()
+    run.all()
+    kept = [{name: value for name, value in run.offset.schemas["SHOP.T"][0].items() if name != "altered"}]
+    run.offset = replace(run.offset, schemas={"SHOP.T": kept})
+    assert run.all() == []
+    database.execute("UPDATE SHOP.T SET C = 11 WHERE ID = 1")
+    database.capture()
+    assert data(run.all()) == [("u", "t", {"id": "1", "c": "11"})]
+    assert run.offset.schemas["SHOP.T"][0]["altered"]
