@@ -81,7 +81,9 @@ class Table:
         data = json.loads(text)
         columns = tuple(Column(**{**column, "type": parse_type(column["type"])}) for column in data["columns"])
         keys = tuple(Key(key["name"], tuple(key["columns"]), key["primary"]) for key in data["keys"])
-        return cls(data["schema"], data["name"], data["number"], columns, keys, data["captured"], data["control"])
+        return cls(
+            data["schema"], data["name"], data["number"], columns, keys, data["captured"], data.get("control", " ")
+        )
 
 
 def quoted(name: str) -> str:

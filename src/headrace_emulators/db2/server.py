@@ -73,12 +73,28 @@ class EmulatedDb2(ServerDirectory):
                 storage.sqlite.execute(sql)
         return database
 
+    @staticmethod
+    def _bring_forward(database: EmulatedDb2Database) -> None:
+        """Give a file of an earlier release what its catalog lacks."""
+        storage = database.session.storage
+        known = {row[1] for row in storage.sqlite.execute('PRAGMA table_info("SYSCAT.TABLES")').fetchall()}
+        if "CONTROL" in known:
+            return
+        with storage.writing():
+            storage.sqlite.execute("ALTER TABLE \"SYSCAT.TABLES\" ADD COLUMN CONTROL TEXT DEFAULT ' '")
+            storage.sqlite.execute('DROP VIEW "SYSIBM.SYSTABLES"')
+            storage.sqlite.execute(ZOS_VIEWS[0])
+            for sql in (*statements(SYSTEM_TABLES), *statements(ZOS_TABLES)):
+                storage.definitions.declare(Reader(sql))
+
     def database(self, name: str, *, clock: Clock = utc_now) -> EmulatedDb2Database:
         """An existing database; raises OperationalError (SQL1013N) without one."""
         path = files.find(self.directory, name)
         if path is None:
             raise OperationalError(-1013, "42705", f'The database name "{name}" could not be found.')
-        return EmulatedDb2Database(path, clock=clock)
+        database = EmulatedDb2Database(path, clock=clock)
+        self._bring_forward(database)
+        return database
 
 
 class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):

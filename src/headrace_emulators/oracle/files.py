@@ -17,7 +17,7 @@ CREATE TABLE "sys.facts" (name TEXT PRIMARY KEY, value);
 CREATE TABLE "sys.objects" (object_id INTEGER PRIMARY KEY, owner TEXT, name TEXT, created_scn INTEGER, version INTEGER,
   kind TEXT, all_columns INTEGER, changed_scn INTEGER, UNIQUE (owner, name));
 CREATE TABLE "sys.columns" (object_id INTEGER, column_id INTEGER, name TEXT, type TEXT, length INTEGER,
-  precision INTEGER, scale INTEGER, nullable INTEGER, default_text TEXT, identity INTEGER, virtual INTEGER DEFAULT 0);
+  precision INTEGER, scale INTEGER, nullable INTEGER, default_text TEXT, identity INTEGER);
 CREATE TABLE "sys.keys" (object_id INTEGER, name TEXT, kind TEXT, ordinal INTEGER, column_name TEXT);
 CREATE TABLE "sys.threads" (thread INTEGER PRIMARY KEY, status TEXT, last_scn INTEGER, last_time TEXT);
 CREATE TABLE "sys.logs" (thread INTEGER, sequence INTEGER, first_scn INTEGER, next_scn INTEGER, first_time TEXT,
@@ -72,22 +72,26 @@ CREATE VIEW "ALL_TAB_COLUMNS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, 
   c.precision AS DATA_PRECISION, c.scale AS DATA_SCALE, CASE WHEN c.nullable THEN 'Y' ELSE 'N' END AS NULLABLE,
   c.default_text AS DATA_DEFAULT, CASE WHEN c.identity THEN 'YES' ELSE 'NO' END AS IDENTITY_COLUMN
   FROM "sys.columns" c JOIN "sys.objects" o ON o.object_id = c.object_id;
-CREATE VIEW "ALL_TAB_COLS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, c.name AS COLUMN_NAME,
-  c.column_id AS INTERNAL_COLUMN_ID, CASE WHEN c.virtual THEN 'YES' ELSE 'NO' END AS VIRTUAL_COLUMN
-  FROM "sys.columns" c JOIN "sys.objects" o ON o.object_id = c.object_id;
 CREATE VIEW "ALL_CONSTRAINTS" AS SELECT DISTINCT o.owner AS OWNER, o.name AS TABLE_NAME, k.name AS CONSTRAINT_NAME,
   k.kind AS CONSTRAINT_TYPE, 'ENABLED' AS STATUS FROM "sys.keys" k JOIN "sys.objects" o ON o.object_id = k.object_id;
 CREATE VIEW "ALL_CONS_COLUMNS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, k.name AS CONSTRAINT_NAME,
   k.column_name AS COLUMN_NAME, k.ordinal AS POSITION
   FROM "sys.keys" k JOIN "sys.objects" o ON o.object_id = k.object_id;
 CREATE VIEW "DUAL" AS SELECT 'X' AS DUMMY, datetime('now') || ' +00:00' AS SYSTIMESTAMP;
+CREATE VIEW "ALL_LOG_GROUPS" AS SELECT owner AS OWNER, name AS TABLE_NAME, 'ALL COLUMN LOGGING' AS LOG_GROUP_TYPE
+  FROM "sys.objects" WHERE all_columns;
+"""
+_LATER = """
+ALTER TABLE "sys.columns" ADD COLUMN virtual INTEGER DEFAULT 0;
+CREATE VIEW "ALL_TAB_COLS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, c.name AS COLUMN_NAME,
+  c.column_id AS INTERNAL_COLUMN_ID, CASE WHEN c.virtual THEN 'YES' ELSE 'NO' END AS VIRTUAL_COLUMN
+  FROM "sys.columns" c JOIN "sys.objects" o ON o.object_id = c.object_id;
 CREATE TABLE "ALL_POLICIES" (OBJECT_OWNER TEXT, OBJECT_NAME TEXT, POLICY_NAME TEXT, SEL TEXT, ENABLE TEXT);
 CREATE TABLE "REDACTION_POLICIES" (OBJECT_OWNER TEXT, OBJECT_NAME TEXT, POLICY_NAME TEXT, ENABLE TEXT);
 CREATE TABLE "REDACTION_COLUMNS" (OBJECT_OWNER TEXT, OBJECT_NAME TEXT, COLUMN_NAME TEXT);
 CREATE TABLE "SESSION_PRIVS" (PRIVILEGE TEXT);
-CREATE VIEW "ALL_LOG_GROUPS" AS SELECT owner AS OWNER, name AS TABLE_NAME, 'ALL COLUMN LOGGING' AS LOG_GROUP_TYPE
-  FROM "sys.objects" WHERE all_columns;
 """
+"""What the files of earlier releases lack."""
 SUFFIX = ".sqlite"
 BUSY_SECONDS = 30.0
 
@@ -102,7 +106,15 @@ def create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.executescript(_SCHEMA)
+    connection.executescript(_SCHEMA + _LATER)
+    connection.close()
+
+
+def bring_forward(path: Path) -> None:
+    """Give a file of an earlier release what it lacks."""
+    connection = sqlite3.connect(path)
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'ALL_TAB_COLS'").fetchone() is None:
+        connection.executescript(_LATER)
     connection.close()
 
 

@@ -46,6 +46,8 @@ class EmulatedOracle:
         made = not self.path.exists()
         if made:
             files.create(self.path)
+        else:
+            files.bring_forward(self.path)
         self._connection = files.opened(self.path)
         self._log = RedoLog(self._connection, records_per_log)
         if made:

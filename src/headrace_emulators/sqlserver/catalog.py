@@ -280,6 +280,12 @@ def _type_ids() -> list[tuple[str, int]]:
     return [(name, kind.user_type_id) for name, kind in KINDS.items()]
 
 
+def table_sql(path: str) -> str:
+    """What makes a table of the catalog."""
+    body = ", ".join(column_definition(c.name, c.type) for c in columns_of(SYSTEM_TABLES[path]))
+    return f"CREATE TABLE {quoted(path)} ({body})"
+
+
 def create(connection: sqlite3.Connection, created: str) -> None:
     """Make the catalog of a new, empty database.
 
@@ -287,9 +293,8 @@ def create(connection: sqlite3.Connection, created: str) -> None:
         connection: to the SQLite file.
         created: when, as stored text of a datetime.
     """
-    for path, declarations in SYSTEM_TABLES.items():
-        body = ", ".join(column_definition(c.name, c.type) for c in columns_of(declarations))
-        connection.execute(f"CREATE TABLE {quoted(path)} ({body})")
+    for path in SYSTEM_TABLES:
+        connection.execute(table_sql(path))
     # The view of tables looks into this one, so it exists before capture is enabled; the catalog names it only
     # afterwards.
     body = ", ".join(column_definition(c.name, c.type) for c in columns_of(CDC_TABLES["change_tables"]))

@@ -34,6 +34,23 @@ def create_file(path: Path, now: str) -> None:
         made.close()
 
 
+def bring_forward(path: Path) -> None:
+    """Give the file of a database that an earlier release made what its catalog lacks."""
+    made = sqlite3.connect(path, isolation_level=None)
+    try:
+        known = {row[1] for row in made.execute('PRAGMA table_info("sys.columns")').fetchall()}
+        if "is_masked" not in known:
+            made.execute("BEGIN")
+            register_collations(made)
+            made.execute('ALTER TABLE "sys.columns" ADD COLUMN "is_masked" INTEGER DEFAULT 0')
+            made.execute('ALTER TABLE "sys.columns" ADD COLUMN "encryption_type" INTEGER')
+            for name in ("sys.security_policies", "sys.security_predicates"):
+                made.execute(catalog.table_sql(name))
+            made.execute("COMMIT")
+    finally:
+        made.close()
+
+
 def is_database(path: Path) -> bool:
     """Whether a file is a database of the emulator."""
     made = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

@@ -15,7 +15,7 @@ from headrace_emulators.sqlserver import capture as jobs
 from headrace_emulators.sqlserver import temporal
 from headrace_emulators.sqlserver.bulk import insert_rows
 from headrace_emulators.sqlserver.capture import CaptureJob
-from headrace_emulators.sqlserver.databases import create_file, is_database
+from headrace_emulators.sqlserver.databases import bring_forward, create_file, is_database
 from headrace_emulators.sqlserver.driver import Connection, Cursor, run_script
 from headrace_emulators.sqlserver.errors import OperationalError, ProgrammingError
 from headrace_emulators.sqlserver.instances import adopt
@@ -53,6 +53,9 @@ class EmulatedServer(ServerDirectory):
         path = files.find(self.directory, name)
         if path is None:
             raise OperationalError(f'Cannot open database "{name}" requested by the login. The login failed.', 4060)
+        # All of them, since others are read beside it by their files.
+        for file in files.databases(self.directory).values():
+            bring_forward(file)
         return EmulatedDatabase(path, clock=clock)
 
     def open_file(self, file: str, name: str | None = None, *, clock: Clock = utc_now) -> EmulatedDatabase:
@@ -78,6 +81,7 @@ class EmulatedServer(ServerDirectory):
             raise ValueError(
                 f"{path} is not a database of the emulator. Name another file, or one that does not exist yet."
             )
+        bring_forward(path)
         if wanted != files.name_of(path) or path.suffix != files.SUFFIX:
             files.give_name(path, wanted)
         return EmulatedDatabase(path, clock=clock)

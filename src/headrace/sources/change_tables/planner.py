@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headrace.changes import TableId
 from headrace.errors import CaptureError, DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
@@ -148,11 +149,14 @@ class Planner:
         return max([self._zero if head is None else lsn.read(head), *starts])
 
     def _begin(self, path: str, commit: str, read: int) -> TableProgress:
-        id = self._catalog[path].id
+        return TableProgress(commit=commit, rows=self._rows_of(self._catalog[path].id), read=read)
+
+    def _rows_of(self, id: TableId) -> int:
+        """About how many rows a table has; -1 where the catalog does not say."""
         if self._estimates is None:
             rows = self._connection.rows(self._statements.ROW_ESTIMATES)
             self._estimates = {(str(schema), str(name)): int(count or 0) for schema, name, count in rows}
-        return TableProgress(commit=commit, rows=self._estimates.get((id.schema, id.name), -1), read=read)
+        return self._estimates.get((id.schema, id.name), -1)
 
     # The batches that follow.
 
@@ -381,7 +385,13 @@ class Planner:
         self, requests: AdHoc, rewrites: Iterable[Rewrite], histories: Mapping[str, SchemaHistory]
     ) -> AdHoc:
         tables = {path: history.newest for path, history in histories.items()}
-        return follow_rewrites(rewrites, requests, tables, self._settings, read=self._read_first(tables))
+        read = self._read_first(tables)
+        return follow_rewrites(rewrites, requests, tables, self._settings, read=read, rows=self._estimated)
+
+    def _estimated(self, tables: Iterable[CapturedTable]) -> dict[str, int]:
+        """About how many rows tables have, where the catalog says."""
+        found = {table.id.path: self._rows_of(table.id) for table in tables}
+        return {path: rows for path, rows in found.items() if rows >= 0}
 
     def _evolve(
         self, path: str, history: SchemaHistory, after: str, commit: str, *, snapshotting: bool
