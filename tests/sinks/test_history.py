@@ -119,6 +119,20 @@ def test_a_table_read_again_ends_the_versions_that_vanished_and_starts_none_for_
     ]
 
 
+def test_versions_end_that_a_read_beside_the_stream_did_not_find(lake: Lake) -> None:
+    gone = {**A, "id": "7"}
+    lake.write(Batch(T).add("c", T, "1//1", A).add("c", T, "1//2", B).add("c", T, "1//3", gone), 0)
+    lake.write(Batch(T).add("r", T, "5/ri0:0/0", A, snapshot="incremental").add("u", T, "6//", {**B, "a": "w"}, B), 1)
+    for _ in range(2):
+        lake.write(Batch().ended(T, "7/ri0:z/", since="5/ri0/"), 2)
+        assert lake.versions(T) == [
+            ((1, "x", "y"), "1//1", None),
+            ((2, "w", None), "6//", None),
+            ((2, "z", None), "1//2", "6//"),
+            ((7, "x", "y"), "1//3", "5/ri0/"),
+        ]
+
+
 def test_a_change_without_all_columns_and_without_a_row_before_it_stops(lake: Lake) -> None:
     lake.write(Batch(T).add("c", T, 1, A), 0)
     with pytest.raises(SchemaError, match="no row of its key"):

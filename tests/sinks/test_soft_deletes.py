@@ -96,6 +96,14 @@ def test_a_table_read_again_marks_the_rows_that_vanished_meanwhile(target: Any) 
     assert target.content(T) == [GONE, (2, "w", None, True), (3, "c", "c", True)]
 
 
+def test_rows_that_a_read_beside_the_stream_did_not_find_are_marked(target: Any) -> None:
+    target.write(Batch(T).add("c", T, "1//1", A).add("c", T, "1//2", B), 0)
+    target.write(Batch(T).add("r", T, "5/ri0:0/0", A, snapshot="incremental").add("c", T, "6//", C), 1)
+    for _ in range(2):
+        target.write(Batch().ended(T, "7/ri0:z/", since="5/ri0/"), 2)
+        assert target.content(T) == [LIVE, (2, "z", None, True), (3, "c", "c", False)]
+
+
 def test_a_change_that_lacks_columns_takes_none_of_a_deleted_row(target: Any) -> None:
     target.write(Batch(T).add("c", T, 1, A).add("d", T, 2, None, A), 0)
     lacking = Batch(T).add("u", T, 3, {"id": "1", "b": "w"})

@@ -29,7 +29,7 @@ class MemoryTarget(TableTarget):
         kept = [row for rows in MemorySink.batches(self.name).values() for row in rows]
         model = Model(schema)
         model.apply(
-            {name: row[name] for name in ("op", "position", "before", "after", "snapshot", "message")}
+            {name: row[name] for name in ("op", "position", "before", "after", "snapshot", "source", "message")}
             for row in kept
             if row["table"]["name"] == schema.id.name
         )

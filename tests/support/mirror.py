@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from headrace.changes import arrow_schema
+from headrace.changes.position import READ_AGAIN_FROM
 from headrace.sources.base import Limit, Source
 from headrace.testing.captured_database import ENDS
 from headrace.testing.sources import SourceRun
@@ -85,7 +86,7 @@ class Mirror:
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Replay the rows of a batch of the pipeline in the order of their positions."""
-        columns = ["op", "table", "before", "after", "position", "snapshot"]
+        columns = ["op", "table", "before", "after", "position", "snapshot", "source"]
         found = [row for batch in batches for row in batch.select(columns).to_pylist()]
         self.replay(found)
 
@@ -109,8 +110,9 @@ class Mirror:
                 self._count(table, op, before, after, row["position"])
             else:
                 self._keep(table, op, before, after, row["position"])
-        if row["snapshot"] in ENDS:
-            begun = row["position"].partition("/")[0]
+        since = dict(row["source"] or ()).get(READ_AGAIN_FROM) if op == "schema" else None
+        if row["snapshot"] in ENDS or since is not None:
+            begun = since or row["position"].partition("/")[0]
             held = self._held[table]
             self._held[table] = {k: kept for k, kept in held.items() if kept[0] >= begun}
             for places in self._equal[table].values() if not key else ():

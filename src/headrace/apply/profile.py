@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
-from headrace.changes.position import READ_AGAIN, SNAPSHOT_ORDER
+from headrace.changes.position import READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError
@@ -58,7 +58,7 @@ class TableProfile:
             from messages, which may repeat, streamed changes and incremental snapshots.
         snapshot_ended: the last row of the table's snapshot is among them.
         read_again_from: where the read of the whole table began that ends in this batch; the source has no row that is
-            older in a target. Known of the source's own reads, incremental ones aside.
+            older in a target. Known of the source's own reads.
         width: how many columns the newest schema has in the source; 0 for as many as `schema`.
         decoded: some row comes from a message, whose position compares in its sequence only.
         given: the `schema_id` of schemas that the user gave. Rows may be older than them, so what an insert lacks
@@ -200,6 +200,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             f"if(contains(position, '{MARK}'), right(position, {SUFFIX}), '') as sequence",
             "if(op = 'schema', table_schema, null) as schema_text",
             f"{_STATEMENT} as has_statement",
+            f"if(op = 'schema', source['{READ_AGAIN_FROM}'], null) as beside_from",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
@@ -338,7 +339,10 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
         sf.expr(f"count_if(op = 'r' and snapshot <> 'incremental' and not decoded and not {_AGAIN}) as initial"),
         sf.expr(f"coalesce(bool_or({_READ_ENDS}), false) as snapshot_ended"),
-        sf.expr(f"max({_READ_BEGINS}) filter (where {_READ_ENDS} and not decoded) as read_begins"),
+        sf.expr(
+            f"greatest(max({_READ_BEGINS}) filter (where {_READ_ENDS} and not decoded), "
+            "max(beside_from) filter (where not decoded)) as read_begins"
+        ),
     ]
 
 

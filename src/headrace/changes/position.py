@@ -68,6 +68,12 @@ It sorts after every streamed change of that commit (hex digits).
 READ_AGAIN = f"{SNAPSHOT_ORDER}{SNAPSHOT_ORDER}[0-9a-f]{{6}}"
 """The beginning of the order of a row that a later read brought, as a regular expression."""
 
+READ_AGAIN_FROM = "read_again_from"
+"""The fact of a `schema` row (in `source`) that ends a read beside the stream: the position from which it began.
+
+The source has no row that is older in a target.
+"""
+
 
 def order_of_read(read: int) -> str:
     """How the order of a row begins that was read at a commit.

@@ -50,8 +50,7 @@ def reread(
         bool,
         typer.Option(
             "--incremental",
-            help="Read beside the table's changes, which do not wait. Rows that the source no longer has stay in the "
-            "targets.",
+            help="Read beside the table's changes, which do not wait.",
         ),
     ] = False,
     filter: Annotated[
@@ -65,7 +64,7 @@ def reread(
 ) -> None:
     """Read the rows of tables again. Their changes wait meanwhile; those of other tables go on.
 
-    Rows that the source no longer has are removed from tables that are kept equal to it.
+    Rows that the source no longer has are removed from tables that are kept equal to it, unless there is a filter.
     """
 
     def made(loaded: Pipeline, spark: SparkSession | None) -> Repair:

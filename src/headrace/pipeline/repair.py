@@ -105,14 +105,14 @@ def reread_tables(
     filter: str = "",
     spark: SparkSession | None = None,
 ) -> Repair:
-    """Tables that are read again: as in the first snapshot, so that rows which the source no longer has go from tables
-    that are kept equal; or beside their stream.
+    """Tables that are read again, as in the first snapshot or beside their stream, so that rows which the source no
+    longer has go from tables that are kept equal.
 
     Args:
         model: the checked file.
         tables: names or regular expressions.
-        incremental: whether to read beside the stream of the table, which then does not wait; rows that vanished stay.
-        filter: a SQL predicate of the rows that are read, of an incremental read.
+        incremental: whether to read beside the stream of the table, which then does not wait.
+        filter: a SQL predicate of the rows that are read, of an incremental read; rows that vanished stay.
         spark: a classic session, for a checkpoint that is not on this machine.
 
     Raises:
@@ -128,7 +128,8 @@ def reread_tables(
         rows = looked.estimate(database, schema.id)
         does = "some of its rows are read" if filter else "all its rows are read"
         waits = "beside its changes" if incremental else "and its changes wait until then"
-        sinks = looked.sinks(schema, partial(_reread_effect, vanished=not incremental))
+        ends_equal = not incremental or (not filter and looked.source.ends_equal)
+        sinks = looked.sinks(schema, partial(_reread_effect, vanished=ends_equal))
         parts.append(RepairedPart(looked.name(schema.id), f"{does} again, {waits}", rows, sinks=sinks))
         named.append(looked.signal_name(schema.id))
     data = signal_data(EXECUTE, named, kind=kind, filter=filter or None)

@@ -25,6 +25,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.signals import Signal
+from headrace.sources.snapshots.ends_equal import is_told
 from headrace.sources.table_moves import Kind, MovePlan, TableMove
 from headrace.sources.tables.restricted import RestrictedRead
 from headrace.sources.tables.unlogged import Unlogged
@@ -130,6 +131,14 @@ class Source(Component, ABC):
         if not self.settings.get("provide_transaction_metadata"):
             return None
         return frozenset("cud") - frozenset(self.settings.get("skipped_operations") or ())
+
+    @property
+    def ends_equal(self) -> bool:
+        """Whether a whole table that is read beside the stream takes the rows away that it no longer has.
+
+        Not where the stream leaves changes out: then rows that a chunk did not find may be there.
+        """
+        return is_told(self.settings.get("skipped_operations") or ())
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database that the options name, by the database's name; this one where it is just one.

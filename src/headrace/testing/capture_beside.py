@@ -12,7 +12,7 @@ import pytest
 from headrace.sources.base import Limit
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.signals import Signal
-from headrace.testing.captured_database import CapturedDatabase, image, replay
+from headrace.testing.captured_database import CapturedDatabase, image, read_since, replay
 from headrace.testing.contract import Contract
 from headrace.testing.sources import NOW, Row
 
@@ -30,7 +30,7 @@ class BesideTheStreamContract(Contract):
             incremental_snapshot_chunk_size=2,
             snapshot_chunks_per_batch=1,
         )
-        run.all()
+        before = run.all()
         asked = {"data-collections": [database.named("t")]}
         run.source.signal(Signal("s", "execute-snapshot", json.dumps(asked)))
         database.update("t", "v = 'new'", "id = 3")
@@ -40,6 +40,10 @@ class BesideTheStreamContract(Contract):
         read = [row for row in rows if row["snapshot"] == "incremental"]
         assert sorted(image(row)["id"] for row in read) == ["0", "1", "2", "3", "4"]
         assert replay(rows)["t", '["3"]']["v"] == "new"
+        # What is older than the read and was not read goes.
+        [since] = filter(None, map(read_since, rows))
+        assert max(row["position"] for row in before if row["op"] == "r") < since < min(row["position"] for row in read)
+        assert not run.offset.has_open_requests
 
     @pytest.mark.parametrize("columns", ["n", "m,n"])
     def test_a_table_without_a_key_is_read_again_beside_the_stream_by_the_key_that_it_was_given(

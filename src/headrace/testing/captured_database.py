@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from headrace.changes.position import READ_AGAIN_FROM
 from headrace.sources.reader import source_named
 from headrace.testing.sources import Row, SourceRun
 
@@ -134,13 +135,20 @@ def image(row: Row, which: str = "") -> dict[str, Any]:
     return {name.lower(): value for name, value in found}
 
 
+def read_since(row: Row) -> str:
+    """The position from which a read beside the stream began that a row ends; empty where none does."""
+    return dict(row["source"] or ()).get(READ_AGAIN_FROM, "") if row["op"] == "schema" else ""
+
+
 def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
     """What tables hold after the rows, by table and key; the end of a read of a whole table says what is gone."""
     held: dict[tuple[str, str], dict[str, Any]] = {}
     written: dict[tuple[str, str], str] = {}
-    told = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in ENDS)
+    told = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in ENDS or read_since(row))
     for row in sorted(told, key=lambda row: row["position"]):
         key = (row["table"]["name"].lower(), row["key_text"])
+        if since := read_since(row):
+            held = {k: v for k, v in held.items() if k[0] != key[0] or written[k] >= since}
         if row["snapshot"] in ENDS:
             begun = row["position"].partition("/")[0]
             held = {k: v for k, v in held.items() if k[0] != key[0] or written[k] >= begun}

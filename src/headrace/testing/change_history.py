@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
+from headrace.changes.position import READ_AGAIN_FROM
 from headrace.changes.row import spark_schema
 from headrace.spark.local_rows import local_rows
 
@@ -44,6 +45,11 @@ class Batch:
 
     def structure(self, schema: TableSchema, at: int | str = 0, snapshot: str | None = None) -> Batch:
         return self._add("schema", schema, at, table_schema=schema.to_text(), snapshot=snapshot)
+
+    def ended(self, schema: TableSchema, at: str, *, since: str) -> Batch:
+        """The end of a read beside the stream that began at a position."""
+        source = {"connector": "postgresql", READ_AGAIN_FROM: since}
+        return self._add("schema", schema, at, source=source, table_schema=schema.to_text())
 
     def statement(self, schema: TableSchema, at: int | str, text: str, after: TableSchema | None = None) -> Batch:
         """A DDL statement, with the structure that it leaves where the source tells it."""
@@ -121,6 +127,9 @@ class Model:
             # Only a source's own read is known to be of the whole table, and when it began.
             if line.get("snapshot") in ("last", "last_in_data_collection") and line.get("message") is None:
                 self._empty(at.partition("/")[0] + "/")
+            since = dict(line.get("source") or {}).get(READ_AGAIN_FROM)
+            if op == "schema" and since is not None:
+                self._empty(since)
 
     def _empty(self, before: str) -> None:
         """What was last changed before a position is gone."""

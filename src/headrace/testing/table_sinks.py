@@ -196,6 +196,25 @@ class TableSinkContract(Contract):
         target.write(again, 3)
         assert [target.content(schema) for schema in (T, K, new)] == [[(9, "x", "y")]] * 3
 
+    def test_rows_that_a_read_beside_the_stream_did_not_find_go(self, target: TableTarget) -> None:
+        gone, moved = {**A, "id": "7"}, {**A, "id": "8"}
+        first = Batch(T).add("r", T, "1/r/1", A, snapshot="true").add("r", T, "1/r/2", gone, snapshot="true")
+        first.add("r", T, "1/r/3", B, snapshot="true").add("r", T, "1/r/4", moved, snapshot="last")
+        target.write(first, 0)
+        target.write(Batch(T).add("r", T, "5/ri0:0/0", A, snapshot="incremental"), 1)
+        # Chunks alone take no row away.
+        target.write(Batch(T).add("u", T, "6/1/", {"id": "8", "a": "moved"}), 2)
+        kept = [(1, "x", "y"), (2, "z", None), (7, "x", "y"), (8, "moved", "y")]
+        assert target.content(T) == kept
+        ended = Batch().ended(T, "9/ri0:z/", since="5/ri0/").add("c", T, "9/1/", {**A, "id": "9"})
+        # Of rows with the old key of one that went, the newest is there.
+        ended.add("c", T, "9/2/", {**B, "a": "back"})
+        for _ in range(2):
+            target.write(ended, 3)
+            assert target.content(T) == [(1, "x", "y"), (2, "back", None), (8, "moved", "y"), (9, "x", "y")]
+        target.write(Batch().ended(T, "96/ri1:z/", since="95/ri1/"), 4)
+        assert target.content(T) == []
+
     def test_a_truncate_whose_message_tells_no_key_empties_a_table_that_has_one(self, target: TableTarget) -> None:
         untold = replace(T, key=())
         # Before any row nothing is there to empty, and nothing is made.

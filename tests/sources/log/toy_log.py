@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import DataLossError
 from headrace.settings import option
-from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.ad_hoc_reads import AdHocReads, KeyRanges
 from headrace.sources.log.planner import LogPlanner, PointWaits
 from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Key, Offset, TableProgress
@@ -223,8 +223,11 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         bounds = tuple((str(n),) for n in range(progress.chunk + 1, upto + 1))
         return replace(progress, bounds=bounds, done=upto == last)
 
+    def _ranges(self) -> AbstractContextManager[KeyRanges[Table]]:
+        return nullcontext(_Keys(self.log))
+
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
-        return self._ad_hoc.further(reads, end, budget, lambda: nullcontext(_Keys(self.log)))
+        return self._ad_hoc.further(reads, end, budget, self._ranges)
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,9 @@ class _Keys:
         step = max(rows // ROWS, 1)
         first = int(lower[0] or 0) if lower else 0
         return [key(at) for at in range(first + step, int(last[0] or 0) + 1, step)][:chunks]
+
+    def definition(self, table: Table, before: str = "") -> str:
+        return ""
 
 
 def key(number: int) -> Key:

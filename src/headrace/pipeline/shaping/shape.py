@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.position import READ_AGAIN_FROM
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import laid_over, literal
 from headrace.errors import HeadraceError, OptionError, SchemaError
@@ -466,8 +467,8 @@ def _finished(joined: DataFrame, columns: Sequence[str], takes: str) -> DataFram
         replaced["snapshot"] = (
             "case when not coalesce(f_merge, false) then snapshot when op = 'r' then 'incremental' else null end"
         )
-        # What a statement does to the names of one table it does not do to the others.
-        said = "map_filter(source, (k, v) -> k <> 'ddl')"
+        # What a statement does to the names of one table it does not do to the others, nor does a read again.
+        said = f"map_filter(source, (k, v) -> k not in ('ddl', '{READ_AGAIN_FROM}'))"
         replaced["source"] = f"if(op = 'schema' and coalesce(f_merge, false), {said}, source)"
         emptied = (
             "concat('Table ', concat_ws('.', table.database, table.schema, table.name), ' was emptied by "

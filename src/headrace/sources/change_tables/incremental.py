@@ -45,6 +45,7 @@ from headrace.sources.snapshots.ad_hoc import (
     cut_for_request,
     further_requests,
 )
+from headrace.sources.snapshots.ends_equal import is_told, with_ends
 from headrace.sources.snapshots.pace import Pace
 
 _LOG = logging.getLogger("headrace.sources")
@@ -110,6 +111,24 @@ class AdHocPlanner:
         waiting = tuple(path for path in state.blocking if path not in ready)
         return replace(state, blocking=waiting), [path for path in ready if path in histories]
 
+    def ends(self, state: AdHoc, start: Offset, end: Offset, histories: Mapping[str, SchemaHistory]) -> AdHoc:
+        """The state with the tables that end with this batch; see `headrace.sources.snapshots.ends_equal`.
+
+        Args:
+            state: as no batch has read a chunk of it yet.
+            start: the end of the batch before.
+            end: the batch's end, for everything else.
+            histories: how its tables are read.
+        """
+        if not state.ending or start.tables or end.tables:
+            return state
+        return with_ends(
+            state,
+            reached=start.commit,
+            head=lambda: lsn.read(self._connection.value(self._connection.statements.MAX_LSN)),
+            captured=histories,
+        )
+
     def more(self, state: AdHoc, end: Offset, histories: Mapping[str, SchemaHistory], budget: int) -> AdHoc:
         """The state with up to `budget` further chunks, tables one after another.
 
@@ -152,6 +171,9 @@ class AdHocPlanner:
             return keys(self._connection, table, *statements.greatest_key(table, key, condition=condition))
 
         try:
+            if is_told(self._settings.skipped_operations) and self._settings.fail_on_data_loss:
+                # What is lost while a chunk waits for its changes is not known here.
+                request = request.begun(end.commit, end.reads)
             return request.further(key, budget, greatest, bounds)
         except CaptureError as error:
             if not self._refused(error):
@@ -224,8 +246,8 @@ def read_incremental(
             found.append(_keys(table, own, texts))
             kept_rows.add(texts)
         faultpoints.reach("source.incremental.read")
-        # Where nothing was read there is nothing to wait for.
-        kept = _unchanged(connection, table, found, commit, settings) if found else []
+        # Also where nothing was read: rows that left the range have to be in the log before the table ends.
+        kept = _unchanged(connection, table, found, commit, settings) if found or chunk.filter is None else []
     except MissingObject:
         say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
         return

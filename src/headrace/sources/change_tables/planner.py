@@ -134,7 +134,7 @@ class Planner:
         return replace(
             end,
             heartbeat=start.heartbeat,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json(),
             uncaptured=uncaptured_tables(start, self._catalog, self._means),
             gaps={path: (start.commit, lsn.after(end.commit)) for path in start.known if path in end.known},
         )
@@ -213,6 +213,9 @@ class Planner:
         if not self._restarted:
             requests = requests.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         budget = limit.chunks or self._settings.snapshot_chunks_per_batch
+        lost = {*self._lost, *(path for path, gap in gaps.items() if start.gaps.get(path) != gap)}
+        requests = requests.begun_again(lambda request: request.table in lost)
+        requests = self._ad_hoc.ends(requests, start, end, histories)
         requests = self._ad_hoc.more(requests, end, histories, budget)
         if end == replace(start, tables=lagging) and not catching_up and requests == settled:
             return start
@@ -265,7 +268,7 @@ class Planner:
 
     def _next_commit(self, start: Offset, limit: Limit) -> str:
         """The end of the next window of commits; the start itself when nothing new is worth a batch."""
-        value = self._connection.value
+        value, waits_for = self._connection.value, AdHoc.from_json(start.ad_hoc).waits_for
         bound = limit.commits or self._settings.max_commits_per_trigger
         after = lsn.to_bytes(start.commit)
         newest = value(self._statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(self._statements.MAX_LSN)
@@ -277,13 +280,13 @@ class Planner:
         self._history.require_same(start, oldest)
         if limit.upto:
             # Tables that were taken in later than that have to be brought level too.
-            last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
+            last = max([limit.upto, waits_for, *(progress.commit for progress in start.tables.values())])
             commit = max(start.commit, min(commit, last))
             if commit == start.commit:
                 return commit
         quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
         # What was requested for a table that was read further than the stream waits for the stream.
-        further = any(progress.commit > start.commit for progress in start.tables.values())
+        further = any(progress.commit > start.commit for progress in start.tables.values()) or waits_for > start.commit
         if quiet and start.commit_time is not None and start.is_level and not further:
             at = self._commit_time(commit, start.clock)
             recent = at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS

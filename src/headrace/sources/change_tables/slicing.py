@@ -36,6 +36,7 @@ from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks
+from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.first_reads import reads_all
 
 _TABLES_PER_QUERY = 500
@@ -72,6 +73,7 @@ class Slicing:
         self._note_schemas()
         self._note_empty()
         self._note_gaps()
+        self._note_ends()
         self._note_heartbeat()
         return [piece.planned() for piece in self._with_notices(self._snapshot() + self._stream() + self._requested())]
 
@@ -305,6 +307,10 @@ class Slicing:
             source = {"commit_lsn": position.commit}
             table = self._histories[path].newest.schema
             self._note_schema(position, source, table, snapshot=LAST_OF_TABLE)
+
+    def _note_ends(self) -> None:
+        newest = {path: history.newest for path, history in self._histories.items()}
+        self._notices += end_notices(self._start, self._end, self._connection.dialect.connector, newest)
 
     def _note_gaps(self) -> None:
         for path, (after, oldest) in self._end.gaps.items():

@@ -280,6 +280,11 @@ class ChangeTableSource(Source):
             return tuple(offset.uncaptured)
         return tuple(uncaptured_tables(offset, captured, self._means))
 
+    @property
+    def ends_equal(self) -> bool:
+        """As of every source; and what is lost stops the run, for a task that finds it tells no planner."""
+        return super().ends_equal and self.settings.fail_on_data_loss
+
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured in one of the databases, and the server takes its filters."""
         sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]

@@ -18,6 +18,7 @@ from headrace.sources.snapshots.ad_hoc import (
     cut_for_request,
     further_requests,
 )
+from headrace.sources.snapshots.ends_equal import is_told, say_read_once_more, with_ends
 from headrace.sources.stream_options import SignalSettings
 from headrace.sources.tables.source_table import SourceTable
 
@@ -51,6 +52,18 @@ class KeyRanges(Protocol[_Asked]):
 
         Raises:
             RequestWaits: not now, but perhaps with a later batch.
+            CaptureError: the server refuses it.
+        """
+
+    def definition(self, table: _Asked, before: str = "") -> str:
+        """A short text that is another one after each change of the table's definition because of which a chunk may be
+        left out, even one that was taken back; empty where another part of the source sees to that.
+
+        Args:
+            table: it.
+            before: what the text was when the read began; columns that were added since leave it as it is.
+
+        Raises:
             CaptureError: the server refuses it.
         """
 
@@ -118,6 +131,38 @@ class AdHocReads(Generic[Table]):
                 say(f"Table '{path}' is not captured any more; its snapshot is left out.")
         return [tables[path] for path in state.blocking if path in tables]
 
+    def ends(
+        self,
+        state: AdHoc,
+        start: Offset,
+        end: Offset,
+        head: Callable[[], str],
+        ranges: Callable[[], AbstractContextManager[KeyRanges[Table]]],
+        *,
+        quiet: bool,
+    ) -> AdHoc:
+        """The state with the tables that end with this batch; see `headrace.sources.snapshots.ends_equal`.
+
+        Args:
+            state: as no batch has read a further chunk yet.
+            start: where the last batch ended.
+            end: the batch's end.
+            head: asks for the commit up to which the log is written.
+            ranges: asks the database; not called where there is nothing to ask.
+            quiet: whether the batch has no change of a captured table.
+        """
+        if not state.ending or start.tables or end.tables:
+            return state
+        tables = self._tables_of(end.schemas)
+
+        def is_altered(request: Request) -> bool:
+            with ranges() as asked:
+                return self._is_altered(request, tables[request.table], asked)
+
+        return with_ends(
+            state, reached=end.commit if quiet else start.commit, head=head, captured=tables, is_altered=is_altered
+        )
+
     def further(
         self,
         state: AdHoc,
@@ -125,7 +170,8 @@ class AdHocReads(Generic[Table]):
         budget: int,
         ranges: Callable[[], AbstractContextManager[KeyRanges[Table]]],
     ) -> AdHoc:
-        """The state with up to `budget` further chunks, tables one after another.
+        """The state with up to `budget` further chunks, tables one after another. A whole table that was altered since
+        its first chunk begins once more.
 
         Args:
             state: as no batch has read a further chunk yet.
@@ -143,14 +189,26 @@ class AdHocReads(Generic[Table]):
                 if table is None:
                     raise RequestEnds("it is not captured any more")
                 rows = state.pace.rows if request.reread else self._settings.incremental_snapshot_chunk_size
-                return self._further(request, table, rows, most, asked)
+                return self._further(request, table, rows, most, end, asked)
 
+            state = state.begun_again(lambda request: self._is_altered(request, tables.get(request.table), asked))
             return state.with_requests(further_requests(state.requests, budget, further))
 
-    def _further(self, request: Request, table: Table, rows: int, budget: int, asked: KeyRanges[Table]) -> Request:
+    @staticmethod
+    def _is_altered(request: Request, table: Table | None, asked: KeyRanges[Table]) -> bool:
+        if table is None or asked.definition(table, request.definition) == request.definition:
+            return False
+        say_read_once_more(request.table)
+        return True
+
+    def _further(
+        self, request: Request, table: Table, rows: int, budget: int, end: Offset, asked: KeyRanges[Table]
+    ) -> Request:
         condition = request.filter
         table = cut_for_request(table, request.surrogate)
         try:
+            if is_told(self._settings.get("skipped_operations") or ()):
+                request = request.begun(end.commit, end.reads, asked.definition(table))
             return request.further(
                 table.chunk_key,
                 budget,

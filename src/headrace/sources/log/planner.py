@@ -11,12 +11,13 @@ import datetime as dt
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.errors import DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
-from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.ad_hoc_reads import AdHocReads, KeyRanges
 from headrace.sources.log.skips import checked_skip
 from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Offset, TableProgress
@@ -235,6 +236,14 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     def _more_chunks(self, path: str, table: Table, progress: TableProgress, budget: int) -> TableProgress:
         """A table's snapshot with up to `budget` further chunks."""
 
+    def _written(self) -> str:
+        """The commit up to which the log has all that can be seen now, even where it can't be read that far yet."""
+        return self._head()[0]
+
+    @abstractmethod
+    def _ranges(self) -> AbstractContextManager[KeyRanges[Table]]:
+        """Asks for keys of tables as they are."""
+
     @abstractmethod
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
         """Ad-hoc snapshots with up to `budget` further chunks, for a batch that ends at `end`."""
@@ -252,7 +261,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             # A batch of its own says what is lost, or that another server took over; what is read again follows.
             moved = start.commit != known.commit or bool(start.gaps and start.gaps != known.gaps)
             if moved:
-                end = start
+                # Rows that were left out of chunks may have changed in what is lost, or on another server.
+                end = replace(start, ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json())
             elif any(not progress.done for progress in start.tables.values()):
                 end = self._snapshot(start, limit)
             elif self._settings.snapshot_mode == "initial_only":
@@ -371,7 +381,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         head, clock = self._head()
-        upto = min(head, limit.upto) if limit.upto else head
+        waits_for = AdHoc.from_json(start.ad_hoc).waits_for
+        # A table that was read ends behind what was in the log then.
+        upto = min(head, max(limit.upto, waits_for)) if limit.upto else head
         commits = limit.commits or self._settings.max_commits_per_trigger
         window = self._window(start, upto, commits) if upto > start.commit else Window(start.commit)
         end = self._looked_up(start, window)
@@ -381,9 +393,12 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         if not self._restarted:
             reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))
+        reads = self._ad_hoc.ends(reads, start, end, self._written, self._ranges, quiet=not window.rows)
         reads, end = self._with_reads(start, end, reads, window.signals, limit)
         idle = not window.rows and reads == settled and not end.tables and not start.tables and end.known == start.known
-        if idle and end.schemas == start.schemas and not self._follows(start, window, limit, now):
+        follows = bool(window.size) and waits_for > start.commit
+        follows = follows or self._follows(start, window, limit, now)
+        if idle and end.schemas == start.schemas and not follows:
             return start
         self._took(window)
         full = window.end == head or not window.rows
@@ -445,6 +460,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             else:
                 left_out[move.table] = (plan.at, move.to)
         progress = {path: TableProgress(commit=upto, done=True) for path, (_, upto) in left_out.items()}
+        reads = reads.begun_again(lambda request: request.table in left_out)
         return replace(reads, moves=()), replace(
             end,
             tables={**end.tables, **progress},
@@ -514,7 +530,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 def _with_unread(start: Offset, known: Collection[str]) -> AdHoc:
     """The ad-hoc snapshots of an offset, and the tables among the known ones whose snapshot was not read to its end."""
     unread = [path for path, progress in start.tables.items() if not progress.done and path in known]
-    state = AdHoc.from_json(start.ad_hoc).behind()
+    state = AdHoc.from_json(start.ad_hoc).behind().begun_again()
     return replace(state, blocking=tuple(dict.fromkeys((*state.blocking, *unread))))
 
 

@@ -11,6 +11,7 @@ A row whose change does not carry its whole image stays in: its change alone doe
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,11 @@ from headrace.sources.signals import say, say_once
 from headrace.sources.snapshots.ad_hoc import NO_ROW, IncrementalChunk, RequestWaits, refused_filter
 
 _WRITTEN = frozenset((Operation.CREATE.value, Operation.UPDATE.value))
+_MADE = "SELECT CREATE_TIME, TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}"
+_COLUMNS = (
+    "SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, IS_NULLABLE, EXTRA FROM information_schema.COLUMNS "
+    "WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {} ORDER BY ORDINAL_POSITION"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,12 @@ class KeysNow:
         """As `KeyRanges.bounds`."""
         self._require_known(table)
         return key_bounds(self.connection, table, lower, last, rows, chunks, _all_of(condition))
+
+    def definition(self, table: MysqlTable, before: str = "") -> str:
+        """As `KeyRanges.definition`; the time of a table's making is that of its last change, in seconds."""
+        database, name = (statements.text(part) for part in (table.id.database, table.id.name))
+        found = [self.connection.rows(sql.format(database, name)) for sql in (_MADE, _COLUMNS)]
+        return hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()[:16]
 
     def _require_known(self, table: MysqlTable) -> None:
         try:

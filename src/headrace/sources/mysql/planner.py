@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from headrace.errors import DataLossError, PositionMismatch
@@ -242,12 +242,15 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         rows = self._settings.snapshot_chunk_rows
         return more_chunks(self._sql, table, progress, self._settings, rows, budget)
 
+    def _ranges(self) -> AbstractContextManager[KeysNow]:
+        return nullcontext(KeysNow(self._sql))
+
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
         tables = tables_of(end.schemas)
         asked = [tables[one.table] for one in reads.at_hand(budget) if one.table in tables]
         if asked and not reads.paused and not end.tables:
             self._see(end.commit, asked)
-        return self._ad_hoc.further(reads, end, budget, lambda: nullcontext(KeysNow(self._sql)))
+        return self._ad_hoc.further(reads, end, budget, self._ranges)
 
     def _see(self, commit: str, tables: Collection[MysqlTable]) -> None:
         """Wait until everything up to a commit can be seen by whoever reads these tables."""

@@ -58,6 +58,7 @@ from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import NOW, MovePlan, TableMove
@@ -170,7 +171,8 @@ class MysqlSource(Source):
             slices += [
                 IncrementalSlice(tables[chunk.table], chunk, end.commit, log, end.capture_time) for chunk in chunks
             ]
-        notices = _come_and_gone(start, end)
+        ends = end_notices(start, end, connector(log.kind), tables_of(end.schemas))
+        notices = (*_come_and_gone(start, end), *ends)
         if notices:
             slices.append(NoticesSlice(notices, end.capture_time))
         if end.heartbeat != start.heartbeat:

@@ -15,6 +15,8 @@ from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.tables.rewrites import Rewrite
 
+_ADDS = re.compile(r"^\s*ALTER\s+TABLE\s+\S+\s+ADD\b", re.IGNORECASE)
+_TAKES = re.compile(r"\b(DROP|RENAME|MODIFY|UNUSED)\b", re.IGNORECASE)
 _TABLES = ("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")
 _NO_LOGGING = re.compile(
     r"ALTER\s+TABLE\b.*\bDROP\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS", re.IGNORECASE | re.DOTALL
@@ -57,6 +59,11 @@ class Definition:
         """`CREATE`, `ALTER` or `DROP`."""
         word = self.sql.split(maxsplit=1)[0].upper()
         return self.change or (word if word in (_CREATE, _DROP) else _ALTER)
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether every column stays what it was."""
+        return _ADDS.search(self.sql) is not None and _TAKES.search(self.sql) is None
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for offsets and slices."""

@@ -77,15 +77,28 @@ class AdHocPlanner(AdHocReads[OracleTable]):
         waiting = tuple(table.id.path for table in captured if table.id.path not in ready)
         return replace(state, blocking=waiting), ready
 
-    def more(self, state: AdHoc, end: Offset, budget: int) -> AdHoc:
-        """The state with up to `budget` further chunks as of the batch's end, tables one after another."""
+    def more(self, state: AdHoc, start: Offset, end: Offset, budget: int, *, quiet: bool) -> AdHoc:
+        """The state with up to `budget` further chunks as of the batch's end, tables one after another.
+
+        Args:
+            state: as no batch has read a further chunk yet.
+            start: where the last batch ended.
+            end: the batch's end.
+            budget: how many chunks a batch may hold.
+            quiet: whether the batch has no change of a captured table.
+        """
 
         @contextmanager
         def ranges() -> Iterator[_KeysAsOf]:
             with self._connect() as connection:
                 yield _KeysAsOf(connection, scn.number(end.commit))
 
+        state = self.ends(state, start, end, self._written, ranges, quiet=quiet)
         return self.further(state, end, budget, ranges)
+
+    def _written(self) -> str:
+        with self._connect() as connection:
+            return scn.to_text(int(connection.value(statements.CURRENT_SCN)))
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,10 @@ class _KeysAsOf:
     ) -> list[Key]:
         found = statements.chunk_bounds(table, lower, rows, chunks, last=last, condition=condition)
         return self._keys(table, *found)
+
+    def definition(self, table: OracleTable, before: str = "") -> str:
+        # The log says it: definitions that batches deliver.
+        return ""
 
     def _keys(self, table: OracleTable, sql: str, parameters: Mapping[str, object]) -> list[Key]:
         try:

@@ -43,6 +43,7 @@ from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.snapshots.ends_equal import say_read_once_more
 from headrace.sources.snapshots.first_reads import read_first, reads_all
 from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
 from headrace.sources.tables.rewrites import follow_rewrites
@@ -332,6 +333,7 @@ class OraclePlanner:
             known=tuple(path for path in start.known if path in found),
             tables={},
             gaps=dict.fromkeys(start.known, (since, scn.to_text(low))),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json(),
         )
 
     def _begun_again(self, start: Offset, error: DataLossError) -> Offset:
@@ -354,13 +356,16 @@ class OraclePlanner:
             tables={path: TableProgress(commit=end.commit, read=start.reads + 1) for path in self._read_first(end)},
             gaps=dict.fromkeys(start.known, (start.commit, end.commit)),
             heartbeat=start.heartbeat,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json(),
         )
 
     # The stream.
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         state = MiningState.of(start)
+        if limit.upto:
+            # A table that was read ends behind what was in the log then.
+            limit = replace(limit, upto=max(limit.upto, AdHoc.from_json(start.ad_hoc).waits_for))
         log = self._mine_on(start, state, limit)
         indexes, ledger = self._mined(log, state, start.schemas)
         delivery = self._deliveries.plan(start, ledger, indexes, log.reached, limit)
@@ -368,11 +373,13 @@ class OraclePlanner:
         rows = ledger.delivered_by(after, commit)
         before = AdHoc.from_json(start.ad_hoc)
         settled, signals = before.behind(), self._signals(delivery.end, indexes, rows)
-        end, reads = self._with_reads(start, delivery, before, signals, log, limit, now)
-        quiet = not rows and not delivery.definitions and not log.mining and not start.tables
+        nothing = not rows and not delivery.definitions
+        end, reads = self._with_reads(start, delivery, before, signals, log, limit, now, quiet=nothing)
+        quiet = nothing and not log.mining and not start.tables
         idle = quiet and reads == settled and not end.tables and not delivery.is_cut
         # A run that should end waits for the SCN of its beginning, so a new process follows the log once.
         follows = bool(limit.upto or self._restarted or state.mining) or self._beats(start, now)
+        follows = follows or settled.waits_for > start.commit
         if idle and (commit == after or not follows):
             # Its SCN moves on without end. What was mined stays in staging, also for the next process.
             self._ranges.join(start.schemas)
@@ -422,12 +429,20 @@ class OraclePlanner:
         log: _LogReach,
         limit: Limit,
         now: dt.datetime,
+        *,
+        quiet: bool,
     ) -> tuple[Offset, AdHoc]:
         """The end of a batch with the snapshots that begin there, and the state of ad-hoc snapshots."""
         end = delivery.end
         first = self._read_first(end)
-        reads = self._ad_hoc.requested(before.behind(), end, signals)
-        tables = tables_of(end.schemas)
+        settled, tables = before.behind(), tables_of(end.schemas)
+        # Else chunks are read on in the columns that they have.
+        altered = {definition.table for definition in delivery.definitions if not definition.only_adds}
+        for request in settled.begun:
+            if request.table in altered:
+                say_read_once_more(request.table)
+        reads = settled.begun_again(lambda request: request.table in altered)
+        reads = self._ad_hoc.requested(reads, end, signals)
         rewrites, estimates = delivery.rewrites, self._estimates
         reads = follow_rewrites(rewrites, reads, tables, self._settings, read=first, rows=estimates)
         reads = reads.cut_anew(tables)
@@ -445,7 +460,8 @@ class OraclePlanner:
         blocking = list(dict.fromkeys((*first, *blocking))) if again else blocking
         begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
         end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, delivery))
-        return end, self._ad_hoc.more(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch)
+        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
+        return end, self._ad_hoc.more(reads, start, end, budget, quiet=quiet)
 
     def _estimates(self, tables: Sequence[OracleTable]) -> dict[str, int]:
         """About how many rows tables have, by path, without those of which the server has no statistics."""

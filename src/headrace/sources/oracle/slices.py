@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.changes import Position
 from headrace.errors import DataLossError
 from headrace.sources.base import Slice
-from headrace.sources.notices import notice_batch
+from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import CONNECTOR
@@ -193,6 +193,33 @@ class EmptyTableSlice(OracleSlice):
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The schema row that ends the snapshot."""
         yield schema_batch(self.table.schema, self.position, self.capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
+
+
+@dataclass(frozen=True)
+class NoticesSlice(OracleSlice):
+    """Announces what has no rows of its own.
+
+    Args:
+        notices: the announcements, in order of their positions.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "notices"
+    notices: tuple[Notice, ...]
+    capture_time: dt.datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NoticesSlice:
+        """Read `to_json`'s form back."""
+        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+
+    def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
+        """The announcements."""
+        yield notice_batch(self.notices, self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -423,6 +450,7 @@ _KINDS: dict[str, type[OracleSlice]] = {
         MiningSlice,
         SnapshotSlice,
         EmptyTableSlice,
+        NoticesSlice,
         IncrementalSlice,
         GapsSlice,
         HeartbeatSlice,

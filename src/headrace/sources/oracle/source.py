@@ -29,6 +29,7 @@ from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import require_set_up
 from headrace.sources.oracle.captured_table import columns_of, owners_and_names, tables_of
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
+from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.health import HealthProbe
 from headrace.sources.oracle.incremental import require_signal_table
@@ -53,6 +54,7 @@ from headrace.sources.oracle.slices import (
     HeartbeatSlice,
     IncrementalSlice,
     MiningSlice,
+    NoticesSlice,
     OracleSlice,
     SchemasSlice,
     SnapshotSlice,
@@ -65,6 +67,7 @@ from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
@@ -251,6 +254,9 @@ class OracleSource(Source):
         if end.ad_hoc != start.ad_hoc:
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
+        ends = tuple(end_notices(start, end, CONNECTOR, tables))
+        if ends:
+            slices.append(NoticesSlice(ends, end.capture_time))
         if end.heartbeat != start.heartbeat:
             slices.append(HeartbeatSlice(end.commit, end.commit_time, end.heartbeat))
         mark = self._mark(end.schemas, state.resetlogs)

@@ -45,6 +45,14 @@ from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, IncrementalChunk, R
 
 _PASSING = ("40", "53", "55P03", "57014")
 """Refusals that say nothing about the statement: it is sent again with the next batch."""
+# The catalog's rows of all columns that there ever were, and of the name: each change of one is another transaction's.
+_DEFINITION = """
+SELECT coalesce(%s::int, c.relnatts) || ':' || left(md5(concat_ws(' ', c.oid, min(t.xmin::text), string_agg(
+  a.attnum || ':' || a.xmin::text, ',' ORDER BY a.attnum))), 16)
+FROM pg_class c JOIN pg_type t ON t.oid = c.reltype
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum BETWEEN 1 AND coalesce(%s::int, c.relnatts)
+WHERE c.oid = %s GROUP BY c.oid, c.relnatts
+"""
 
 
 class AdHocPlanner(AdHocReads[PostgresTable]):
@@ -76,16 +84,21 @@ class AdHocPlanner(AdHocReads[PostgresTable]):
         if in_the_way is not None:
             say_once(f"Ad-hoc snapshots wait. {in_the_way}")
             return state
-        return self.further(state, end, budget, lambda: nullcontext(_KeysNow(connection)))
+        return self.further(state, end, budget, lambda: nullcontext(KeysNow(connection)))
 
 
 @dataclass(frozen=True)
-class _KeysNow:
-    """Keys of tables as they are."""
+class KeysNow:
+    """Keys of tables as they are.
+
+    Args:
+        connection: outside of a transaction; it commits each statement.
+    """
 
     connection: Connection
 
     def greatest(self, table: PostgresTable, condition: str | None) -> list[Key]:
+        """As `KeyRanges.greatest`."""
         try:
             self._require_known(table)
             key = key_columns(self.connection, table)
@@ -97,12 +110,19 @@ class _KeysNow:
     def bounds(
         self, table: PostgresTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
     ) -> list[Key]:
+        """As `KeyRanges.bounds`."""
         try:
             self._require_known(table)
             key, conditions = key_columns(self.connection, table), _all_of(condition)
             return key_bounds(self.connection, table, key, lower, last, rows, chunks, conditions)
         except PostgresError as error:
             raise _waiting(table, error) from error
+
+    def definition(self, table: PostgresTable, before: str = "") -> str:
+        """As `KeyRanges.definition`: how many columns there were, and a hash."""
+        most = int(before.partition(":")[0]) if before else None
+        found = self.connection.rows(_DEFINITION, (most, most, table.oid))
+        return str(found[0][0]) if found else "none"
 
     def _require_known(self, table: PostgresTable) -> None:
         if not is_as_known(self.connection, table):

@@ -9,6 +9,7 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from headrace.errors import CaptureError
@@ -21,7 +22,7 @@ from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
 from headrace.sources.postgresql.catalog import estimated_rows
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.guards import require_same_log
-from headrace.sources.postgresql.incremental import AdHocPlanner
+from headrace.sources.postgresql.incremental import AdHocPlanner, KeysNow
 from headrace.sources.postgresql.look import Look, Seen
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.snapshot_point import SnapshotPoint
@@ -177,6 +178,12 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         moment = self._moment
         session = moment.session if moment is not None and moment.serves(path, progress.commit) else self._sql
         return more_chunks(session, table, progress, self._settings, budget)
+
+    def _written(self) -> str:
+        return lsn.commit_before(lsn.written_up_to(lsn.of_server(self._sql.rows(_HEAD)[0][0])))
+
+    def _ranges(self) -> AbstractContextManager[KeysNow]:
+        return nullcontext(KeysNow(self._sql))
 
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
         return self._reads.more(self._sql, reads, end, budget)

@@ -35,7 +35,7 @@ from headrace.sources.postgresql.computed_columns import left_out
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
-from headrace.sources.postgresql.notices import created, dropped, empty_table, gap, heartbeat
+from headrace.sources.postgresql.notices import CONNECTOR, created, dropped, empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
@@ -56,6 +56,7 @@ from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import NOW, MovePlan, TableMove
@@ -155,7 +156,7 @@ class PostgresSource(Source):
             tables = tables_of(end.schemas)
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
-        notices = _come_and_gone(start, end)
+        notices = (*_come_and_gone(start, end), *end_notices(start, end, CONNECTOR, tables_of(end.schemas)))
         if notices:
             slices.append(NoticesSlice(notices, end.capture_time))
         if end.heartbeat != start.heartbeat:

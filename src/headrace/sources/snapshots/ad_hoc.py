@@ -45,11 +45,11 @@ _ORDER = "i"
 Table = TypeVar("Table", bound=SourceTable[Any])
 
 _PARTS = frozenset(
-    ["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running", "unequal", "pace"]
+    ["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running", "unequal", "pace", "ending"]
 )
 _REQUEST_PARTS = frozenset(
     ["table", "number", "key", "filter", "chunk", "lower", "last", "bounds", "done", "surrogate", "signal"]
-) | frozenset(["reread"])
+) | frozenset(["reread", "since", "definition", "upto", "announced"])
 
 
 class RequestWaits(Exception):
@@ -217,6 +217,12 @@ class Request:
         surrogate: the column by which the signal wants it cut; null for its key.
         signal: the id of the signal; empty where none asked for it.
         reread: a change of structure asked for it, so its chunks have the size that `Pace` gives.
+        since: the position behind which all its rows stand, where the whole table is read so that rows that the source
+            no longer has go; empty where they stay, and before it was begun.
+        definition: what the source says of the table's definition when it was begun, see `KeyRanges.definition`.
+        upto: the commit up to which the stream has to be, before it is known which rows were not found; empty until
+            the last chunk was read.
+        announced: the batch that ends here says that the rows that were not found go.
     """
 
     table: str
@@ -231,6 +237,10 @@ class Request:
     surrogate: str | None = None
     signal: str = ""
     reread: bool = False
+    since: str = ""
+    definition: str = ""
+    upto: str = ""
+    announced: bool = False
 
     @property
     def reach(self) -> Key | None:
@@ -240,6 +250,11 @@ class Request:
     def behind(self) -> Request:
         """The same place, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
+
+    def waits_like(self, other: Request) -> bool:
+        """Whether it is to read what another one reads, and is not begun yet."""
+        mine, others = ((one.table, one.filter, one.surrogate) for one in (self, other))
+        return not self.key and mine == others
 
     def begun_again(self, number: int) -> Request:
         """At the beginning of the table, as another request, so that its rows stand after those that were read."""
@@ -251,6 +266,23 @@ class Request:
             signal=self.signal,
             reread=self.reread,
         )
+
+    def begun(self, commit: str, read: int, definition: str = "") -> Request:
+        """The request of a whole table whose first chunk is planned at a commit: it ends equal.
+
+        Args:
+            commit: the end of the batch that has the first chunk.
+            read: how many times tables were read before.
+            definition: as `KeyRanges.definition`.
+        """
+        if self.key or self.filter is not None:
+            return self
+        order = f"{order_of_read(read)}{_ORDER}{self.number:08x}"
+        return replace(self, since=Position(commit, order).text, definition=definition)
+
+    def end_position(self, commit: str, read: int) -> Position:
+        """Where the end of its reading is announced: behind its rows."""
+        return Position(commit, f"{order_of_read(read)}{_ORDER}{self.number:08x}:z")
 
     def further(
         self,
@@ -304,6 +336,10 @@ class Request:
             **({} if self.surrogate is None else {"surrogate": self.surrogate}),
             **({"signal": self.signal} if self.signal else {}),
             **({"reread": True} if self.reread else {}),
+            **({"since": self.since} if self.since else {}),
+            **({"definition": self.definition} if self.definition else {}),
+            **({"upto": self.upto} if self.upto else {}),
+            **({"announced": True} if self.announced else {}),
         }
 
     @classmethod
@@ -327,6 +363,10 @@ class Request:
             surrogate=data.get("surrogate"),
             signal=data.get("signal", ""),
             reread=data.get("reread", False),
+            since=data.get("since", ""),
+            definition=data.get("definition", ""),
+            upto=data.get("upto", ""),
+            announced=data.get("announced", False),
         )
 
 
@@ -381,6 +421,7 @@ class AdHoc:
             each with the commit up to which all is right, and the time of that (ISO 8601), if known. Both are empty
             until the batch is planned that says so.
         pace: how large the chunks are of tables that changes of structure let be read again.
+        ending: whole tables of which the last chunk was read, and whose rows that were not found are to go.
     """
 
     requests: tuple[Request, ...] = ()
@@ -392,16 +433,56 @@ class AdHoc:
     moves: tuple[TableMove, ...] = ()
     unequal: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     pace: Pace = Pace()  # noqa: RUF009
+    ending: tuple[Request, ...] = ()
 
     @property
     def running(self) -> bool:
-        """Whether there is something left to read that nothing holds up."""
+        """Whether there is something left to do that nothing holds up."""
         left = any(not request.done for request in self.requests)
-        return bool(self.blocking) or (left and not self.paused and not self.stalled)
+        ends = any(request.done and request.since for request in self.requests)
+        ends = ends or any(not request.announced for request in self.ending)
+        return bool(self.blocking) or ends or (left and not self.paused and not self.stalled)
 
     def behind(self) -> AdHoc:
         """The same place, seen from a batch that holds no chunk: finished tables are forgotten."""
-        return self.with_requests(tuple(request.behind() for request in self.requests if not request.done))
+        read = (request.behind() for request in self.requests if request.done and request.since)
+        ending = (*(request for request in self.ending if not request.announced), *read)
+        left = tuple(request.behind() for request in self.requests if not request.done)
+        return replace(self, ending=ending).with_requests(left)
+
+    @property
+    def waits_for(self) -> str:
+        """The commit up to which the stream has to be, so that a table that was read ends; empty where none waits."""
+        return max((request.upto for request in self.ending if not request.announced), default="")
+
+    @property
+    def announced(self) -> tuple[Request, ...]:
+        """The tables that end with the batch that ends here: their rows that are older than the read go."""
+        return tuple(request for request in self.ending if request.announced)
+
+    @property
+    def begun(self) -> tuple[Request, ...]:
+        """The whole tables of which chunks were read and whose rows that were not found have not gone yet."""
+        return tuple(one for one in (*self.ending, *self.requests) if one.since and not one.announced)
+
+    def begun_again(self, wanted: Callable[[Request], bool] = lambda _: True) -> AdHoc:
+        """With reads of whole tables that begin once more, because what they have read does not tell which rows are
+        not there.
+
+        Args:
+            wanted: which of those that were begun.
+        """
+        state = replace(self, requests=(), ending=())
+        for request in (*self.ending, *self.requests):
+            if request in self.begun and wanted(request):
+                if not any(one.waits_like(request) for one in self.requests):
+                    fresh = request.begun_again(state.numbers)
+                    state = replace(state, requests=(*state.requests, fresh), numbers=state.numbers + 1)
+            elif request in self.requests:
+                state = replace(state, requests=(*state.requests, request))
+            else:
+                state = replace(state, ending=(*state.ending, request))
+        return state
 
     def cut_anew(self, tables: Mapping[str, Table]) -> AdHoc:
         """With tables that begin again because they have another key now, or none.
@@ -574,10 +655,9 @@ class AdHoc:
         self, table: str, filter: str | None, surrogate: str | None = None, signal: str = "", *, reread: bool = False
     ) -> AdHoc:
         """A table more at the end; one that waits there already with the same filter is not read twice."""
-        asked = (table, filter, surrogate)
-        if any((r.table, r.filter, r.surrogate) == asked and not r.key for r in self.requests):
-            return self
         request = Request(table, self.numbers, filter=filter, surrogate=surrogate, signal=signal, reread=reread)
+        if any(one.waits_like(request) for one in self.requests):
+            return self
         return replace(self, requests=(*self.requests, request), numbers=self.numbers + 1)
 
     def _stop(
@@ -615,6 +695,7 @@ class AdHoc:
                 {"unequal": {path: list(since) for path, since in sorted(self.unequal.items())}} if self.unequal else {}
             ),
             **({} if self.pace == Pace() else {"pace": self.pace.to_json()}),
+            **({"ending": [request.to_json() for request in self.ending]} if self.ending else {}),
             # For whoever asks whether there is more to come, without knowing the rest.
             "running": self.running,
         }
@@ -638,6 +719,7 @@ class AdHoc:
             numbers=data["numbers"],
             unequal={path: (commit, time) for path, (commit, time) in data.get("unequal", {}).items()},
             pace=Pace(*data.get("pace", ())),
+            ending=tuple(Request.from_json(request) for request in data.get("ending", ())),
         )
 
 
@@ -649,7 +731,8 @@ def with_reads_settled(start: Offset, end: Offset) -> Offset:
     state = AdHoc.from_json(end.ad_hoc)
     if not end.skipped and not state.unequal:
         return end
-    read = {one.table for one in state.requests if one.done and one.filter is None}
+    read = {one.table for one in state.requests if one.done and one.filter is None and not one.since}
+    read |= {one.table for one in state.announced}
     read |= {path for path, at in end.tables.items() if at.read and end.takes_in(start, path)}
     skipped = {path: gap for path, gap in end.skipped.items() if path not in read}
     now = (start.commit, time_text(start.commit_time) or "")

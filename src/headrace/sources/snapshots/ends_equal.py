@@ -1,0 +1,95 @@
+"""Whole tables that are read beside the stream end equal: rows that the source no longer has leave the mirrors.
+
+Chunks only bring rows. A row that the source has no more is one that is older than the read and that no chunk found:
+all that a chunk found stands behind the commit at which the read began. A chunk may leave a row out because its key is
+changed behind the batch; then the change brings it. So the end is announced where the stream has passed all that the
+log had after the last chunk was read. It is a `schema` row with the position from which the read began; mirrors remove
+what is older, and messages have none of it.
+
+A table that was altered while it was read, or of which changes are lost, is read once more: what its chunks left out is
+not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.changes import Operation
+from headrace.changes.position import READ_AGAIN_FROM
+from headrace.sources.notices import Notice
+from headrace.sources.offset import Offset
+from headrace.sources.signals import say
+from headrace.sources.snapshots.ad_hoc import AdHoc, Request
+from headrace.sources.tables.source_table import SourceTable
+
+_CHANGES = frozenset("cud")
+
+
+def is_told(skipped_operations: Iterable[str]) -> bool:
+    """Whether the stream brings every change: one that leaves some out can't tell which rows are not there."""
+    return _CHANGES.isdisjoint(skipped_operations)
+
+
+def say_read_once_more(table: str) -> None:
+    """Tell the user that a table begins again."""
+    say(f"Table '{table}' was altered while it was read beside the stream: it is read from its beginning.")
+
+
+def with_ends(
+    state: AdHoc,
+    *,
+    reached: str,
+    head: Callable[[], str],
+    captured: Collection[str],
+    is_altered: Callable[[Request], bool] = lambda _: False,
+) -> AdHoc:
+    """The state with the tables that end with this batch. Runs in the driver.
+
+    Args:
+        state: as no batch has read a further chunk yet.
+        reached: the commit up to which sinks have all changes when they take the end.
+        head: asks for the commit up to which the log is written now. The batch with the last chunk is done.
+        captured: the paths of the tables.
+        is_altered: whether chunks may be missing, because the table is not what it was when its read began; it is read
+            once more then.
+    """
+    asked = ""
+    ending = []
+    for request in state.ending:
+        if request.table not in captured:
+            continue
+        if not request.upto:
+            asked = asked or head()
+            request = replace(request, upto=asked)
+        ending.append(replace(request, announced=request.upto <= reached))
+    state = replace(state, ending=tuple(ending))
+    altered = {request.number for request in state.announced if is_altered(request)}
+    if altered:
+        state = replace(
+            state, ending=tuple(replace(r, announced=r.announced and r.number not in altered) for r in state.ending)
+        ).begun_again(lambda request: request.number in altered)
+    for request in state.announced:
+        say(
+            f"Table '{request.table}' was read again beside the stream. Rows that it no longer has go from tables that "
+            "are kept equal; topics, files and change logs keep them."
+        )
+    return state
+
+
+def end_notices(start: Offset, end: Offset, connector: str, tables: Mapping[str, SourceTable[Any]]) -> Iterator[Notice]:
+    """The rows that end the tables which end with the batch (start, end].
+
+    Args:
+        start: where the batch before ended.
+        end: where this one does.
+        connector: the connector's name in events.
+        tables: the tables of the offset by path.
+    """
+    if end.ad_hoc == start.ad_hoc:
+        return
+    for request in AdHoc.from_json(end.ad_hoc).announced:
+        schema = tables[request.table].schema
+        facts = {"connector": connector, READ_AGAIN_FROM: request.since}
+        yield Notice(Operation.SCHEMA, request.end_position(end.commit, end.reads), facts, schema.id, schema=schema)
