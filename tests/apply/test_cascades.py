@@ -142,6 +142,14 @@ class RefusedError(Exception):
 Rows = dict[str, dict[str, str | None]]
 
 
+def test_rows_that_are_known_to_be_unchanged_are_left_alone() -> None:
+    rows = {table("orders"): [O1, row(11, customer="1")], table("items"): [I1, row(101, order="11")]}
+    keys, changes = [CASCADE, ITEMS], [deleted(1, "customers", C1)]
+    row_keys = {key.child: ("id",) for key in keys}
+    found = added_changes(keys, row_keys, changes, Kept(rows, changes), {(CASCADE, ("10",))})
+    assert [(one.table.name, one.before["id"]) for one in found] == [("orders", "11"), ("items", "101")]
+
+
 @dataclass
 class Engine:
     """A database that carries out the actions of foreign keys by itself, and logs what statements say."""

@@ -71,12 +71,16 @@ class Known(Protocol):
 
 
 def added_changes(
-    keys: Sequence[ForeignKey], row_keys: Mapping[TableId, Sequence[str]], causes: Iterable[Change], known: Known
+    keys: Sequence[ForeignKey],
+    row_keys: Mapping[TableId, Sequence[str]],
+    causes: Iterable[Change],
+    known: Known,
+    unchanged: Collection[tuple[ForeignKey, RowKey]] = (),
 ) -> list[Added]:
     """The changes that foreign keys add to those of the log; no more is read than the rows that they concern.
 
     Args:
-        keys, row_keys: as of `follow`.
+        keys, row_keys, unchanged: as of `follow`.
         causes: the deletes and updates of the log, of all tables that foreign keys refer to.
         known: gives rows and other changes.
     """
@@ -98,7 +102,7 @@ def added_changes(
             asked[key] |= every
             _learn(key, every, row_keys[key.child], rows[key.child], changes, known)
         images = {table: of_table.values() for table, of_table in rows.items()}
-        found = list(follow(keys, row_keys, images, changes.values()))
+        found = list(follow(keys, row_keys, images, changes.values(), unchanged))
         changed = [(one.table, one.before, one.after) for one in found]
 
 
@@ -116,7 +120,7 @@ def _learn(
     known: Known,
 ) -> None:
     """Ask for the rows that refer to some, and for all changes of these and of others that do so for a time."""
-    there = {at: image for image in known.rows(key, to) if (at := _row_key(columns, image)) is not None}
+    there = {at: image for image in known.rows(key, to) if (at := row_key(columns, image)) is not None}
     rows.update(there)
     held, new = set[RowKey](), set(there)
     while True:
@@ -124,12 +128,13 @@ def _learn(
         changes.update((change.position, change) for change in more)
         held |= new
         images = [image for change in more for image in (change.before, change.after)]
-        new = {at for image in images if (at := _row_key(columns, image)) is not None} - held
+        new = {at for image in images if (at := row_key(columns, image)) is not None} - held
         if not new:
             return
 
 
-def _row_key(columns: Sequence[str], image: Image | None) -> RowKey | None:
+def row_key(columns: Sequence[str], image: Image | None) -> RowKey | None:
+    """The key of a row; None where the image does not have all of it."""
     if image is None or any(name not in image for name in columns):
         return None
     return tuple(image[name] for name in columns)
@@ -156,7 +161,7 @@ class _Rows:
 
     def row_key(self, *images: Image | None) -> RowKey | None:
         """The key of the first image that has all of it."""
-        return next((at for image in images if (at := _row_key(self.key, image)) is not None), None)
+        return next((at for image in images if (at := row_key(self.key, image)) is not None), None)
 
     def put(self, at: RowKey, image: Image) -> None:
         self.take(at)
@@ -189,6 +194,7 @@ def follow(
     row_keys: Mapping[TableId, Sequence[str]],
     rows: Mapping[TableId, Iterable[Image]],
     changes: Iterable[Change],
+    unchanged: Collection[tuple[ForeignKey, RowKey]] = (),
 ) -> Iterator[Added]:
     """The changes that foreign keys add to those of the log, in the order of their positions.
 
@@ -197,6 +203,7 @@ def follow(
         row_keys: the columns of the key of each table that has one of them.
         rows: rows of these tables before the first change: at least those that a change of another row concerns.
         changes: those of the log, of all tables that foreign keys name, in any order.
+        unchanged: rows that a foreign key is known not to have changed.
     """
     tables = {table: _Rows(columns, [key for key in keys if key.child == table]) for table, columns in row_keys.items()}
     for table, images in rows.items():
@@ -210,7 +217,7 @@ def follow(
     for change in sorted(changes, key=lambda one: one.position):
         old, new = _applied(change, tables.get(change.table))
         if change.checked and old is not None:
-            yield from _followed(change, old, new, tables, of_parent)
+            yield from _followed(change, old, new, tables, of_parent, unchanged)
 
 
 def _applied(change: Change, rows: _Rows | None) -> tuple[Image | None, Image | None]:
@@ -254,6 +261,7 @@ def _followed(
     new: Image | None,
     tables: Mapping[TableId, _Rows],
     of_parent: Mapping[TableId, Sequence[ForeignKey]],
+    unchanged: Collection[tuple[ForeignKey, RowKey]],
 ) -> Iterator[Added]:
     number = 0
     # A stack and no recursion, because a tree of rows may be deep.
@@ -267,7 +275,7 @@ def _followed(
         rows = tables[key.child]
         before = rows.images.get(at)
         # What followed from the row in front may have changed it already.
-        if before is None or key.of_child(before) != to:
+        if before is None or key.of_child(before) != to or (key, at) in unchanged:
             continue
         after = _after(key, before, pending.new)
         rows.take(at)

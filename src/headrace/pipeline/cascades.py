@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.apply.cascades import Change, Image, RowKey, added_changes
+from headrace.apply.cascades import Added, Change, Image, RowKey, added_changes, row_key
 from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.changes.key_text import key_text
@@ -108,18 +108,19 @@ class Cascades:
         if kept is None:
             if self._looked and not any(count.op in _CHANGED for count in counts):
                 return rows, counts
-            keys, offsets = self._keys(batch)
+            keys, uncertain, offsets = self._keys(batch)
+            schemas = {schema.id: schema for schema in self._databases.schemas(offsets)}
+            keys = [key for key in keys if key.child in schemas and key.parent in schemas]
             parents = {key.parent for key in keys}
             if not any(count.op in _CHANGED and count.id in parents for count in counts):
                 return rows, counts
             assert self._mirror is not None
-            schemas = {schema.id: schema for schema in self._databases.schemas(offsets)}
             look = _LookUp(rows, self._mirror, schemas, {count.id for count in counts if count.id is not None})
             causes = look.causes(keys)
             if not causes:
                 return rows, counts
             identities = {key.child: _identity(schemas[key.child]) for key in keys}
-            added = added_changes(keys, identities, causes, look)
+            added = self._added(keys, uncertain, identities, causes, look, offsets)
             facts = look.facts({one.cause.position for one in added})
             kept = lines_of(added, facts, schemas)
             # Also where nothing follows: what a sink has after the batch would say something else.
@@ -130,8 +131,35 @@ class Cascades:
         several = len(self._databases.sources) > 1
         return rows.unionByName(rows_of(rows.sparkSession, kept)), counts_with(counts, kept, several=several)
 
-    def _keys(self, batch: int) -> tuple[list[ForeignKey], Offsets]:
-        """The foreign keys that can be followed in a batch; others are said once for each table."""
+    def _added(
+        self,
+        keys: Sequence[ForeignKey],
+        uncertain: Collection[ForeignKey],
+        identities: Mapping[TableId, Sequence[str]],
+        causes: Sequence[Change],
+        look: _LookUp,
+        offsets: Offsets,
+    ) -> list[Added]:
+        """What foreign keys add; of those that came or went in the batch, without rows that the source still has."""
+        asked: set[tuple[ForeignKey, RowKey]] = set()
+        unchanged: set[tuple[ForeignKey, RowKey]] = set()
+        while True:
+            added = added_changes(keys, identities, causes, look, unchanged)
+            new: dict[ForeignKey, dict[RowKey, Image]] = {}
+            for one in added:
+                at = row_key(identities[one.table], one.before)
+                if one.key in uncertain and at is not None and (one.key, at) not in asked:
+                    new.setdefault(one.key, {})[at] = one.before
+            if not new:
+                return added
+            for key, rows in new.items():
+                asked |= {(key, at) for at in rows}
+                there = self._databases.still_there(key, list(rows.values()), offsets)
+                unchanged |= {(key, at) for at, is_there in zip(rows, there, strict=True) if is_there}
+
+    def _keys(self, batch: int) -> tuple[list[ForeignKey], set[ForeignKey], Offsets]:
+        """The foreign keys that can be followed in a batch, and those of them that came or went in it; others are said
+        once for each table."""
         start, end = (Offsets.from_json(json.loads(text)) if text else Offsets() for text in self._texts(batch))
         found = self._databases.cascades(start, end)
         self._looked = True
@@ -139,7 +167,8 @@ class Cascades:
             if one.remedy and one.table not in self._said:
                 self._said.add(one.table)
                 _LOG.warning("%s %s", one.sentence, one.remedy)
-        return [cascade.key for cascade in found if not _lack(cascade, self._mirror)], end
+        followed = [cascade for cascade in found if not _lack(cascade, self._mirror)]
+        return [one.key for one in followed], {one.key for one in followed if not one.certain}, end
 
     def _texts(self, batch: int) -> Iterator[str | None]:
         return (self._checkpoint.offset(number) for number in (batch - 1, batch))

@@ -98,7 +98,9 @@ class RunningPipeline:
             sent=self._fusing.sends,
             holds=lambda: self._confirm(),
             several=self._databases is not None and len(self._databases.sources) > 1,
-            cascades=None if self._databases is None else Cascades(self._databases, model.targets, self._checkpoint),
+            cascades=None
+            if self._databases is None or not self._databases.may_cascade
+            else Cascades(self._databases, model.targets, self._checkpoint),
         )
         flow = flow_of(model)
         often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS

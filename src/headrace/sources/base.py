@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.dataset import Dataset
-from headrace.changes.foreign_key import Cascade
+from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.errors import OptionError
 from headrace.permissions import MissingPermission
 from headrace.settings import Component
@@ -222,6 +222,21 @@ class Source(Component, ABC):
             ConnectError: the server can't be reached or refuses the login.
         """
         return ()
+
+    def still_there(self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offset: Offset) -> Sequence[bool]:
+        """Whether rows of `key.child` are there now as they were, although `key` may have deleted or changed them.
+
+        Asked where a foreign key came or went within a batch. Runs in the driver.
+
+        Args:
+            key: one of `cascades`.
+            rows: the rows as they were, in canonical texts.
+            offset: the end of the batch.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        raise NotImplementedError(f"source '{self.name}' has no cascades")
 
     def unlogged(self) -> Sequence[Unlogged]:
         """The ways by which rows of captured tables may change without a change in the log, as far as the catalog shows

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
-from headrace.changes.foreign_key import Cascade
+from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.heartbeat_action import HeartbeatAction
@@ -155,6 +155,11 @@ class Databases:
         """The schemas that rows before `offsets` had."""
         return [s for name, source in self._sources.items() for s in source.schemas(offsets.of(name))]
 
+    @property
+    def may_cascade(self) -> bool:
+        """Whether there can be foreign keys whose actions no log carries."""
+        return any(type(source).cascades is not Source.cascades for source in self._sources.values())
+
     def cascades(self, start: Offsets | None = None, end: Offsets | None = None) -> Sequence[Cascade]:
         """As `Source.cascades`, of all databases."""
         found: list[Cascade] = []
@@ -162,6 +167,15 @@ class Databases:
             of = [None if offsets is None else offsets.of(name) for offsets in (start, end)]
             found += source.cascades(*of)
         return found
+
+    def still_there(
+        self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offsets: Offsets
+    ) -> Sequence[bool]:
+        """As `Source.still_there`, of the database that has the foreign key's table."""
+        for name, source in self._sources.items():
+            if key.child in {schema.id for schema in source.schemas(offsets.of(name))}:
+                return source.still_there(key, rows, offsets.of(name))
+        return [False] * len(rows)
 
     def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
         """The tables that were captured and are not among these."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -10,11 +12,13 @@ from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey, Match
 from headrace.changes.types import LogicalType
 from headrace.errors import CaptureError
+from headrace.sources.base import Limit
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.foreign_keys import cascades, keys_in, match_of, require_followed
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.source import MysqlSource
 from headrace.sources.mysql.types import NativeType
+from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MARIADB, MySqlDatabase
 
 ORDERS, CUSTOMERS = TableId("shop", "", "orders"), TableId("shop", "", "customers")
@@ -115,4 +119,11 @@ def test_foreign_keys_that_a_server_does_not_log(binlog_database: MySqlDatabase)
         ForeignKey("x", k, ("b",), p, ("b",), "", "set null", ("",)),
         ForeignKey("y", k, ("a",), p, ("a",), "cascade", "", ("p",)),
     ]
-    assert found == (expected if binlog_database.server.name == MARIADB else [])
+    unlogged = binlog_database.server.name == MARIADB
+    assert found == (expected if unlogged else [])
+    strict = MysqlSource.of({**binlog_database.options, "on_cascade": "fail"})
+    stops = pytest.raises(CaptureError, match="Foreign key 'x'") if unlogged else nullcontext()
+    with stops:
+        strict.advance(Offset.nothing(), Limit(), dt.datetime.now(dt.UTC))
+    with stops:
+        strict.cascades()

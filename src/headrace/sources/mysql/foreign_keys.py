@@ -7,6 +7,7 @@ changes the rows and logs them, unless `innodb_native_foreign_keys` says otherwi
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.refusals import MysqlError
-from headrace.sources.mysql.snapshot_statements import quoted, text
+from headrace.sources.mysql.snapshot_statements import identifier, quoted, text
 from headrace.sources.tables.rewrites import FAIL, REREAD, WARN
 
 _NAME = r"`((?:[^`]|``)+)`"
@@ -32,6 +33,10 @@ SELECT table_schema, table_name, column_name, collation_name FROM information_sc
 WHERE collation_name IS NOT NULL AND (table_schema, table_name) IN ({})
 """
 _LOGS = "innodb_native_foreign_keys"
+_ROWS = 200
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_GONE = frozenset((1054, 1146))
+"""Refusals of a column or a table that is not there any more."""
 _REFUSED = frozenset((1142, 1146))
 """Refusals of a table that the login may not read, or that went away."""
 
@@ -132,6 +137,48 @@ def require_followed(keys: Sequence[ForeignKey], settings: MysqlSettings) -> Non
             f"{Cascade(keys[0]).sentence}.",
             remedy=f"Set 'on_cascade' to {REREAD} or {WARN} to go on, or leave the table out.",
         )
+
+
+def still_there(
+    connection: Connection, key: ForeignKey, table: MysqlTable, rows: Sequence[Mapping[str, str | None]]
+) -> list[bool]:
+    """Whether rows are there now as they were, although a foreign key may have deleted or changed them.
+
+    Args:
+        connection: to the server.
+        key: the foreign key.
+        table: its table, as it was.
+        rows: the rows, in canonical texts; all that the key would delete need their primary key alone.
+    """
+    found: list[bool] = []
+    names = [*table.row_key, *(key.columns if key.on_delete != "cascade" else ())]
+    for first in range(0, len(rows), _ROWS):
+        some = rows[first : first + _ROWS]
+        parts = [
+            " AND ".join(f"{identifier(name)} <=> {_constant(table, name, row[name])}" for name in names)
+            for row in some
+        ]
+        asked = (f"EXISTS (SELECT 1 FROM {quoted(table.id)} WHERE {part})" for part in parts)
+        try:
+            [answers] = connection.rows(f"SELECT {', '.join(asked)}")
+        except MysqlError as error:
+            if error.number not in _GONE:
+                raise
+            return [False] * len(rows)
+        found += map(bool, answers)
+    return found
+
+
+def _constant(table: MysqlTable, name: str, value: str | None) -> str:
+    """A canonical text as SQL."""
+    if value is None:
+        return "NULL"
+    kind = table.schema.column(name).logical.kind
+    if kind == "bytes":
+        return f"x'{base64.b64decode(value).hex()}'"
+    if _NUMBER.fullmatch(value) and kind not in ("string", "json"):
+        return value
+    return text(value.replace("T", " ").removesuffix("Z") if kind.startswith("timestamp") else value)
 
 
 def _lack(key: ForeignKey, captured: Mapping[TableId, MysqlTable], settings: MysqlSettings) -> str:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.changes import TableSchema
-from headrace.changes.foreign_key import Cascade
+from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
@@ -30,7 +30,7 @@ from headrace.sources.mysql import place
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.connection import connect
-from headrace.sources.mysql.foreign_keys import cascades, unlogged_keys
+from headrace.sources.mysql.foreign_keys import cascades, require_followed, still_there, unlogged_keys
 from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.incremental import check_filter
 from headrace.sources.mysql.notices import connector, created, dropped, empty_table, gap, heartbeat, table_id
@@ -143,13 +143,21 @@ class MysqlSource(Source):
         if end is None:
             with connect(self.settings) as connection:
                 found = Catalog(connection, self.settings).captured(strict=False)
-                return cascades(unlogged_keys(connection, found), found, self.settings)
+                keys = unlogged_keys(connection, found)
+            require_followed(keys, self.settings)
+            return cascades(keys, found, self.settings)
         if start is None or start.is_nothing or end.is_nothing:
             return ()
         known, now = StreamState.of(start).cascades, StreamState.of(end).cascades
         tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
         both = tuple(dict.fromkeys((*known, *now)))
         return cascades(both, tables, self.settings, uncertain=set(known) ^ set(now))
+
+    def still_there(self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offset: Offset) -> Sequence[bool]:
+        """Rows of the primary key, and where the foreign key would change them, with its values."""
+        table = tables_of(offset.schemas)[key.child.path]
+        with connect(self.settings) as connection:
+            return still_there(connection, key, table, rows)
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; the log is not looked at for it."""
