@@ -147,6 +147,7 @@ ALTERED = {
     "other": ("ALTER TABLE dbo.other DROP COLUMN c; ALTER TABLE dbo.other ADD c varchar(9) DEFAULT 'x'", AGAIN, True),
     "shorter": ("ALTER TABLE dbo.shorter ALTER COLUMN c varchar(3)", "", True),
     "back": ("ALTER TABLE dbo.back ALTER COLUMN n smallint; ALTER TABLE dbo.back ALTER COLUMN n int", "", True),
+    "kind": ("ALTER TABLE dbo.kind ALTER COLUMN n varchar(9)", "", True),
     "longer": ("ALTER TABLE dbo.longer ALTER COLUMN c varchar(12)", "", False),
     "plain": ("ALTER TABLE dbo.plain ADD d int NULL", AGAIN, False),
     "less": ("ALTER TABLE dbo.less DROP COLUMN n", "", False),
@@ -189,6 +190,24 @@ def test_a_table_is_read_again_where_its_rows_may_have_changed(run, name):
     held = {key: row for (of, key), row in run.held.items() if of == name}
     # What came before a column was added has no value of it.
     assert {key: {n: row.get(n) for n in names} for key, row in held.items()} == server
+
+
+def test_changes_from_before_a_new_type_are_read_as_the_change_table_holds_them_now(tmp_path):
+    with EmulatedServer(tmp_path / "server").create_database("shop") as database:
+        database.allow_type_changes()
+        create(database, "t", "id int not null primary key, c int", [(1, 7)])
+        run = Run(database, on_rewrite="warn")
+        run.all()
+        reached = run.offset.commit
+        database.execute("UPDATE dbo.t SET c = 8")
+        database.execute("ALTER TABLE dbo.t ALTER COLUMN c varchar(9)")
+        database.execute("UPDATE dbo.t SET c = 'x'")
+        database.capture()
+        rows = sorted(run.all(), key=lambda row: row["position"])
+        # One batch has one structure of the column.
+        assert [dict(row["after"])["c"] for row in rows if row["op"] == "u"] == ["8", "x"]
+        assert len({row["schema_id"] for row in rows}) == 1
+        assert min(row["position"] for row in rows) >= reached
 
 
 @pytest.mark.parametrize("choice", ["warn", "fail"])

@@ -86,6 +86,23 @@ class CapturedTable(SourceTable[NativeType]):
         numbers = dict(zip((column.name for column in shown.schema.columns), shown.numbers, strict=True))
         return replace(self, numbers=tuple(numbers.get(column.name, 0) for column in self.schema.columns))
 
+    def retyped_as(self, shown: CapturedTable) -> CapturedTable:
+        """With the types that its columns have now.
+
+        A server that gives a captured column another type converts what the change table holds, also of commits from
+        before.
+        """
+        pairs = list(zip(shown.schema.columns, shown.natives, strict=True))
+        now = {column.name: (column, native) for column, native in pairs}
+        found = [
+            (replace(now[c.name][0], position=c.position, nullable=c.nullable), now[c.name][1])
+            if c.name in now and now[c.name][1] != native
+            else (c, native)
+            for c, native in zip(self.schema.columns, self.natives, strict=True)
+        ]
+        schema = replace(self.schema, columns=tuple(column for column, _ in found))
+        return replace(self, schema=schema, natives=tuple(native for _, native in found))
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; without the instance's start, which the clean-up moves, and without what a column lacks."""
         instance = self.instance

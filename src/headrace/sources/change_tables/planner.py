@@ -418,7 +418,12 @@ class Planner:
         if at is None or snapshotting:
             return history.followed_by(own, lsn.after(after))
         # Rows of commits before the alteration follow the old schema; when they are all here, the new one begins.
-        return history.followed_by(own, lsn.after(at)) if at <= commit else history
+        if at > commit:
+            return history
+        retyped = known.retyped_as(own)
+        if retyped.natives != known.natives:
+            history = history.followed_by(retyped, lsn.after(after))
+        return history if own.same_rows(retyped) else history.followed_by(own, lsn.after(at))
 
     def _require_still_matched(self, path: str, known: CapturedTable, held: Sequence[str]) -> None:
         now = columns_of(self._catalog[path])

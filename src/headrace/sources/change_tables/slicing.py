@@ -273,11 +273,14 @@ class Slicing:
                 self._note_taken_in(path, ordinal, history.newest)
                 continue
             last = known[-1].table
+            progress = start.tables.get(path)
+            # The first version that is still needed is kept as one without a beginning.
+            begun = lsn.after(start.commit if progress is None else progress.commit)
             for version in history.versions:
                 if any(version.table.same_rows(other.table) for other in known):
                     continue
                 if version.table.schema.fingerprint != last.schema.fingerprint:
-                    self._note_altered(version.table, version.since, ordinal)
+                    self._note_altered(version.table, max(version.since, begun), ordinal)
                 last = version.table
         for ordinal, path in enumerate(start.known):
             if path not in end.known:
