@@ -39,6 +39,9 @@ def steps(*texts: str) -> tuple[Step, ...]:
         ("mysql", "ALTER TABLE t RENAME TO u, RENAME INDEX i TO j, DROP INDEX k, DROP PRIMARY KEY, ADD KEY l (a)", []),
         ("mysql", "ALTER TABLE t ADD (c decimal(3,1), d int)", ["add c", "add d"]),
         ("mariadb", "ALTER TABLE IF EXISTS t RENAME COLUMN IF EXISTS a TO b", ["a>b"]),
+        # Under ANSI_QUOTES.
+        ("mariadb", 'ALTER TABLE "t" RENAME COLUMN "a" TO "b c"', ["a>b c"]),
+        ("mysql", 'ALTER TABLE "s"."t" CHANGE "a" "b" int DEFAULT "x", DROP "c"', ["drop c", "a>b"]),
         ("oracle", 'ALTER TABLE "HR"."EMP" RENAME COLUMN "a" TO b', ["a>B"]),
         ("oracle", "ALTER TABLE HR.EMP DROP (A, B)", ["drop A", "drop B"]),
         ("postgresql", 'ALTER TABLE ONLY public.t RENAME A TO "B"', ["a>B"]),

@@ -63,7 +63,7 @@ def steps_of(text: str, connector: str | None = None) -> tuple[Step, ...]:
     steps: list[Step] = []
     tables: set[str] = set()
     for statement in _split(tokens, ";"):
-        clauses = _Clauses(statement, _CASES.get(connector or "", str))
+        clauses = _Clauses(statement, _CASES.get(connector or "", str), texts_are_names=dialect == "mysql")
         table = clauses.table()
         if table is None:
             continue
@@ -249,11 +249,13 @@ class _Clauses:
     Args:
         tokens: its tokens.
         cased: how the database stores a name without quotes.
+        texts_are_names: whether a text where a name has to be is one, as with MySQL's ANSI_QUOTES.
     """
 
-    def __init__(self, tokens: list[Token], cased: Callable[[str], str]) -> None:
+    def __init__(self, tokens: list[Token], cased: Callable[[str], str], *, texts_are_names: bool = False) -> None:
         self._tokens = tokens
         self._cased = cased
+        self._texts_are_names = texts_are_names
         self._at = 0
 
     def table(self) -> str | None:
@@ -274,7 +276,11 @@ class _Clauses:
     def steps(self) -> Iterator[Step]:
         """What the clauses do to columns."""
         for clause in _split(self._tokens[self._at :], ","):
-            yield from _Clauses(clause, self._cased)._of_clause()
+            yield from self._within(clause)._of_clause()
+
+    def _within(self, tokens: list[Token]) -> _Clauses:
+        """A part of the statement."""
+        return _Clauses(tokens, self._cased, texts_are_names=self._texts_are_names)
 
     def _of_clause(self) -> Iterator[Step]:
         """The steps of one clause; Db2 has several in one, without a comma between."""
@@ -315,7 +321,7 @@ class _Clauses:
             names = [self._column()]
             if self._skip("("):
                 parts = _split(self._tokens[self._at : self._closing()], ",")
-                names = [_Clauses(part, self._cased)._column() for part in parts]
+                names = [self._within(part)._column() for part in parts]
             return [Step(kind, name) for name in names if name is not None]  # type: ignore[arg-type]
         self._at = here
         return None
@@ -340,7 +346,8 @@ class _Clauses:
     def _name(self) -> str | None:
         """The name that comes next, which is then behind."""
         token = self._tokens[self._at] if self._at < len(self._tokens) else None
-        if token is None or token.token_type.name == "STRING" or not token.text.strip("(),.=*"):
+        is_text = token is not None and token.token_type.name == "STRING"
+        if token is None or (is_text and not self._texts_are_names) or not token.text.strip("(),.=*"):
             return None
         self._at += 1
         return token.text if _quoted(token) else self._cased(token.text)

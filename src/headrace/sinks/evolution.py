@@ -169,7 +169,8 @@ def evolution(
         else:
             raise SchemaError(
                 f"Column '{column.name}' of table {source} is {column.type} now, but {have[found]} in {target}.",
-                remedy=_BY_HAND,
+                remedy="Change the target's column yourself; or move the target away and read the table again: "
+                f"headrace repair reread <pipeline> {source}.",
             )
     both = [(left[folded(s.name)], s.to) for s in steps if s.kind == "rename" and folded(s.name) in left]
     if both and behavior == "evolve":
@@ -247,7 +248,7 @@ def _gone(left: Mapping[str, str], added: list[str], behavior: str, source: str,
         raise SchemaError(
             f"Table {source} has no column {names} any more and has {', '.join(repr(n) for n in added)} now; "
             f"for {target} Headrace can't know whether that is a new name for the same values.",
-            remedy="Rename or drop the target's column yourself, or set 'schema_change_behavior' to lenient, "
-            "which keeps both columns.",
+            remedy="Say it in the sink's option 'dropped_columns', or in 'renamed_columns'; or set "
+            "'schema_change_behavior' to lenient, which keeps both columns.",
         )
     return tuple(left.values())

@@ -69,6 +69,14 @@ class TableSettings(Settings):
         default=(),
         names=OTHER_NAMES,
     )
+    dropped_columns: tuple[str, ...] = option(
+        "Columns that the source has dropped, if no DDL statement comes with the changes: a list of `table.column` "
+        "(`column` counts in every table). They say that a new column is not the same under another name, so that "
+        "`evolve` and `try_evolve` drop the target's column and add the new one; you can then remove the entry.",
+        kind=items,
+        default=(),
+        names=OTHER_NAMES,
+    )
     max_parallel_tables: int = option(
         "How many tables of a batch are written in parallel.",
         default=2,
@@ -81,17 +89,23 @@ WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANG
 
 
 def given_steps(settings: TableSettings) -> Callable[[TableId], tuple[Step, ...]]:
-    """What the user says of a table's column names (`renamed_columns`)."""
+    """What the user says of a table's column names (`renamed_columns`, `dropped_columns`)."""
 
     def of(id: TableId) -> tuple[Step, ...]:
-        found = []
-        for old, new in settings.renamed_columns:
-            table = next((name for name in (id.path, id.name) if name and old.startswith(f"{name}.")), "")
-            if table or "." not in old:
-                found.append(Step("rename", old.removeprefix(f"{table}."), new))
-        return tuple(found)
+        dropped = (_column_of(id, column) for column in settings.dropped_columns)
+        renamed = ((_column_of(id, old), new) for old, new in settings.renamed_columns)
+        return (
+            *(Step("drop", name) for name in dropped if name is not None),
+            *(Step("rename", old, new) for old, new in renamed if old is not None),
+        )
 
     return of
+
+
+def _column_of(id: TableId, given: str) -> str | None:
+    """The column that the user means in a table, with or without the table's name; null where it is another table's."""
+    table = next((name for name in (id.path, id.name) if name and given.startswith(f"{name}.")), "")
+    return given.removeprefix(f"{table}.") if table or "." not in given else None
 
 
 def rows_left_by(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:

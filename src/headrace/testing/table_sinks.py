@@ -339,6 +339,18 @@ class TableSinkContract(Contract):
             target.write(batch, number, **options)
             assert target.content(named) == [(1, "w", None)]
 
+    def test_the_user_can_say_what_was_dropped(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("c", T, 1, A), 0)
+        now = table(id="int32", title="string", b="string")
+        options: dict[str, Any] = {"schema_change_behavior": "evolve", "dropped_columns": ["t.a", "other.b"]}
+        batch = Batch(now).add("u", now, 3, {"id": "1", "title": "w", "b": None})
+        with pytest.raises(SchemaError, match="can't know whether that is a new name") as error:
+            target.write(batch, 1, schema_change_behavior="evolve")
+        assert "'dropped_columns'" in error.value.remedy
+        for number in (1, 2):
+            target.write(batch, number, **options)
+            assert target.content(now) == [(1, "w", None)]
+
     def test_a_structure_that_does_not_fit_is_refused_before_anything(self, target: TableTarget) -> None:
         target.write(Batch(T).add("c", T, 1, A), 0)
         other = table("other")

@@ -105,6 +105,15 @@ def test_any_bytes_are_a_beginning_or_an_error_of_format(body):
             assert error.message
 
 
+@pytest.mark.parametrize(
+    ("extra", "without_effect"),
+    [(b"", False), (bytes(6), False), (b"\x02", True), (b"\x04" + bytes(8), False), (b"\x08" + bytes(8), True)],
+)
+def test_an_alter_in_two_phases_has_its_effect_when_it_is_committed(extra, without_effect):
+    found = read_mariadb_gtid(struct.pack("<QIB", 9, 0, 1) + extra, 5)
+    assert found == GroupStart("0-5-9", standalone=True, without_effect=without_effect)
+
+
 def test_groups_of_mariadb_are_those_of_the_recording():
     found = [
         read_mariadb_gtid(event.body, event.server)

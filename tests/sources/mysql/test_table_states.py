@@ -288,6 +288,15 @@ def test_nothing_is_known_behind_statements_that_the_catalog_may_be_ahead_of():
     assert [native.kind for native in state.natives] == ["int", "bigint", "varchar"]
 
 
+def test_a_column_that_gets_the_name_of_one_that_went_away_before_is_said():
+    without = table("b varchar(10)")
+    gone = followed(A, "ALTER TABLE t DROP a", without)
+    assert (gone.rewrite, gone.dropped) == (None, ("a",))
+    again = followed(without, "ALTER TABLE t ADD A INT", table("b varchar(10)", "A int"), dropped=gone.dropped)
+    assert "'A' is another one than before" in again.rewrite.reason and again.dropped == ()
+    assert followed(without, "ALTER TABLE t FORCE", without, dropped=("a",)).dropped == ("a",)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "share"),
     [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from headrace.changes import TableId
 from headrace.errors import HeadraceError
@@ -24,6 +25,7 @@ class AlteredTables:
         found: by path, as they are there.
         states: how those that it alters are in it.
         unsure: those that may be as they are behind it only.
+        dropped: by path, the names of columns that went away and did not come back.
         rewrites: what is not proven harmless.
         replaced: the paths of tables of which all rows may be others.
         lagging: the paths of tables whose catalog does not show yet, perhaps, what the statements say.
@@ -34,6 +36,7 @@ class AlteredTables:
     found: Mapping[str, MysqlTable]
     states: States
     unsure: tuple[str, ...] = ()
+    dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[Rewrite, ...] = ()
     replaced: tuple[str, ...] = ()
     lagging: tuple[str, ...] = ()
@@ -47,6 +50,7 @@ def altered_tables(
     statements: Sequence[TableStatement],
     later: Sequence[TableStatement] | None,
     begin: str,
+    dropped: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> AlteredTables:
     """Follow the captured tables through a window.
 
@@ -58,7 +62,9 @@ def altered_tables(
         later: those between the window's end and a place that the log reached when the catalog was read; null where
             that is not known.
         begin: where the window begins, as `Place.text`.
+        dropped: as of `StreamState`.
     """
+    gone = {path: names for path, names in dropped.items() if path in known}
     found, states, still = dict(shown), dict[str, tuple[tuple[str, MysqlTable | None], ...]](), list[str]()
     rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
     for path, table in known.items():
@@ -73,7 +79,9 @@ def altered_tables(
             continue
         chain = [*own, *(behind or ())]
         after = None if behind is None else shown.get(path)
-        seen = states_of(path, before, chain, after, proven=len(own))
+        seen = states_of(path, before, chain, after, proven=len(own), dropped=gone.pop(path, ()))
+        if seen.dropped:
+            gone[path] = seen.dropped
         last = seen.states[len(own) - 1]
         if path in shown:
             found[path] = last or shown[path]
@@ -87,7 +95,7 @@ def altered_tables(
         elif not seen.fits and path in shown:
             lagging.append(path)
     return AlteredTables(
-        found, states, tuple(still), tuple(rewrites), tuple(replaced), tuple(lagging), min(cuts, default=None)
+        found, states, tuple(still), gone, tuple(rewrites), tuple(replaced), tuple(lagging), min(cuts, default=None)
     )
 
 
@@ -118,9 +126,13 @@ def under_options(known: MysqlTable, settings: Settings) -> MysqlTable:
 
 
 def _cut(states: Sequence[tuple[str, MysqlTable | None]], begin: str) -> list[str]:
-    """The first place at which a table is one that can't share a batch with what it was at the start."""
-    known = [(place, table) for place, table in states if table is not None]
-    if not known:
-        return []
-    first = known[0][1]
-    return [place for place, table in known[1:] if place > begin and not can_share(first, table)][:1]
+    """The first place at which a table is one that can't share a batch with what it was from the start on."""
+    before: list[MysqlTable] = []
+    for place, table in states:
+        if place <= begin:
+            before = [] if table is None else [table]
+        elif table is not None:
+            if not all(can_share(other, table) for other in before):
+                return [place]
+            before.append(table)
+    return []

@@ -248,7 +248,7 @@ class WindowDecoder:
         layouts = np.full(len(run.maps), -1, np.int64)
         paths = [""] * len(run.maps)
         for number, described in enumerate(run.maps):
-            if self._reader.is_captured(described):
+            if self._reader.is_captured(described) and not self._is_gone(self._paths[table_named(described)]):
                 paths[number], layouts[number] = self._numbers.get(described) or self._described(described)
         chosen = layouts[run.of] >= 0
         kinds = run.events[:, 1]
@@ -287,7 +287,8 @@ class WindowDecoder:
         """Rows, which take effect in the group."""
         if _LETTERS[event.kind] in self._skipped:
             return
-        if self._is_in_snapshot(self._paths[table_named(event.described)], group):
+        path = self._paths[table_named(event.described)]
+        if self._is_in_snapshot(path, group) or self._is_gone(path):
             return
         path, layout = self._numbers.get(event.described) or self._described(event.described)
         block = self._block
@@ -377,6 +378,10 @@ class WindowDecoder:
     def _is_in_snapshot(self, path: str, group: Group) -> bool:
         upto = self._window.after.get(path)
         return upto is not None and group.place.text <= upto
+
+    def _is_gone(self, path: str) -> bool:
+        """Whether a table is not captured any more, and another one may be meant."""
+        return path in self._window.gone and path in self._now and self._now[path] is None
 
     def _described(self, described: bytes) -> tuple[str, int]:
         """The table of a description that is new."""

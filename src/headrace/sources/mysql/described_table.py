@@ -18,6 +18,8 @@ from headrace.sources.tables.table_rules import TableRules
 
 _HIDDEN = re.compile(r"DB_ROW_HASH_\d+", re.ASCII)
 """A column of MariaDB's own, by which it keeps long texts unique. It is in the log, and no catalog shows it."""
+_VERSION = "row_end"
+"""The column that MariaDB adds to the key of a table that keeps versions of its rows."""
 _MANY_TYPES = frozenset((("binary", 16), ("binary", 4)))
 """What the log shows for BINARY, and for MariaDB's UUID, INET6 and INET4."""
 
@@ -63,6 +65,12 @@ def described_table(
         names = [str(column.name) for column in described.columns]
     else:
         names = _proven_names(described, wire, known, altered=altered)
+    if _VERSION in {names[part.column] for part in described.primary_key} - set(known.names):
+        raise CaptureError(
+            f"Table '{known.path}' kept versions of its rows (WITH SYSTEM VERSIONING) when its changes were made, and "
+            "the log has old versions among the new ones.",
+            remedy=_left_out(known.path),
+        )
     before = {column.name: (column, native) for column, native in zip(known.schema.columns, known.natives, strict=True)}
     columns: list[tuple[Column, NativeType]] = []
     same = set()

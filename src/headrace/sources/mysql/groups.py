@@ -54,6 +54,8 @@ _WITHOUT_MEANING = frozenset(
         EventType.START_ENCRYPTION,
     )
 )
+_WITHOUT_DATABASE = 0x08
+"""A flag of statements that need no `USE`, because the server made them."""
 _OF_TABLES = (Meaning.TRUNCATE, Meaning.DEFINITION, Meaning.UNLOGGED_ROWS)
 
 
@@ -193,6 +195,7 @@ class _Open:
         wanted: whether it is of the window.
         ordinal: as of `RowsEvent`.
         thread, query: as of `RowsEvent`.
+        without_effect: as of `GroupStart`.
         changed: the captured tables that it has rows of.
         maps: the tables that rows may be of, by the numbers that the statement uses; None where not captured.
     """
@@ -204,6 +207,7 @@ class _Open:
     ordinal: int = 0
     thread: int | None = None
     query: bytes | None = None
+    without_effect: bool = False
     changed: set[str] = field(default_factory=set)
     maps: dict[int, tuple[str, bytes] | None] = field(default_factory=dict)
 
@@ -399,7 +403,8 @@ class GroupReader:
             begun = event.kind == EventType.MARIADB_GTID and not start.standalone
         group = Group(place, start.gtid, time, event.server)
         held = start.prepared is not None
-        self._open = _Open(group, begun, held, self._start <= place < self._end)
+        wanted = self._start <= place < self._end
+        self._open = _Open(group, begun, held, wanted, without_effect=start.without_effect)
         return self._open
 
     def _ended(self) -> Iterator[Step]:
@@ -457,7 +462,7 @@ class GroupReader:
     def _query(self, event: Event) -> Iterator[Step]:
         query = read_query(plain_query(event.body) if event.kind == EventType.QUERY_COMPRESSED else event.body)
         text = query.text
-        found = read_statement(text)
+        found = read_statement(text, by_server=bool(event.flags & _WITHOUT_DATABASE))
         within = self._open
         if within is None:
             begun = found.meaning in (Meaning.BEGIN, Meaning.XA_START)
@@ -475,7 +480,7 @@ class GroupReader:
                 self._require_unchanged(within)
             case Meaning.XA_COMMIT | Meaning.XA_ROLLBACK if found.xid is not None and within.wanted:
                 yield Decided(within.group, found.xid, found.meaning is Meaning.XA_COMMIT)
-            case meaning if meaning in _OF_TABLES:
+            case meaning if meaning in _OF_TABLES and not within.without_effect:
                 statement = self._with_databases(found, query.database)
                 self.altered |= within.wanted and meaning is not Meaning.TRUNCATE
                 if within.wanted and self._concerned(statement):

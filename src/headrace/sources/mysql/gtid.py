@@ -8,6 +8,7 @@ from uuid import UUID
 from headrace.sources.mysql.event_bytes import EventBytes
 
 _STANDALONE, _GROUP_COMMIT, _DDL, _PREPARED_XA, _COMPLETED_XA = 0x01, 0x02, 0x20, 0x40, 0x80
+_START_ALTER, _ROLLBACK_ALTER = 0x02, 0x08
 _LOGICAL_CLOCK = 2
 _TOP_OF_56_BITS = 1 << 55
 _FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE, _COMMIT_TIME = range(7)
@@ -42,6 +43,8 @@ class GroupStart:
         standalone: whether the group is the one event that follows, without a COMMIT.
         prepared: the distributed transaction that the group prepares.
         completed: the one that it commits or rolls back.
+        without_effect: whether its statement changes nothing here: an ALTER that only begins, or that failed after it
+            had begun.
     """
 
     gtid: str | None
@@ -49,6 +52,7 @@ class GroupStart:
     standalone: bool = False
     prepared: Xid | None = None
     completed: Xid | None = None
+    without_effect: bool = False
 
 
 def read_gtid(body: bytes) -> GroupStart:
@@ -131,11 +135,13 @@ def read_mariadb_gtid(body: bytes, server: int) -> GroupStart:
     if flags & (_PREPARED_XA | _COMPLETED_XA):
         form, first, second = data.number(4), data.number(1), data.number(1)
         xid = Xid(data.take(first), data.take(second), form)
+    extra = data.number(1) if data.left else 0
     return GroupStart(
         f"{domain}-{server}-{number}",
         standalone=bool(flags & _STANDALONE),
         prepared=xid if flags & _PREPARED_XA else None,
         completed=xid if flags & _COMPLETED_XA else None,
+        without_effect=bool(extra & (_START_ALTER | _ROLLBACK_ALTER)),
     )
 
 

@@ -315,7 +315,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         for tries_left in range(_CATALOG_TRIES, -1, -1):
             shown = self._tables.captured(self._sql, strict=False)
             later = self._later_statements(state, seen, known)
-            found = altered_tables(known, state.unsure, shown, seen.statements, later, begin)
+            found = altered_tables(known, state.unsure, shown, seen.statements, later, begin, state.dropped)
             missing = [p for p in known if p not in shown and not any(s.concerns(p) for s in seen.statements)]
             if not (missing or found.lagging) or not tries_left:
                 break
@@ -336,7 +336,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         for (described, number), last in seen.rows_of.items():
             path = paths[table_named(described)]
             after = start.tables.get(path)
-            if path in state.waiting or (after is not None and last <= after.commit):
+            is_gone = altered is not None and path not in altered.found
+            if path in state.waiting or is_gone or (after is not None and last <= after.commit):
                 continue
             states = altered.states.get(path) if altered is not None else None
             table: MysqlTable | None = None if path in state.unsure else known[path]
@@ -421,7 +422,12 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         elif isinstance(window, BinlogWindow) and window.tables is not None:
             tables = window.tables
             end = self._tables.looked_up(
-                start, tables.found, restarted=False, rewrites=tables.rewrites, replaced=tables.replaced
+                start,
+                tables.found,
+                restarted=False,
+                rewrites=tables.rewrites,
+                replaced=tables.replaced,
+                rows=self._estimates,
             )
         if window is None or (isinstance(window, BinlogWindow) and window.tables is not None):
             end = self._tables.with_cascades(self._sql, end)
@@ -458,6 +464,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             unsettled=unsettled,
             states={} if tables is None else tables.states,
             unsure=state.unsure if tables is None else tables.unsure,
+            dropped=state.dropped if tables is None else tables.dropped,
         ).in_offset(end)
 
     # What was lost.

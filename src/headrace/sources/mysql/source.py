@@ -302,6 +302,7 @@ def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
             unsettled=state.unsettled,
             states={path: found for path, found in state.states.items() if path in read},
             unsure=before.unsure,
+            gone=tuple(path for path in read if path not in end.schemas),
         )
         yield StreamSlice(window, end.capture_time)
 

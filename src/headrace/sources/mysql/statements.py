@@ -148,16 +148,18 @@ def _is_copy(name: str, table: str) -> bool:
     return re.fullmatch(rf"_+{re.escape(table)}_(gho|new|old|(\d+_)?del)", name, re.ASCII) is not None
 
 
-def read_statement(text: str) -> Statement:
+def read_statement(text: str, *, by_server: bool = False) -> Statement:
     """What a statement means.
 
     Args:
         text: all of it, as it was logged.
+        by_server: whether the server made it, and not a session.
     """
     tokens = statement_tokens(text)
     if not tokens:
         return Statement(Meaning.NOTHING)
-    found = _Reader(tokens).statement()
+    reader = _Reader(tokens)
+    found = (reader.emptied() if by_server else None) or _Reader(tokens).statement()
     words = " ".join(token.text for token in tokens[:3] if token.kind in ("word", "quoted"))[:_FIRST_CHARACTERS]
     return Statement(found.meaning, found.tables, found.renamed, found.xid, words)
 
@@ -222,6 +224,14 @@ class _Reader:
         if first in _ROWS:
             return Statement(Meaning.ROWS)
         return Statement(Meaning.NOTHING if first in _NOTHING else Meaning.UNKNOWN)
+
+    def emptied(self) -> Statement | None:
+        """The statement by which a server says that it lost the rows of a table in memory; null for any other."""
+        if not self._skip("DELETE", "FROM"):
+            return None
+        tables = self._tables(1)
+        is_whole = bool(tables) and tables[0].database is not None and self._place == len(self._tokens)
+        return Statement(Meaning.TRUNCATE, tables) if is_whole else None
 
     @property
     def _word(self) -> str:

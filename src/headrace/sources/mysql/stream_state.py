@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -13,7 +14,9 @@ from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.offset import Offset, all_known
 
-_PARTS = frozenset(["server", "prepared", "unsettled", "cuts", "reads", "waiting", "states", "unsure", "cascades"])
+_PARTS = frozenset(
+    ["server", "prepared", "unsettled", "cuts", "reads", "waiting", "states", "unsure", "dropped", "cascades"]
+)
 
 States = Mapping[str, tuple[tuple[str, MysqlTable | None], ...]]
 """By the path of a table that a window alters, how it is from which place on, in order; null where that is not known.
@@ -32,6 +35,7 @@ class StreamState(WindowState):
         states: of the batch that ends here.
         unsure: tables that the catalog may have shown as they are behind the offset only.
         cascades: the foreign keys of captured tables whose actions are not logged.
+        dropped: by path, the names of columns that went away. Another column that gets one of them is told by this.
     """
 
     log: LogState
@@ -40,6 +44,7 @@ class StreamState(WindowState):
     states: States = field(default_factory=dict)
     unsure: tuple[str, ...] = ()
     cascades: tuple[ForeignKey, ...] = ()
+    dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def settled(self) -> Self:
         """The same place, seen from a batch without a window."""
@@ -64,6 +69,7 @@ class StreamState(WindowState):
             states={path: states_of_json(given) for path, given in data.get("states", {}).items()},
             unsure=tuple(data.get("unsure", ())),
             cascades=tuple(map(ForeignKey.from_json, data.get("cascades", ()))),
+            dropped={path: tuple(names) for path, names in data.get("dropped", {}).items()},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -78,18 +84,14 @@ class StreamState(WindowState):
             **({"states": {path: states_json(given) for path, given in self.states.items()}} if self.states else {}),
             **({"unsure": list(self.unsure)} if self.unsure else {}),
             **({"cascades": [key.to_json() for key in self.cascades]} if self.cascades else {}),
+            **({"dropped": {path: list(names) for path, names in self.dropped.items()}} if self.dropped else {}),
         }
 
 
 def states_json(given: Sequence[tuple[str, MysqlTable | None]]) -> list[Any]:
-    """JSON values: a state that was there before is the number of that one."""
-    found: list[Any] = []
-    tables: list[MysqlTable | None] = []
-    for place, table in given:
-        known = next((n for n, other in enumerate(tables) if other is table and table is not None), None)
-        found.append([place, table.to_json() if known is None and table is not None else known])
-        tables.append(table)
-    return found
+    """JSON values: the first state that is known as a whole, and of the others the columns that it does not have."""
+    first = next((table.to_json() for _, table in given if table is not None), {})
+    return [first, [[place, None if table is None else _beside(first, table.to_json())] for place, table in given]]
 
 
 def states_of_json(data: Sequence[Any]) -> tuple[tuple[str, MysqlTable | None], ...]:
@@ -98,10 +100,31 @@ def states_of_json(data: Sequence[Any]) -> tuple[tuple[str, MysqlTable | None], 
     Raises:
         NewerRelease: a later release wrote one of the tables.
     """
-    found: list[tuple[str, MysqlTable | None]] = []
-    for place, given in data:
-        if isinstance(given, int):
-            found.append((place, found[given][1]))
-        else:
-            found.append((place, None if given is None else table_of_json(given)))
-    return tuple(found)
+    first, given = data
+    return tuple((place, None if found is None else table_of_json(_whole(first, found))) for place, found in given)
+
+
+def _beside(first: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table without the columns that another state has too: these are numbers."""
+    known = {_text(column, native): place for place, (column, native) in enumerate(_columns(first))}
+    schema = {name: value for name, value in table["schema"].items() if name != "columns"}
+    rest = {name: value for name, value in table.items() if name not in ("schema", "natives")}
+    columns = [known.get(_text(column, native), [column, native]) for column, native in _columns(table)]
+    return {**rest, "schema": schema, "columns": columns}
+
+
+def _whole(first: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    known = list(_columns(first))
+    columns = [known[given] if isinstance(given, int) else given for given in found["columns"]]
+    placed = [{**column, "position": place} for place, (column, _) in enumerate(columns, 1)]
+    rest = {name: value for name, value in found.items() if name != "columns"}
+    return {**rest, "schema": {**found["schema"], "columns": placed}, "natives": [native for _, native in columns]}
+
+
+def _columns(table: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
+    return zip(table["schema"]["columns"], table["natives"], strict=True)
+
+
+def _text(column: Mapping[str, Any], native: Any) -> str:
+    """What a column is, wherever it stands."""
+    return json.dumps([{**column, "position": 0}, native], sort_keys=True)

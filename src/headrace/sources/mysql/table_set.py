@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.sources.mysql.captured_table import MysqlTable, columns_of, tables_of
@@ -53,6 +53,7 @@ class TableSet:
         restarted: bool,
         rewrites: Sequence[Rewrite] = (),
         replaced: Collection[str] = (),
+        rows: Callable[[Sequence[MysqlTable]], Mapping[str, int]] = lambda _: {},
     ) -> Offset:
         """The offset with tables as they were found; `start` itself where nothing has changed.
 
@@ -62,6 +63,7 @@ class TableSet:
             restarted: whether a new process does it, whose options may be others.
             rewrites: of tables whose rows may have changed without a change in the log.
             replaced: those of them of which all rows may be others.
+            rows: asks about how many rows tables have, by path.
 
         Raises:
             CaptureError: the options say to stop at such a table.
@@ -83,7 +85,12 @@ class TableSet:
         # A snapshot of its own ends with what is gone.
         whole = {path: replace(found[path], chunk_key=()) for path in replaced if path in found}
         ad_hoc = follow_rewrites(
-            [one for one in rewrites if one.path in kept], ad_hoc, {**found, **whole}, self._settings, read=read
+            [one for one in rewrites if one.path in kept],
+            ad_hoc,
+            {**found, **whole},
+            self._settings,
+            read=read,
+            rows=rows,
         )
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))

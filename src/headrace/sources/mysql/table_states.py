@@ -7,7 +7,7 @@ is as the catalog shows it now. What can't be followed is not known, and nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
@@ -72,12 +72,14 @@ class TableStates:
         states: how it is behind each statement; null where that is not known.
         rewrite: why rows may have changed that the log does not have; null where it is proven that none has.
         is_replaced: whether all of its rows may be others: it was dropped, or another table came in its place.
+        dropped: the names of columns that went away and did not come back.
         fits: whether the statements lead to what the catalog shows, where it shows it.
     """
 
     states: tuple[MysqlTable | None, ...]
     rewrite: Rewrite | None = None
     is_replaced: bool = False
+    dropped: tuple[str, ...] = ()
     fits: bool = True
 
 
@@ -112,6 +114,7 @@ def states_of(
     after: MysqlTable | None,
     *,
     proven: int | None = None,
+    dropped: Collection[str] = (),
 ) -> TableStates:
     """Follow a table through statements.
 
@@ -121,14 +124,22 @@ def states_of(
         statements: those that concern it, in the order of the log.
         after: how it is behind the last one; null where that is not known.
         proven: how many of the statements are to be proven harmless; null for all.
+        dropped: the names of columns that went away before, which targets may have kept.
     """
-    return _Followed(path, before, statements, after).result(len(statements) if proven is None else proven)
+    followed = _Followed(path, before, statements, after, dropped)
+    return followed.result(len(statements) if proven is None else proven)
 
 
 class _Followed:
     def __init__(
-        self, path: str, before: MysqlTable | None, statements: Sequence[TableStatement], after: MysqlTable | None
+        self,
+        path: str,
+        before: MysqlTable | None,
+        statements: Sequence[TableStatement],
+        after: MysqlTable | None,
+        dropped: Collection[str],
     ) -> None:
+        self._dropped = tuple(dropped)
         self._path, self._before, self._after = path, before, after
         self._statements = statements
         self._actions: list[tuple[Action, ...]] = []
@@ -159,7 +170,7 @@ class _Followed:
         if constants != {}:
             reason = reasons[0] if reasons else self._default_reason(proven)
             rewrite = Rewrite(self._path, reason, constants or {})
-        return TableStates(states, rewrite, self.replaced, fits)
+        return TableStates(states, rewrite, self.replaced, self._gone(proven), fits)
 
     def _moves_any(self, proven: int) -> bool:
         return any(self._moves(number) for number in range(proven))
@@ -438,12 +449,21 @@ class _Followed:
         """Columns that have the name that another one had in front of the statements."""
         if not proven or self._is_unknown(proven - 1):
             return []
-        before = {seen.name.casefold(): seen.slot for seen in self._first}
+        before: dict[str, _Slot | None] = {name.casefold(): None for name in self._dropped}
+        before |= {seen.name.casefold(): seen.slot for seen in self._first}
         return [
             f"column '{seen.name}' is another one than before"
             for seen in self._behind[proven - 1]
             if before.get(seen.name.casefold(), seen.slot) is not seen.slot and not self._is_gone(seen.slot)
         ]
+
+    def _gone(self, proven: int) -> tuple[str, ...]:
+        """The names that are no column's any more behind the statements to be proven."""
+        if not proven or self._is_unknown(proven - 1):
+            return ()
+        now = {seen.name.casefold() for seen in self._behind[proven - 1]}
+        names = dict.fromkeys((*self._dropped, *(seen.name for seen in self._first)))
+        return tuple(name for name in names if name.casefold() not in now)
 
     # Columns that are new.
 

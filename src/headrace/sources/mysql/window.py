@@ -29,6 +29,7 @@ class Window:
         unsettled: as of `StreamState`.
         states: as of `StreamState`.
         unsure: tables of which it is not known how they are at the start.
+        gone: tables that are not captured any more at its end. What can't be known of them is left out.
     """
 
     start: Place
@@ -44,6 +45,7 @@ class Window:
     unsettled: str = ""
     states: States = field(default_factory=dict)
     unsure: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
     def names(self) -> dict[tuple[str, str], str]:
@@ -66,6 +68,7 @@ class Window:
             "unsettled": self.unsettled,
             "states": {path: states_json(given) for path, given in self.states.items()},
             "unsure": list(self.unsure),
+            "gone": list(self.gone),
         }
 
     @classmethod
@@ -85,4 +88,5 @@ class Window:
             data["unsettled"],
             {path: states_of_json(given) for path, given in data["states"].items()},
             tuple(data["unsure"]),
+            tuple(data["gone"]),
         )
