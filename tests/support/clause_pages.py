@@ -3,6 +3,7 @@
 import ast
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from headrace import testing
@@ -24,7 +25,14 @@ def cells(line):
 def clauses(source, folder):
     """The rows of a source's page of clauses: for readers in `reference`, with names of tests in `traceability`."""
     lines = (ROOT / "docs" / folder / f"{source}.md").read_text(encoding="utf-8").splitlines()
-    return [cells(line) for line in lines if line.startswith("|") and not re.match(r"\| clause |\|-", line)]
+    found, is_clauses = [], False
+    for before, line in pairwise(["", *lines]):
+        if not before.startswith("|"):
+            # Other tables of a page are no clauses.
+            is_clauses = line.startswith("| clause ")
+        elif is_clauses and line.startswith("|") and not line.startswith("|-"):
+            found.append(cells(line))
+    return found
 
 
 @cache
