@@ -66,6 +66,7 @@ def test_a_snapshot_shows_its_chunks(shop: Shop) -> None:
         "lost": False,
         "captured": True,
         "skipped": None,
+        "unequal": None,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from headrace.errors import NewerRelease, OptionError
 from headrace.observe.completeness import Completeness, of_tables
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.snapshots.ad_hoc import AdHoc
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)
@@ -73,6 +75,18 @@ def test_nothing_is_complete_beyond_the_moment_of_planning() -> None:
 
 def test_a_table_with_lost_changes_is_not_complete() -> None:
     assert of_tables(offset(gaps={"dbo.a": ("0001", "0002")})) == {"dbo.a": None, "dbo.b": NOON}
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [(NOON + 2 * MINUTE, NOON + 2 * MINUTE), (NOON + 9 * MINUTE, NOON + 5 * MINUTE), (None, None)],
+)
+def test_a_table_whose_rows_a_change_of_structure_may_have_changed_is_complete_until_before_that(
+    since: dt.datetime | None, until: dt.datetime | None
+) -> None:
+    state = AdHoc().rewritten("dbo.a", keyed=True, again=True)
+    stamped = replace(state, unequal={"dbo.a": ("0002", since.isoformat() if since else "")})
+    assert of_tables(offset(5, ad_hoc=stamped.to_json())) == {"dbo.a": until, "dbo.b": NOON + 5 * MINUTE}
 
 
 def test_several_databases_are_as_complete_as_the_last(tmp_path: Path) -> None:

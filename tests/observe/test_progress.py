@@ -78,11 +78,12 @@ def test_an_idle_run_shows_the_tables_that_it_has_taken_in() -> None:
         uncaptured={"dbo.gone": "03"},
         gaps={"dbo.b": ("01", "02")},
         tables={"dbo.c": TableProgress("01", rows=200)},
+        ad_hoc={"unequal": {"dbo.a": ["04", ""], "dbo.c": ["04", ""]}},
     )
     complete = Completeness({"dbo.a": NOON, "dbo.b": None, "dbo.c": None, "dbo.gone": None})
     tables = Clock().board().progress(idle, True, complete=complete).tables
     assert [(t.table, t.state, t.complete_until) for t in tables] == [
-        ("dbo.a", "streaming", NOON),
+        ("dbo.a", "not equal", NOON),
         ("dbo.b", "changes lost", None),
         ("dbo.c", "in its snapshot", None),
         ("dbo.gone", "not captured", None),

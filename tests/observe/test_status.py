@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
+import pytest
+
+from headrace.cli.status import lines
 from headrace.observe.status import AdHocStatus, PipelineStatus, TableStatus, database_status
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset, TableProgress
@@ -45,6 +49,26 @@ def test_lag_of_a_snapshot_counts_from_where_it_began() -> None:
 def test_lag_grows_while_capture_has_stopped() -> None:
     assert lag(LEVEL, "05", STOPPED) == 180
     assert not database_status("shop", LEVEL, "05", STOPPED, NOON).is_fine
+
+
+@pytest.mark.parametrize(("again", "fine"), [(True, True), (False, False)])
+def test_a_table_that_may_not_equal_the_source_says_since_when_and_is_fine_only_while_it_is_read_again(
+    again: bool, fine: bool
+) -> None:
+    state = AdHoc().rewritten("dbo.a", keyed=True, again=again)
+    since = replace(state, unequal={"dbo.a": ("05", (NOON - dt.timedelta(hours=1)).isoformat())})
+    found = database_status("shop", replace(LEVEL, commit="09", ad_hoc=since.to_json()), "09", WELL, NOON)
+    assert found.tables[0].unequal == ("05", NOON - dt.timedelta(hours=1))
+    assert (found.tables[0].read_again, found.is_fine) == (again, fine)
+    status = PipelineStatus("p", "c", databases=(found,))
+    assert status.to_json()["databases"]["shop"]["tables"]["dbo.a"]["unequal"] == {
+        "since": "2024-05-01T11:00:00+00:00",
+        "position": "05",
+        "read_again": again,
+    }
+    assert status.progress().tables[0].state == "not equal"
+    text = "it is read again" if again else "headrace repair reread <pipeline> dbo.a"
+    assert any("not equal since" in line and text in line for line in lines(status, NOON))
 
 
 def test_lag_is_unknown_when_the_source_can_not_be_asked() -> None:

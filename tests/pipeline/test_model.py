@@ -102,6 +102,34 @@ def test_what_a_format_leaves_out_no_transaction_counts(
 
 
 @pytest.mark.parametrize(
+    ("said", "sinks", "choice"),
+    [
+        ("", ["{type: kafka, bootstrap.servers: k}"], "warn"),
+        ("", ["{type: kafka, bootstrap.servers: k}", "{type: files, path: ./out}"], "warn"),
+        ("", ["{type: kafka, bootstrap.servers: k}", "{type: delta, path: ./lake}"], "reread"),
+        ("", ["{type: delta, path: ./lake}"], "reread"),
+        (", on_rewrite: reread", ["{type: kafka, bootstrap.servers: k}"], "reread"),
+        (", onRewrite: fail", ["{type: kafka, bootstrap.servers: k}"], "fail"),
+        (", on.rewrite: warn", ["{type: delta, path: ./lake}"], "warn"),
+    ],
+)
+@pytest.mark.parametrize("source", ["postgresql", "mysql"])
+def test_where_all_sinks_take_messages_the_log_says_what_a_change_of_structure_did_to_rows(
+    tmp_path: Path, source: str, said: str, sinks: list[str], choice: str
+) -> None:
+    database = ", database: d" if source == "postgresql" else ""
+    messages = "format: {type: debezium_json, topic.prefix: p}\n" if "delta" not in sinks[0] else ""
+    made = model(
+        tmp_path,
+        f"source: {{type: {source}, hostname: h{database}{said}}}\n{messages}sinks: [{', '.join(sinks)}]\n{RUN}",
+    )
+    assert made.source.settings.on_rewrite == choice
+    assert made.warns_of_rewrites == (not said and choice == "warn")
+    # Spark's reader makes a source of its own of the options.
+    assert type(made.source).of(made.source_options).settings.on_rewrite == choice
+
+
+@pytest.mark.parametrize(
     ("text", "trigger"),
     [("500ms", "500 milliseconds"), ("10 seconds", "10 seconds"), ("5m", "5 minutes"), ("1h", "1 hours")],
 )

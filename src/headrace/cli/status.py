@@ -35,7 +35,8 @@ def status(
     """Show where a pipeline stands.
 
     Exits with 1 if its source does not capture or has deleted needed changes, if messages were left out because they
-    could not be read, or if changes were skipped by a repair.
+    could not be read, if changes were skipped by a repair, or if rows may have changed without a change in the log and
+    are not read again.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
@@ -179,6 +180,11 @@ def _table(table: TableStatus, now: dt.datetime) -> str:
     if table.skipped is not None:
         after, upto = table.skipped
         lost += f"; a repair skipped its changes after {after} up to {upto}: read it again"
+    if table.unequal is not None:
+        position, since = table.unequal
+        when = f"{_time(since, now)}, position {position}" if since is not None else f"position {position}"
+        mended = "it is read again" if table.read_again else f"headrace repair reread <pipeline> {table.table}"
+        lost += f"; not equal since {when}, because a change of structure may have changed rows: {mended}"
     rows = f" of a table of about {table.estimate:,} rows" if table.estimate >= 0 else ""
     if table.snapshot == "running":
         return f"in its snapshot: {_chunks(table.chunks)}{rows} read{lost}"

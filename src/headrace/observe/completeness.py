@@ -127,7 +127,13 @@ def of_tables(offset: Offset) -> dict[str, dt.datetime | None]:
     if until is not None and planned is not None:
         # Nothing that was committed after the batch was planned can be in it, whatever a clock that was set back says.
         until = min(until, planned)
-    return {path: until if _level(offset, path) else None for path in offset.tables_seen}
+    found = {path: until if _level(offset, path) else None for path in offset.tables_seen}
+    for path, (_, since) in offset.unequal.items():
+        # What was committed before the change of structure is there.
+        level, right = found.get(path), _utc(since)
+        if level is not None:
+            found[path] = None if right is None else min(level, right)
+    return found
 
 
 def _level(offset: Offset, path: str) -> bool:

@@ -140,6 +140,7 @@ class TableState:
         complete_until: everything that was committed before this in the table is in all sinks; null where unknown.
         captured: whether the source captures it still.
         lost: whether changes of it are missing: the source had deleted them, or a user skipped them.
+        unequal: whether a change of structure may have changed its rows, and it was not read again since.
     """
 
     table: str
@@ -151,15 +152,17 @@ class TableState:
     complete_until: dt.datetime | None = None
     captured: bool = True
     lost: bool = False
+    unequal: bool = False
 
     @property
     def state(self) -> str:
-        """In a word or two: `streaming`, `in its snapshot`, `catching up`, `changes lost` or `not captured`."""
+        """In few words: `streaming`, `in its snapshot`, `catching up`, `not equal`, `changes lost`, `not captured`."""
         if not self.captured:
             return "not captured"
         if self.lost:
             return "changes lost"
-        return {"running": "in its snapshot", "catching up": "catching up"}.get(self.snapshot, "streaming")
+        level = "not equal" if self.unequal else "streaming"
+        return {"running": "in its snapshot", "catching up": "catching up"}.get(self.snapshot, level)
 
     @property
     def snapshot_left(self) -> int | None:
@@ -411,6 +414,7 @@ class ProgressBoard:
             complete_until=None if complete is None else complete.of(name),
             captured=offset is None or name not in offset.uncaptured,
             lost=offset is not None and (name in offset.gaps or name in offset.skipped),
+            unequal=offset is not None and name in offset.unequal,
         )
 
     def _lag(self, offset: Offset | None, level: bool | None, health: Health | None) -> float | None:

@@ -34,6 +34,9 @@ class TableStatus:
         captured: whether it is captured still; where not, what happens to it is missing.
         skipped: the commits after which and up to which changes are missing because a user skipped them; null where
             none is, or where the table was read again since.
+        unequal: the commit up to which it equals the source, and the time of that where it is known, because a change
+            of structure may have changed rows behind that; null where none did, or where it was read again since.
+        read_again: whether it is not equal and the pipeline reads it again as a whole, or will without being asked.
     """
 
     table: str
@@ -44,6 +47,13 @@ class TableStatus:
     lost: bool = False
     captured: bool = True
     skipped: tuple[str, str] | None = None
+    unequal: tuple[str, dt.datetime | None] | None = None
+    read_again: bool = False
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing of it is missing, but for what the pipeline reads again by itself."""
+        return self.captured and self.skipped is None and (self.unequal is None or self.read_again)
 
 
 @dataclass(frozen=True)
@@ -89,9 +99,9 @@ class DatabaseStatus:
     @property
     def is_fine(self) -> bool:
         """Whether the source answers and captures every table, and nothing that is needed is deleted or about to be, or
-        was skipped.
+        was skipped, or changed without a change in the log and is not read again.
         """
-        if not all(table.captured and table.skipped is None for table in self.tables):
+        if not all(table.is_fine for table in self.tables):
             return False
         if self.health is None:
             return self.answered
@@ -162,6 +172,7 @@ class PipelineStatus:
                 complete_until=table.complete_until,
                 captured=table.captured,
                 lost=table.lost or table.skipped is not None,
+                unequal=table.unequal is not None,
             )
             for database in self.databases
             for table in database.tables
@@ -247,11 +258,15 @@ def _table(path: str, offset: Offset, complete: dt.datetime | None) -> TableStat
     progress = offset.tables.get(path)
     skipped = offset.skipped.get(path)
     lost = path in offset.gaps and skipped is None
+    unequal = offset.unequal.get(path)
+    again = unequal is not None and AdHoc.from_json(offset.ad_hoc).reads_again(path)
     if progress is None or (progress.done and progress.commit >= offset.commit):
-        return TableStatus(path, complete, lost=lost, skipped=skipped)
+        return TableStatus(path, complete, lost=lost, skipped=skipped, unequal=unequal, read_again=again)
     state: SnapshotState = "catching up" if progress.done else "running"
     chunks = progress.chunk + len(progress.bounds)
-    return TableStatus(path, complete, state, chunks, progress.rows, lost, skipped=skipped)
+    return TableStatus(
+        path, complete, state, chunks, progress.rows, lost, skipped=skipped, unequal=unequal, read_again=again
+    )
 
 
 def _ad_hoc(offset: Offset) -> tuple[AdHocStatus, ...]:
@@ -282,11 +297,17 @@ def _database(status: DatabaseStatus) -> dict[str, Any]:
                 "lost": table.lost,
                 "captured": table.captured,
                 "skipped": None if table.skipped is None else list(table.skipped),
+                "unequal": None if table.unequal is None else _unequal(table.unequal, read_again=table.read_again),
             }
             for table in status.tables
         },
         "ad_hoc": [{"table": one.table, "state": one.state, "chunks": one.chunks} for one in status.ad_hoc],
     }
+
+
+def _unequal(since: tuple[str, dt.datetime | None], *, read_again: bool) -> dict[str, Any]:
+    position, time = since
+    return {"since": _text(time), "position": position, "read_again": read_again}
 
 
 def health_json(health: Health) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,6 +64,7 @@ from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 from headrace.sources.notifications import SINK
+from headrace.sources.tables.rewrites import WARN
 
 Made = TypeVar("Made")
 [_ON_ERROR] = OnErrorSettings.declared
@@ -90,6 +91,8 @@ class Model:
         dead_letters: where messages go that can't be read; None where they do not.
         observe: where its numbers go.
         hidden: values that must never be shown: secrets, and what `${...}` stood for.
+        warns_of_rewrites: tables are not read again whose rows a change of structure may have changed, because the user
+            did not say that, and all sinks take messages.
     """
 
     file: Path
@@ -104,6 +107,7 @@ class Model:
     dead_letters: DeadLetters | None
     observe: ObserveSettings
     hidden: tuple[str, ...] = field(repr=False)
+    warns_of_rewrites: bool = False
 
     @property
     def sinks(self) -> tuple[tuple[str, Sink], ...]:
@@ -142,8 +146,10 @@ def read_model(path: Path) -> Model:
     settings = sections.pipeline
     checkpoint = absolute(settings.checkpoint, path)
     section = _source(document, sections, checkpoint)
-    source = section.source
     targets = _targets(document, sections, section.type)
+    warned = _warned_of_rewrites(section, targets)
+    section, warns = warned or section, warned is not None
+    source = section.source
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
         _check_notifications(document, source, targets)
@@ -166,9 +172,25 @@ def read_model(path: Path) -> Model:
         dead_letters=letters,
         observe=_observe(document, sections.observe),
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
+        warns_of_rewrites=warns,
     )
     made_in(document, ("sinks",), lambda: made.session_settings)
     return made
+
+
+def _warned_of_rewrites(section: SourceSection, targets: Iterable[Target]) -> SourceSection | None:
+    """The source of a pipeline whose sinks all take messages, where the user does not say what follows when a change of
+    structure may have changed rows: who reads messages did not ask for a whole table. Null for other pipelines.
+    """
+    source, name = section.source, "on_rewrite"
+    option = next((option for option in source.options if option.name == name), None)
+    given = option is not None and any(map(option.is_spelled, section.options))
+    if isinstance(source, KafkaTopics) or option is None or given:
+        return None
+    if not all(target.sink.takes == "messages" for target in targets):
+        return None
+    made = type(source)(source.settings.replaced(on_rewrite=WARN))
+    return replace(section, source=made, options={**section.options, name: WARN})
 
 
 def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Snapshot = Literal["none", "begins", "goes on", "catches up"]
+REWRITES_ARE_SAID = (
+    "Tables whose rows a change of structure may have changed are not read again, because all sinks take messages; the "
+    "log says so (on_rewrite: warn). Set 'on_rewrite' to choose."
+)
 _NEW = "a checkpoint that is not there yet"
 
 
@@ -105,6 +109,8 @@ class PipelinePlan:
         sinks: each sink with its format and what a repeated batch does.
         encoding: where messages are made, and what stands against making them where the source is read; empty where
             no sink takes messages.
+        rewrites: what happens to tables whose rows a change of structure may have changed, where that follows from the
+            sinks; empty where the options say it, or where they are read again.
     """
 
     name: str
@@ -121,6 +127,7 @@ class PipelinePlan:
     begin: Mapping[str, Mapping[str, int]] | None = None
     sinks: tuple[str, ...] = ()
     encoding: str = ""
+    rewrites: str = ""
 
     @property
     def stops(self) -> list[tuple[str, SinkPlan]]:
@@ -144,6 +151,7 @@ class PipelinePlan:
             "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
             "sinks": list(self.sinks),
             "encoding": self.encoding,
+            "rewrites": self.rewrites,
         }
 
 
@@ -170,6 +178,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         source=model.source_type,
         sinks=tuple(_sink_text(target) for target in model.targets),
         encoding=Fusing.of(model).text if any(target.format is not None for target in model.targets) else "",
+        rewrites=REWRITES_ARE_SAID if model.warns_of_rewrites else "",
     )
     if isinstance(model.source, KafkaTopics):
         topics = tuple(model.source.settings.topics) or (model.source.settings.topics_pattern,)

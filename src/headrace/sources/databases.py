@@ -101,6 +101,7 @@ class Offsets:
             for path, progress in offset.tables.items()
             if not (progress.done and progress.commit >= offset.commit)
         }
+        unequal = self._by_table(lambda offset: offset.ad_hoc.get("unequal", {}))
         return Offset(
             commit=commit,
             commit_time=min(times, default=None),
@@ -110,6 +111,7 @@ class Offsets:
             gaps=self._by_table(lambda offset: offset.gaps),
             uncaptured=self._by_table(lambda offset: offset.uncaptured),
             skipped=self._by_table(lambda offset: offset.skipped),
+            ad_hoc={"unequal": unequal} if unequal else {},
         )
 
     def _by_table(self, part: Callable[[Offset], Mapping[str, _Part]]) -> dict[str, _Part]:

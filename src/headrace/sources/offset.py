@@ -202,6 +202,13 @@ class Offset:
         """Whether an ad-hoc snapshot has something left to read that nothing holds up."""
         return bool(self.ad_hoc.get("running", False))
 
+    @property
+    def unequal(self) -> dict[str, tuple[str, dt.datetime | None]]:
+        """The tables whose rows a change of structure may have changed, until they were read again as a whole; each
+        with the commit up to which all is right, and the time of that, if known."""
+        since = self.ad_hoc.get("unequal", {})
+        return {path: (commit, time_of(time or None)) for path, (commit, time) in since.items()}
+
     def to_json(self) -> dict[str, Any]:
         """JSON values, the form that Spark keeps."""
         return {

@@ -3,7 +3,7 @@
 
 const MOST_POINTS = 3600, MOST_TABLES = 200, EVERY = 1000;
 const SIGNS = {good: "✓", busy: "●", warning: "▲", bad: "✕", off: "■"};
-const TABLE_LEVELS = {"streaming": "good", "in its snapshot": "busy", "catching up": "busy", "changes lost": "bad", "not captured": "bad"};
+const TABLE_LEVELS = {"streaming": "good", "in its snapshot": "busy", "catching up": "busy", "not equal": "busy", "changes lost": "bad", "not captured": "bad"};
 const at = id => document.getElementById(id);
 const number = value => Math.round(value).toLocaleString("en");
 const decimals = value => value.toLocaleString("en", {maximumFractionDigits: value < 10 ? 1 : 0});

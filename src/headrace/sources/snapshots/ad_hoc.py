@@ -505,6 +505,11 @@ class AdHoc:
         others = tuple(again if one is request else one for one in self.requests)
         return replace(self, requests=others, numbers=self.numbers + 1)
 
+    def reads_again(self, table: str) -> bool:
+        """Whether a table is to be read again as a whole."""
+        whole = (request.table for request in self.requests if request.filter is None and not request.done)
+        return table in self.blocking or table in whole
+
     def at_hand(self, budget: int) -> list[Request]:
         """The requests that a plan asks for at the most that may hold so many chunks."""
         return [request for request in self.requests if not request.done][:budget]
