@@ -185,6 +185,15 @@ def test_a_read_that_a_user_asked_for_begins_again_and_one_of_some_rows_goes_on(
     assert both.requests == (some, Request("s.a", 2, reread=True))
 
 
+def test_a_change_between_the_last_chunk_and_the_end_of_a_read_begins_it_once_more() -> None:
+    read = Request("s.a", 0, key=("id",), chunk=3, lower=("3",), done=True, reread=True, since="1", upto="9")
+    state = AdHoc(ending=(read,), numbers=1, unequal={"s.a": ("1", "")})
+    assert state.reads_again("s.a"), "until its end is announced"
+    again = state.rewritten("s.a", keyed=True, again=True)
+    assert (again.ending, again.requests) == ((), (Request("s.a", 1, reread=True),))
+    assert again.unequal == state.unequal
+
+
 @pytest.mark.parametrize(
     ("seconds", "sizes"),
     [

@@ -507,8 +507,8 @@ class AdHoc:
 
     def reads_again(self, table: str) -> bool:
         """Whether a table is to be read again as a whole."""
-        whole = (request.table for request in self.requests if request.filter is None and not request.done)
-        return table in self.blocking or table in whole
+        whole = (request for request in self.requests if request.filter is None and not request.done)
+        return table in self.blocking or table in {request.table for request in (*whole, *self.begun)}
 
     def at_hand(self, budget: int) -> list[Request]:
         """The requests that a plan asks for at the most that may hold so many chunks."""
@@ -645,7 +645,8 @@ class AdHoc:
             again: whether it is read again. If not, a read that is under way begins again all the same.
         """
         state = replace(self, unequal={**self.unequal, table: self.unequal.get(table, ("", ""))})
-        for request in self.requests:
+        state = state.begun_again(lambda request: request.table == table)
+        for request in state.requests:
             if request.table == table and request.filter is None and request.key:
                 state = state._begun_again(request, keyed=True)
         return state.reading(table, keyed=keyed) if again else state
