@@ -14,7 +14,6 @@ import datetime as dt
 import json
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -32,8 +31,6 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _WAIT_SECONDS = 0.02
 _LONGEST_SECONDS = 5.0
 """How long one plan waits for a sender that is busy with what was committed before the window."""
-Wanted = Callable[[int, str, str], bool]
-"""Whether a table's rows count, by its oid, schema and name."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Look:
     Args:
         settings: the source's options.
         start: the boundary at which it begins.
-        wanted: which tables count.
+        oids: the numbers of the tables that count.
         signal_table: schema and name of the signal table; null where there is none.
 
     Raises:
@@ -80,12 +77,12 @@ class Look:
         self,
         settings: PostgresSettings,
         start: int,
-        wanted: Wanted,
+        oids: frozenset[int],
         signal_table: tuple[str, str] | None,
     ) -> None:
         self.start = start
         self._settings = settings
-        self._wanted = wanted
+        self.oids = oids
         self._signal_table = signal_table
         self._finds_signals = signal_table is not None or bool(settings.signal_prefix)
         self._stack = ExitStack()
@@ -180,7 +177,7 @@ class Look:
             return ended.rows
         if isinstance(message, Relation):
             relation = message
-            self._relations[relation.oid] = self._wanted(relation.oid, relation.schema, relation.name)
+            self._relations[relation.oid] = relation.oid in self.oids
             if self._signal_table == (relation.schema, relation.name):
                 self._signal_relations.add(relation.oid)
         elif isinstance(message, pgoutput.Truncate):

@@ -220,9 +220,10 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
 
     def _seen(self, start: Offset, bound: int, commits: int) -> Seen:
         begin = lsn.boundary(start.commit)
-        if self._look is None or self._look.start != begin:
+        oids = self._tables.oids(start)
+        if self._look is None or self._look.start != begin or self._look.oids != oids:
             self._forget_look()
-            self._look = Look(self._settings, begin, self._tables.wanted(start), self._tables.signal_table(start))
+            self._look = Look(self._settings, begin, oids, self._tables.signal_table(start))
         return self._look.upto(bound, commits)
 
     def _took(self, window: Window) -> None:

@@ -13,7 +13,6 @@ from headrace.sources.postgresql.computed_columns import say_left_out
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.identities import lacking_identities
 from headrace.sources.postgresql.log_state import LogState
-from headrace.sources.postgresql.look import Wanted
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
@@ -84,10 +83,9 @@ class TableSet:
             TableFiles.of(connection, tables.values(), visible),
         )
 
-    def wanted(self, offset: Offset) -> Wanted:
-        """Whether a table's rows are taken."""
-        oids = {table.oid for table in tables_of(offset.schemas).values()}
-        return lambda oid, schema, name: oid in oids
+    def oids(self, offset: Offset) -> frozenset[int]:
+        """The numbers of the tables whose rows are taken."""
+        return frozenset(table.oid for table in tables_of(offset.schemas).values())
 
     def signal_table(self, offset: Offset) -> tuple[str, str] | None:
         """Schema and name of the signal table; null where there is none."""
