@@ -27,8 +27,8 @@ CUT_OFF, WIDTH, EMPTY, LEFT_OVER, KIND, VALUE = range(1, 7)
 
 (
     LEAVE, JSON, SIGNED, UNSIGNED, DECIMAL, YEAR, DATE, TIME, DATETIME, TIMESTAMP, OLD_TIME, OLD_DATETIME,
-    OLD_TIMESTAMP, FLAG, BITS, ASCII, UTF8, BYTES, ENUM, UUID,
-) = range(20)  # fmt: skip
+    OLD_TIMESTAMP, FLAG, BITS, UTF8, BYTES, ENUM, UUID,
+) = range(19)  # fmt: skip
 """What a column's values are. The kernels leave the first two as they are."""
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _POWERS = np.array([10**n for n in range(10)], np.int64)
@@ -350,10 +350,6 @@ def write_texts(data: Array, o: Any, labels: Any, cells: Cells, shapes: Shapes, 
             elif form == UTF8:
                 if not is_utf8(data, i, i + size):
                     behind = -1
-            elif form == ASCII:
-                for k in range(size):
-                    if byte(data, i + k) >= 128:
-                        behind = -1
             elif form == ENUM:
                 value = _little(data, i, size)
                 if value > shapes.firsts_of[U(first + c)]:
@@ -417,7 +413,7 @@ def write_texts(data: Array, o: Any, labels: Any, cells: Cells, shapes: Shapes, 
             if behind < 0:
                 wrong[0], wrong[1] = image, c
                 return behind
-            if form != UTF8 and form != ASCII and form != ENUM:
+            if form != UTF8 and form != ENUM:
                 cells.starts[U(cell + c)] = begin
                 cells.sizes[U(cell + c)] = behind - begin
                 o = behind

@@ -5,7 +5,7 @@ import uuid
 
 from headrace.sources.mysql import packed
 from headrace.sources.mysql import types as codes
-from headrace.sources.mysql.charsets import decoder
+from headrace.sources.mysql.charsets import text_of
 from headrace.sources.mysql.packed import Reader
 
 WRITES, DELETES, UPDATES = (23, 30), (25, 32), (24, 31)
@@ -82,7 +82,7 @@ def text(column, data):
         case "varbinary" | "blob" | "longblob":
             return base64.b64encode(data).decode()
         case "char" | "varchar" | "tinytext" | "mediumtext":
-            return decoder(native.charset)(data)
+            return text_of(data, native.charset)
     return _moment(column, data, digits, little, big)
 
 

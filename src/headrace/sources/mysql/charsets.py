@@ -5,21 +5,23 @@ Table maps name collations by number. The numbers are the same in MySQL and Mari
 
 from __future__ import annotations
 
-import codecs
+import importlib.resources
+import re
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
+import pyarrow as pa
+
 from headrace.errors import SchemaError
+from headrace.wire.arrays import mask_bitmap, own_view, text_array
+from headrace.wire.charset_kernels import GROWTH, NONE, PAGE, REPLACEMENT, write_utf8
+from headrace.wire.spans import Array
 
 BINARY = "binary"
 """The character set of columns that hold bytes."""
-UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
+UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8"))
 """Character sets whose bytes are UTF-8 already."""
-_OTHERWISE = {
-    "cp866": {0xFC: "\u207f", 0xFD: "\u00b2"}, "greek": {0xA1: "\u02bd", 0xA2: "\u02bc"}, "hebrew": {0xAF: "\u203e"},
-    "koi8u": {0x95: "\u2022"},
-}  # fmt: skip
-"""Characters that servers have in the place of those of the codec."""
 _COLLATIONS = """
 armscii8 32 64 1056 1088, ascii 11 65 1035 1089, big5 1 84 1025 1108, binary 63, cp1250 26 34 44 66 99 1050 1090,
 cp1251 14 23 50-52 1074-1075, cp1256 57 67 1081 1091, cp1257 29 58-59 1082-1083, cp850 4 80 1028 1104,
@@ -40,14 +42,15 @@ _WIDTHS = {
     "ujis": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "utf8": 3, "utf8mb3": 3, "utf8mb4": 4,
 }  # fmt: skip
 _CODECS = {
-    "big5": "cp950", "binary": "latin-1", "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256",
-    "cp1257": "cp1257", "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "cp932": "cp932", "eucjpms": "euc_jp",
-    "euckr": "cp949", "gb18030": "gb18030", "gb2312": "gb2312", "gbk": "gbk", "greek": "iso8859-7",
-    "hebrew": "iso8859-8", "koi8r": "koi8-r", "koi8u": "koi8-u", "latin1": "cp1252", "latin2": "iso8859-2",
-    "latin5": "iso8859-9", "latin7": "iso8859-13", "macce": "mac-latin2", "macroman": "mac-roman", "sjis": "shift-jis",
-    "tis620": "tis-620", "ucs2": "utf-16-be", "ujis": "euc_jp", "utf16": "utf-16-be", "utf16le": "utf-16-le",
-    "utf32": "utf-32-be",
+    "binary": "latin-1", "gb18030": "gb18030", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be",
+    **dict.fromkeys(UTF8, "utf-8"),
 }  # fmt: skip
+"""Those of which Python's codecs have the servers' characters, but for `_SWAPPED`."""
+_SWAPPED = {"gb18030": {0x1E3F: "\ue7c7", 0xE7C7: "\u1e3f"}}
+"""Characters of a codec that servers have in each other's place."""
+_MOST = 2**31 - 1
+_FILE = "charsets.npz"
+"""Made by `python -m headrace_emulators.mysql.charset_tables`."""
 
 
 def charset_of(collation: int) -> str:
@@ -70,35 +73,80 @@ def width_of(charset: str) -> int:
     return _WIDTHS.get(charset, 1)
 
 
-@cache
-def decoder(charset: str) -> Callable[[bytes], str]:
-    """What makes texts of bytes; it raises ValueError for bytes that are none.
+def texts_of(values: pa.BinaryArray, charset: str) -> pa.StringArray:
+    """Texts of bytes; null stays null. What the server itself has no character for, and shows as `?`, is U+FFFD.
 
     Raises:
         SchemaError: nobody knows the character set.
+        ValueError: the bytes are to be UTF-8 and are not.
     """
-    if charset in UTF8:
-        return lambda data: data.decode("ascii" if charset == "ascii" else "utf-8")
-    codec = _CODECS.get(charset)
-    if codec is None:
-        raise SchemaError(
-            f"The character set '{charset}' can't be read.",
-            remedy="Convert its columns to utf8mb4 by ALTER TABLE ... MODIFY, or leave them out.",
-        )
-    if width_of(charset) == 1:
-        table = _table(charset, codec)
-        return lambda data: codecs.charmap_decode(data, "strict", table)[0]
-    return lambda data: data.decode(codec)
+    if charset in _CODECS:
+        decode = _decoder(charset)
+        return pa.array([None if value is None else decode(value) for value in values.to_pylist()], pa.string())
+    table, view = _table(charset), own_view(values)
+    if len(values) > 1 and int(view.offsets[-1]) * GROWTH > _MOST:
+        half = len(values) // 2
+        parts = [texts_of(part, charset) for part in (values.slice(0, half), values.slice(half))]
+        return pa.concat_arrays(parts)
+    out = np.empty(GROWTH * view.data.size, np.uint8)
+    ends = np.empty(len(values) + 1, np.int32)
+    write_utf8(view.data, view.offsets, table, out, ends)
+    valid = None if not values.null_count else mask_bitmap(values.is_valid().to_numpy(zero_copy_only=False))
+    return text_array(ends, out[: ends[-1]].copy(), valid, values.null_count)
 
 
-def _table(charset: str, codec: str) -> str:
-    """The characters of all 256 bytes. Those that the codec leaves out are controls in cp1252, else nothing."""
-    found = [bytes([code]).decode(codec, "replace") for code in range(256)]
-    if codec == "cp1252":
-        found = [chr(code) if text == "\ufffd" else text for code, text in enumerate(found)]
-    for code, character in _OTHERWISE.get(charset, {}).items():
-        found[code] = character
-    return "".join("\ufffe" if text == "\ufffd" else text for text in found)
+def text_of(data: bytes, charset: str) -> str:
+    """One text; as `texts_of`."""
+    return str(texts_of(pa.array([data], pa.binary()), charset)[0])
+
+
+@cache
+def _decoder(charset: str) -> Callable[[bytes], str]:
+    codec, swapped = _CODECS[charset], _SWAPPED.get(charset)
+    if swapped is None:
+        # No server keeps bytes that are no UTF-8, so these are damaged.
+        errors = "strict" if charset in UTF8 else "replace"
+        return lambda data: data.decode(codec, errors)
+    has_any = re.compile(f"[{''.join(map(chr, swapped))}]").search
+
+    def decode(data: bytes) -> str:
+        text = data.decode(codec, "replace")
+        return text.translate(swapped) if has_any(text) else text
+
+    return decode
+
+
+@cache
+def _table(charset: str) -> Array:
+    """The table of a character set, as the kernel takes it."""
+    if charset == "ascii":
+        found = np.arange(PAGE)
+        found[128:] = REPLACEMENT
+        return found.astype(np.int32)
+    if charset == "ucs2":
+        # Halves of surrogates are no characters of it.
+        points = np.arange(1 << 16)
+        points[0xD800:0xE000] = REPLACEMENT
+        return np.concatenate([-np.arange(1, PAGE + 1), points]).astype(np.int32)
+    with importlib.resources.files(__package__).joinpath(_FILE).open("rb") as file, np.load(file) as tables:
+        if charset not in tables:
+            raise SchemaError(
+                f"The character set '{charset}' can't be read.",
+                remedy="Convert its columns to utf8mb4 by ALTER TABLE ... MODIFY, or leave them out.",
+            )
+        pairs = np.cumsum(tables[charset], axis=0)
+    pages = [np.full(PAGE, NONE)]
+    pages_of = {b"": 0}
+    for number, point in pairs.tolist():
+        data = number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big")
+        for size in range(1, len(data)):
+            front = data[:size]
+            if front not in pages_of:
+                pages[pages_of[front[:-1]]][front[-1]] = -len(pages)
+                pages_of[front] = len(pages)
+                pages.append(np.full(PAGE, NONE))
+        pages[pages_of[data[:-1]]][data[-1]] = point
+    return np.concatenate(pages).astype(np.int32)
 
 
 @cache

@@ -9,7 +9,7 @@ from headrace.changes import Column
 from headrace.errors import CaptureError, OptionError
 from headrace.settings import Settings
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.charsets import charset_of, decoder
+from headrace.sources.mysql.charsets import charset_of, text_of
 from headrace.sources.mysql.table_map import MapColumn, TableMap
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.wire_columns import WireColumn
@@ -112,8 +112,8 @@ def _left_out(path: str) -> str:
 def _native(column: MapColumn) -> NativeType:
     labels: tuple[str, ...] = ()
     if column.labels and column.collation is not None:
-        decode = decoder(charset_of(column.collation))
-        labels = tuple(map(decode, column.labels))
+        charset = charset_of(column.collation)
+        labels = tuple(text_of(label, charset) for label in column.labels)
     return NativeType.of_wire(
         column.code,
         column.meta,

@@ -11,9 +11,12 @@ import struct
 import zlib
 from collections.abc import Generator
 
+import pyarrow as pa
+
 from headrace.changes import Column, TableId, TableSchema
 from headrace.formats.kernels import main
 from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.charsets import texts_of
 from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import ARTIFICIAL, HEADER_SIZE, EventType
 from headrace.sources.mysql.groups import Prepared
@@ -40,6 +43,7 @@ def compile_all() -> None:
         decoder = WindowDecoder(window, settings, dt.datetime(2024, 2, 29, tzinfo=dt.UTC), _again, _earlier)
         for _ in (*decoder.feed(log), *decoder.finish()):
             pass
+    texts_of(pa.array([b"a"], pa.binary()), "latin1")
 
 
 def _again(_: Place) -> Generator[bytes, None, None]:

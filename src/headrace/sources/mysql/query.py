@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.errors import SchemaError
-from headrace.sources.mysql.charsets import charset_of, decoder
+from headrace.sources.mysql.charsets import charset_of, text_of
 from headrace.sources.mysql.event_bytes import EventBytes
 
 _FIXED = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
@@ -40,7 +40,7 @@ class Query:
         """The statement; escapes stand where it has bytes that are no text in the character set of the client."""
         if self.collation is not None and not self.statement.isascii():
             try:
-                return decoder(charset_of(self.collation))(self.statement)
+                return text_of(self.statement, charset_of(self.collation))
             except (SchemaError, ValueError):
                 pass
         return self.statement.decode("utf-8", "backslashreplace")

@@ -22,7 +22,7 @@ from headrace.wire.arrays import own_view
 from headrace.wire.spans import Array
 
 __all__ = [
-    "addresses", "base64_texts", "bits", "decoded", "digits", "floats", "geometries", "inflated", "instants",
+    "addresses", "base64_texts", "bits", "digits", "floats", "geometries", "inflated", "instants",
     "json_texts", "printed_floats", "sets", "vectors", "years",
 ]  # fmt: skip
 _POINT = 1
@@ -82,15 +82,6 @@ def years(values: pa.BinaryArray) -> pa.StringArray:
 def instants(values: pa.BinaryArray) -> pa.StringArray:
     """Timestamps of a session in UTC."""
     return pc.binary_join_element_wise(pc.replace_substring(values.cast(pa.string()), " ", "T"), "Z", "")
-
-
-def decoded(values: pa.BinaryArray, decode: Callable[[bytes], str]) -> pa.StringArray:
-    """Texts of a character set.
-
-    Raises:
-        ValueError: bytes are no text of it.
-    """
-    return _each(values, decode)
 
 
 def inflated(values: pa.BinaryArray) -> pa.BinaryArray:

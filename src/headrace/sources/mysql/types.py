@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.changes.types import LogicalType
 from headrace.errors import FormatError, SchemaError
 from headrace.sources.mysql import texts
-from headrace.sources.mysql.charsets import BINARY, UTF8, charset_of, decoder, width_of
+from headrace.sources.mysql.charsets import BINARY, UTF8, charset_of, texts_of, width_of
 
 _SIGNED = {"tinyint": "int8", "smallint": "int16", "mediumint": "int32", "int": "int32", "bigint": "int64"}
 _UNSIGNED = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64", "bigint": "uint64"}
@@ -315,7 +315,7 @@ class NativeType:
             raise SchemaError(
                 "The log does not say the character set of a column.", remedy="SET GLOBAL binlog_row_metadata=FULL."
             )
-        return texts.decoded(values, decoder(self.charset))
+        return texts_of(values, self.charset)
 
     def to_json(self) -> list[Any]:
         """The arguments that make it again, without those at the end that are usual."""

@@ -92,7 +92,7 @@ class WireColumn:
             return kernels.UUID
         if self.native.logical.kind == "bytes":
             return kernels.BYTES
-        return kernels.ASCII if self.native.charset == "ascii" else kernels.UTF8
+        return kernels.UTF8
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -117,7 +117,7 @@ class WireColumn:
             return (self.numbers[0] + 2) // 3 * 4 + self.numbers[0]
         if form == kernels.UUID:
             return _UUID_ROOM
-        return _ROOM if form not in (kernels.LEAVE, kernels.JSON, kernels.UTF8, kernels.ASCII, kernels.ENUM) else 0
+        return _ROOM if form not in (kernels.LEAVE, kernels.JSON, kernels.UTF8, kernels.ENUM) else 0
 
 
 @dataclass(frozen=True)
