@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,12 +15,14 @@ from tests.support.captured_postgres import CapturedPostgres
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.log_state import LogState
+from headrace.sources.postgresql.source import PostgresSource
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
 from headrace.sources.postgresql.unsent_changes import Leaf, TableFiles, change_of
 from headrace.sources.tables.rewrites import Rewrite
-from headrace.testing.captured_database import replay
+from headrace.testing.captured_database import image, replay
 from headrace_emulators.postgresql.server import PostgresDatabase
 
 
@@ -241,6 +244,49 @@ def test_a_table_that_was_altered_and_emptied_is_not_read_again_and_its_truncate
     database.execute("TRUNCATE t")
     database.insert("t", 2, "two", 3)
     assert [row["op"] for row in run.all() if row["op"] in "rcudt"] == ["t", "c"]
+
+
+def test_fifty_tables_that_one_migration_alters_are_read_once_each_and_the_stream_goes_on(
+    database: CapturedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{n:02}" for n in range(50)]
+    _run_script(
+        database, ";".join(f"CREATE TABLE {name} AS SELECT g AS id FROM generate_series(1, 3) g" for name in names)
+    )
+    _run_script(database, ";".join(f"ALTER TABLE {name} ADD PRIMARY KEY (id)" for name in names))
+    _run_script(database, ";".join(f"ALTER PUBLICATION shop ADD TABLE {name}" for name in names))
+    database.create("orders", "id int primary key", [(0,)])
+    run = database.run()
+    rows = run.all()
+    sent: list[str] = []
+    plans: list[int] = []
+    for method in ("rows", "run"):
+        send = getattr(Connection, method)
+        monkeypatch.setattr(Connection, method, lambda *args, send=send: (sent.append(args[1]), send(*args))[1])
+    advance = PostgresSource.advance
+
+    def counted(*args: Any) -> Offset:
+        sent.clear()
+        end = advance(*args)
+        plans.append(len(sent))
+        return end
+
+    monkeypatch.setattr(PostgresSource, "advance", counted)
+    script = (f"ALTER TABLE {name} ADD v int DEFAULT 7; ALTER TABLE {name} ADD w int DEFAULT 8" for name in names)
+    _run_script(database, ";".join(script))
+    found: list[list[dict[str, Any]]] = []
+    while not found or run.offset.has_open_requests:
+        assert len(found) < 40, "the queue has no end"
+        database.insert("orders", len(found) + 1)
+        found.append(run.batch())
+        assert [image(row)["id"] for row in found[-1] if row["op"] == "c"] == [str(len(found))], "the stream goes on"
+    read = [row["table"]["name"] for batch in found for row in batch if row["op"] == "r"]
+    assert Counter(read) == dict.fromkeys(names, 3)
+    assert all(len({row["table"]["name"] for row in batch if row["op"] == "r"}) <= 4 for batch in found)
+    assert max(plans) <= 80
+    assert run.offset.unequal == {}
+    rows += [row for batch in found for row in batch]
+    assert all(held["w"] == "8" for (name, _), held in replay(rows).items() if name != "orders")
 
 
 def test_with_warn_the_log_says_so(database: CapturedPostgres, caplog: pytest.LogCaptureFixture) -> None:
