@@ -21,6 +21,7 @@ from headrace.sources.postgresql.source import PostgresSource
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
 from headrace.sources.postgresql.unsent_changes import Leaf, TableFiles, change_of
+from headrace.sources.snapshots.ad_hoc import with_reads_settled
 from headrace.sources.tables.rewrites import Rewrite
 from headrace.testing.captured_database import image, replay
 from headrace_emulators.postgresql.server import PostgresDatabase
@@ -265,11 +266,11 @@ def test_fifty_tables_that_one_migration_alters_are_read_once_each_and_the_strea
         monkeypatch.setattr(Connection, method, lambda *args, send=send: (sent.append(args[1]), send(*args))[1])
     advance = PostgresSource.advance
 
-    def counted(*args: Any) -> Offset:
+    def counted(source: PostgresSource, start: Offset, *args: Any) -> Offset:
         sent.clear()
-        end = advance(*args)
+        end = advance(source, start, *args)
         plans.append(len(sent))
-        return end
+        return with_reads_settled(start, end)
 
     monkeypatch.setattr(PostgresSource, "advance", counted)
     script = (f"ALTER TABLE {name} ADD v int DEFAULT 7; ALTER TABLE {name} ADD w int DEFAULT 8" for name in names)
