@@ -39,6 +39,8 @@ from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, un
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
+_MANY_DUMMIES = 10_000
+"""More dummy commits than an idle server writes in the quiet time."""
 _QUIET_SECONDS = 60.0
 """An idle server writes dummy commits.
 
@@ -291,7 +293,8 @@ class Planner:
             at = self._commit_time(commit, start.clock)
             recent = at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS
             # Where more has come since, a bounded window of dummy commits must not be what is always looked at.
-            head = value(self._statements.MAX_LSN)
+            is_bounded = bool(limit.upto) or 0 < bound < _MANY_DUMMIES
+            head = value(self._statements.MAX_LSN) if is_bounded else newest
             if recent and head is not None and lsn.read(head) == commit:
                 return start.commit
         return commit

@@ -94,8 +94,7 @@ def table_of(
     chunk_key = () if known is None or not set(known.chunk_key) <= same.keys() else known.chunk_key
     table = postgres_table(
         TableRules.of(settings),
-        # A table that has another name for a time, and its own again, is one table: the number says which.
-        TableId(database, relation.schema, relation.name) if known is None else known.id,
+        TableId(database, relation.schema, relation.name),
         columns,
         keys,
         Storage(relation.oid, (relation.oid,) if known is None else known.leaves, identity),
