@@ -15,6 +15,7 @@ from headrace.sources.snapshots.ad_hoc import (
     AdHoc,
     Request,
     RequestEnds,
+    RequestWaits,
     cut_for_request,
     further_requests,
 )
@@ -188,6 +189,8 @@ class AdHocReads(Generic[Table]):
                 table = tables.get(request.table)
                 if table is None:
                     raise RequestEnds("it is not captured any more")
+                if request.after > end.commit and not request.key:
+                    raise RequestWaits
                 rows = state.pace.rows if request.reread else self._settings.incremental_snapshot_chunk_size
                 return self._further(request, table, rows, most, end, asked)
 

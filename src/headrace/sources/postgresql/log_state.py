@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.errors import CaptureError
 from headrace.sources.offset import all_known
+from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import OPERATIONS, PublicationState
@@ -16,9 +17,15 @@ from headrace.sources.postgresql.publication import OPERATIONS, PublicationState
 _SERVER = """
 SELECT system_identifier::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) FROM pg_control_system()
 """
+_INSERT_LSN = "SELECT pg_current_wal_insert_lsn()::text"
 _PARTS = frozenset(
     ["system", "timeline", "slot", "publication", "publication_oid", "operations", "via_root", "members"]
 )
+
+
+def written_commit(connection: Connection) -> str:
+    """A commit behind everything that the server has written to its log, on disk or not."""
+    return lsn.commit_before(lsn.written_up_to(lsn.of_server(connection.value(_INSERT_LSN))))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from headrace.sources.postgresql.computed_columns import left_out
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
+from headrace.sources.postgresql.log_state import written_commit
 from headrace.sources.postgresql.notices import CONNECTOR, created, dropped, empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.permissions import missing_permissions
@@ -64,8 +65,6 @@ from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
-
-_INSERT_LSN = "SELECT pg_current_wal_insert_lsn()::text"
 
 
 class PostgresSource(Source):
@@ -125,7 +124,7 @@ class PostgresSource(Source):
         if self.settings.snapshot_mode == "initial_only":
             return lsn.ZERO
         with connect(self.settings) as connection:
-            return lsn.commit_before(lsn.written_up_to(lsn.of_server(connection.value(_INSERT_LSN))))
+            return written_commit(connection)
 
     def connect(self) -> None:
         """Log in and out again."""

@@ -12,7 +12,7 @@ from headrace.sources.postgresql.catalog import captured_tables, catalog_state, 
 from headrace.sources.postgresql.computed_columns import say_left_out
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.identities import lacking_identities
-from headrace.sources.postgresql.log_state import LogState
+from headrace.sources.postgresql.log_state import LogState, written_commit
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
@@ -143,7 +143,13 @@ class TableSet:
         rewrites = unsent_changes(connection, known, found, state.files, new.files, state.types.changed_by(new.types))
         rewrites = [rewrite for rewrite in rewrites if rewrite.path not in fresh]
         ad_hoc = follow_rewrites(
-            rewrites, ad_hoc, found, self._settings, read=read, rows=lambda tables: estimated_rows(connection, tables)
+            rewrites,
+            ad_hoc,
+            found,
+            self._settings,
+            read=read,
+            rows=lambda tables: estimated_rows(connection, tables),
+            after=written_commit(connection) if rewrites else "",
         )
         end = replace(
             start,

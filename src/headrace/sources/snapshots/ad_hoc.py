@@ -49,7 +49,7 @@ _PARTS = frozenset(
 )
 _REQUEST_PARTS = frozenset(
     ["table", "number", "key", "filter", "chunk", "lower", "last", "bounds", "done", "surrogate", "signal"]
-) | frozenset(["reread", "since", "definition", "upto", "announced"])
+) | frozenset(["reread", "after", "since", "definition", "upto", "announced"])
 
 
 class RequestWaits(Exception):
@@ -217,6 +217,8 @@ class Request:
         surrogate: the column by which the signal wants it cut; null for its key.
         signal: the id of the signal; empty where none asked for it.
         reread: a change of structure asked for it, so its chunks have the size that `Pace` gives.
+        after: the commit that the stream passes before the first chunk is read. Changes from before a change of
+            structure follow the structure of their time, so they must not come after the rows that are read.
         since: the position behind which all its rows stand, where the whole table is read so that rows that the source
             no longer has go; empty where they stay, and before it was begun.
         definition: what the source says of the table's definition when it was begun, see `KeyRanges.definition`.
@@ -237,6 +239,7 @@ class Request:
     surrogate: str | None = None
     signal: str = ""
     reread: bool = False
+    after: str = ""
     since: str = ""
     definition: str = ""
     upto: str = ""
@@ -336,6 +339,7 @@ class Request:
             **({} if self.surrogate is None else {"surrogate": self.surrogate}),
             **({"signal": self.signal} if self.signal else {}),
             **({"reread": True} if self.reread else {}),
+            **({"after": self.after} if self.after else {}),
             **({"since": self.since} if self.since else {}),
             **({"definition": self.definition} if self.definition else {}),
             **({"upto": self.upto} if self.upto else {}),
@@ -363,6 +367,7 @@ class Request:
             surrogate=data.get("surrogate"),
             signal=data.get("signal", ""),
             reread=data.get("reread", False),
+            after=data.get("after", ""),
             since=data.get("since", ""),
             definition=data.get("definition", ""),
             upto=data.get("upto", ""),
@@ -452,8 +457,11 @@ class AdHoc:
 
     @property
     def waits_for(self) -> str:
-        """The commit up to which the stream has to be, so that a table that was read ends; empty where none waits."""
-        return max((request.upto for request in self.ending if not request.announced), default="")
+        """The commit up to which the stream has to be, so that a table that was read ends, or that one is begun; empty
+        where none waits.
+        """
+        ends = (request.upto for request in self.ending if not request.announced)
+        return max((*ends, *(request.after for request in self.requests if not request.key)), default="")
 
     @property
     def announced(self) -> tuple[Request, ...]:
@@ -636,20 +644,27 @@ class AdHoc:
             found |= {id.path: TableMove(id.path, wanted.kind, wanted.position) for id in meant}
         return replace(self, moves=(*self.moves, *found.values()))
 
-    def rewritten(self, table: str, *, keyed: bool, again: bool) -> AdHoc:
+    def rewritten(self, table: str, *, keyed: bool, again: bool, after: str = "") -> AdHoc:
         """With a table whose rows may have changed, and what was read of them with them.
 
         Args:
             table: `schema.name`.
             keyed: whether it has a key by which it is read beside the stream.
             again: whether it is read again. If not, a read that is under way begins again all the same.
+            after: as `Request.after`.
         """
         state = replace(self, unequal={**self.unequal, table: self.unequal.get(table, ("", ""))})
         state = state.begun_again(lambda request: request.table == table)
         for request in state.requests:
             if request.table == table and request.filter is None and request.key:
                 state = state._begun_again(request, keyed=True)
-        return state.reading(table, keyed=keyed) if again else state
+        if again:
+            state = state.reading(table, keyed=keyed)
+        waiting = tuple(
+            replace(one, after=max(one.after, after)) if one.table == table and not one.key else one
+            for one in state.requests
+        )
+        return replace(state, requests=waiting)
 
     def reading(self, table: str, *, keyed: bool) -> AdHoc:
         """With a table that is read again: beside the stream where it has a key, else as in the first snapshot."""

@@ -50,13 +50,14 @@ class RewriteSettings(Settings):
 class TableReads(Protocol):
     """Which tables are read beside the stream and again, as the offset keeps it."""
 
-    def rewritten(self, table: str, *, keyed: bool, again: bool) -> Self:
+    def rewritten(self, table: str, *, keyed: bool, again: bool, after: str = "") -> Self:
         """With a table whose rows may have changed, and what was read of them with them.
 
         Args:
             table: `schema.name`.
             keyed: whether it has a key by which it is read beside the stream.
             again: whether it is read again.
+            after: the commit that the stream passes before it is read beside it; empty for at once.
         """
 
 
@@ -88,6 +89,7 @@ def follow_rewrites(
     *,
     read: Collection[str],
     rows: Callable[[list[AnyTable]], Mapping[str, int]] = lambda _: {},
+    after: str = "",
 ) -> Reads:
     """The ad-hoc snapshots with the tables that are read again because of changes of structure.
 
@@ -99,6 +101,7 @@ def follow_rewrites(
         tables: the captured tables by path, as they are now.
         settings: the source's options.
         read: the paths of the tables whose rows the options let be read.
+        after: a commit behind all changes of structure, where a catalog showed them before the stream has passed them.
         rows: asks about how many rows tables have, by path; those are left out of which the server can't say.
 
     Raises:
@@ -122,5 +125,5 @@ def follow_rewrites(
             )
         else:
             say(f"{sentence} {'The table is read again.' if again else read_again(path)}")
-        ad_hoc = ad_hoc.rewritten(path, keyed=bool(tables[path].chunk_key), again=again and not too_many)
+        ad_hoc = ad_hoc.rewritten(path, keyed=bool(tables[path].chunk_key), again=again and not too_many, after=after)
     return ad_hoc
