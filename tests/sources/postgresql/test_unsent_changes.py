@@ -290,6 +290,19 @@ def test_fifty_tables_that_one_migration_alters_are_read_once_each_and_the_strea
     assert all(held["w"] == "8" for (name, _), held in replay(rows).items() if name != "orders")
 
 
+def test_a_table_is_read_again_only_after_the_changes_from_before_the_statement(database: CapturedPostgres) -> None:
+    database.create("t", "id int not null primary key, v text", [(1, "one")])
+    # Changes from before the statement come in batches after the one whose plan sees the catalog.
+    run = database.run(max_commits_per_trigger=1)
+    rows = run.all()
+    for key, value in ((2, "two"), (3, "three"), (4, "four")):
+        database.insert("t", key, value)
+    database.execute("ALTER TABLE t DROP COLUMN v, ADD COLUMN v text DEFAULT 'new'")
+    rows += run.all()
+    held = replay(rows)
+    assert [held[key]["v"] for key in sorted(held)] == ["new"] * 4
+
+
 def test_with_warn_the_log_says_so(database: CapturedPostgres, caplog: pytest.LogCaptureFixture) -> None:
     database.create("t", "id int primary key, v text", [(1, "one")])
     run = database.run(on_rewrite="warn")
