@@ -235,8 +235,9 @@ class Source(Component, ABC):
 
         Raises:
             ConnectError: the server can't be reached or refuses the login.
+            TypeError: `cascades` of this source are always empty, so there is nothing to ask.
         """
-        raise NotImplementedError(f"source '{self.name}' has no cascades")
+        raise TypeError(f"Source '{self.name}' has no foreign keys whose cascades the log lacks.")
 
     def unlogged(self) -> Sequence[Unlogged]:
         """The ways by which rows of captured tables may change without a change in the log, as far as the catalog shows

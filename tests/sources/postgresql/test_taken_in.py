@@ -75,6 +75,18 @@ def test_a_table_that_was_out_of_the_publication_is_read_again_and_then_followed
     assert pipeline.rows() == [("c", "a", "4")]
 
 
+@pytest.mark.parametrize("commits", ["0", "2"])
+def test_changes_of_a_table_under_another_name_are_its_own_once_it_has_its_name_again(
+    database: PostgresDatabase, commits: str
+) -> None:
+    pipeline = Pipeline(database, tables="public.a", max_commits_per_trigger=commits)
+    pipeline.rows()
+    database.execute("ALTER TABLE a RENAME TO b")
+    database.execute("INSERT INTO b VALUES (2); DELETE FROM b WHERE id = 1")
+    database.execute("ALTER TABLE b RENAME TO a")
+    assert pipeline.rows() == [("c", "a", "2"), ("d", "a", "1")]
+
+
 def test_a_table_that_takes_a_captured_ones_name_is_followed_from_its_first_change_on(
     database: PostgresDatabase,
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +67,7 @@ class WindowDecoder:
         capture_time: when the batch was planned.
         after: for tables whose snapshot is newer than the stream, the LSN up to which commits are in it; rows of these
             commits are left out.
+        kept: the oids of the tables whose rows have the name that `tables` gives, whatever the log calls them.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class WindowDecoder:
         database: str,
         capture_time: dt.datetime | None,
         after: Mapping[int, int] | None = None,
+        kept: frozenset[int] = frozenset(),
     ) -> None:
+        self._kept = kept
         self._after = {oid: commit for oid, commit in (after or {}).items() if commit >= start_boundary}
         self._start, self._end = start_boundary, end_boundary
         self._tables, self._types, self._settings, self._database = tables, types, settings, database
@@ -175,6 +179,8 @@ class WindowDecoder:
 
     def _table_of(self, relation: Relation) -> PostgresTable | None:
         known = self._tables.get(relation.oid)
+        if known is not None and relation.oid in self._kept:
+            relation = replace(relation, schema=known.id.schema, name=known.id.name)
         return None if known is None else table_of(relation, known, self._types, self._settings, self._database)
 
     def _states_in(self, block: Block) -> _States:

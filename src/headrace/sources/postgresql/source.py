@@ -188,9 +188,12 @@ class PostgresSource(Source):
         tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
         read = {path: table for path, table in tables.items() if path not in waiting}
         after = {path: progress.commit for path, progress in start.tables.items() if path in read}
+        # One that had another name in between is the same table all along.
+        before = {path: table.oid for path, table in tables_of(start.schemas).items()}
+        kept = tuple(t.oid for path, t in tables_of(end.schemas).items() if before.get(path) == t.oid)
         edges = [start.commit, *state.cuts, end.commit]
         for begin, upto in pairwise(map(lsn.boundary, edges)):
-            window = Window(begin, upto, self.settings.database, read, after)
+            window = Window(begin, upto, self.settings.database, read, after, kept)
             yield StreamSlice(window, state.types, end.capture_time)
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:

@@ -33,6 +33,7 @@ class Window:
         database: where the tables are.
         tables: those whose rows are taken, by path.
         after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
+        kept: the oids of the tables that have one name at both ends, whatever they are called in between.
     """
 
     start: int
@@ -40,6 +41,7 @@ class Window:
     database: str
     tables: Mapping[str, PostgresTable]
     after: Mapping[str, str]
+    kept: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -49,13 +51,14 @@ class Window:
             "database": self.database,
             "tables": {path: table.to_json() for path, table in self.tables.items()},
             "after": dict(self.after),
+            "kept": list(self.kept),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Window:
         """Read `to_json`'s form back."""
         tables = {path: PostgresTable.from_json(table) for path, table in data["tables"].items()}
-        return cls(data["start"], data["end"], data["database"], tables, data["after"])
+        return cls(data["start"], data["end"], data["database"], tables, data["after"], tuple(data["kept"]))
 
 
 def read_window(
@@ -76,6 +79,7 @@ def read_window(
         window.database,
         capture_time,
         {window.tables[path].oid: lsn.number(commit) for path, commit in window.after.items()},
+        frozenset(window.kept),
     )
     with copy_reader(settings, window.start) as reader:
         while not decoder.finished:
