@@ -86,7 +86,7 @@ class Mirror:
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Replay the rows of a batch of the pipeline in the order of their positions."""
-        columns = ["op", "table", "before", "after", "position", "snapshot", "source"]
+        columns = ["op", "table", "before", "after", "position", "snapshot", "source", "table_schema"]
         found = [row for batch in batches for row in batch.select(columns).to_pylist()]
         self.replay(found)
 
