@@ -11,7 +11,8 @@ from headrace.cli.status import lines
 from headrace.observe.status import AdHocStatus, PipelineStatus, TableStatus, database_status
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.snapshots.ad_hoc import AdHoc, Request
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import Request
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 LEVEL = Offset(source="s", commit="05", commit_time=NOON - dt.timedelta(hours=1), initial=False, known=("dbo.a",))

@@ -12,7 +12,8 @@ from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.changes.types import LogicalType
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc, Request, RequestEnds, cut_for_request
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import Request, RequestEnds, cut_for_request
 from headrace.sources.tables.source_table import SourceTable
 
 

@@ -12,8 +12,8 @@ from headrace.sources.change_tables import slices
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.notices import Notice
-from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.types import NativeType
 

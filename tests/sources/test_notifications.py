@@ -11,7 +11,8 @@ from headrace.errors import OptionError
 from headrace.settings import Settings
 from headrace.sources.notifications import Notifications, NotificationSettings, notifications
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.snapshots.ad_hoc import AdHoc, Request
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import Request
 
 AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NOTHING = Offset.nothing()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from headrace.changes.position import Position
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.snapshots.ad_hoc import Request
 from headrace.sources.snapshots.chunks import (
     FIRST,
     FIRST_OF_TABLE,
@@ -24,6 +23,7 @@ from headrace.sources.snapshots.chunks import (
     plan_chunks,
     unmarked_end,
 )
+from headrace.sources.snapshots.requests import Request
 
 C = "00000027:00000758:0005"
 

@@ -46,7 +46,7 @@ def mirror_of(targets: Iterable[Target]) -> Target | None:
 
 
 def described(cascades: Iterable[Cascade], targets: Sequence[Target]) -> list[Unlogged]:
-    """What foreign keys do to each table, and what becomes of that; the remedy is empty where nothing is lost.
+    """What foreign keys do to each table, and what happens then; the remedy is empty where nothing is lost.
 
     Args:
         cascades: foreign keys whose actions no log carries.

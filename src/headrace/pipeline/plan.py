@@ -102,7 +102,7 @@ class PipelinePlan:
         gone: tables that were captured up to now and that the options no longer mean.
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         unmatched: names and patterns of the options that stand for nothing, and that stop nothing, as sentences.
-        cascades: what foreign keys do to tables without a change in the log, and what becomes of it, as sentences.
+        cascades: what foreign keys do to tables without a change in the log, and what happens then, as sentences.
         lacking: columns that the log lacks, as sentences.
         topics: for Kafka the topics that are read, or the pattern.
         begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.

@@ -23,7 +23,8 @@ from headrace.settings import Settings, option
 from headrace.sources.base import Slice
 from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import Offset, time_of, time_text
-from headrace.sources.snapshots.ad_hoc import AdHoc, Request
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import Request
 
 LOG, SINK = "log", "sink"
 KIND = "notifications"

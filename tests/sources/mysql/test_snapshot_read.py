@@ -27,8 +27,8 @@ from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.offset import TableProgress
 from headrace.sources.rows import change_batch
-from headrace.sources.snapshots.ad_hoc import IncrementalChunk, RequestWaits
 from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk, RequestWaits
 from headrace_emulators.mysql.server import MARIADB, MySqlDatabase
 
 _TRUTH = Path(__file__).parents[2] / "golden" / "real_debezium" / "mariadb_truth_snapshot"

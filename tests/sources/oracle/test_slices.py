@@ -14,8 +14,8 @@ from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.types import NativeType
-from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 TIME = "2026-11-21T12:00:00+00:00"

@@ -36,8 +36,10 @@ from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Key, Offset
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import (
-    AdHoc,
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.ends_equal import is_told, with_ends
+from headrace.sources.snapshots.pace import Pace
+from headrace.sources.snapshots.requests import (
     IncrementalChunk,
     Request,
     RequestEnds,
@@ -45,8 +47,6 @@ from headrace.sources.snapshots.ad_hoc import (
     cut_for_request,
     further_requests,
 )
-from headrace.sources.snapshots.ends_equal import is_told, with_ends
-from headrace.sources.snapshots.pace import Pace
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)

@@ -211,7 +211,7 @@ class Planner:
             uncaptured=uncaptured,
             skipped={**start.skipped, **left_out},
         )
-        requests = requests.cut_anew({path: history.newest for path, history in histories.items()})
+        requests = requests.cut_again({path: history.newest for path, history in histories.items()})
         if not self._restarted:
             requests = requests.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         budget = limit.chunks or self._settings.snapshot_chunks_per_batch

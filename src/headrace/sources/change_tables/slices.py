@@ -31,8 +31,8 @@ from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.rows import schema_batch
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 _STREAM_ORDER = "t"
 """Order of a stream's first change: behind all of the commit before the window."""

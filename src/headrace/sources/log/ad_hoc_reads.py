@@ -11,15 +11,9 @@ from headrace.errors import CaptureError
 from headrace.sources.offset import Key, Offset
 from headrace.sources.signal_files import new_signals, take_files
 from headrace.sources.signals import SKIP, Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import (
-    AdHoc,
-    Request,
-    RequestEnds,
-    RequestWaits,
-    cut_for_request,
-    further_requests,
-)
+from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.ends_equal import is_told, say_read_once_more, with_ends
+from headrace.sources.snapshots.requests import Request, RequestEnds, RequestWaits, cut_for_request, further_requests
 from headrace.sources.stream_options import SignalSettings
 from headrace.sources.tables.source_table import SourceTable
 

@@ -389,7 +389,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         end = self._looked_up(start, window)
         before = AdHoc.from_json(start.ad_hoc)
         settled = before.behind()
-        reads = AdHoc.from_json(end.ad_hoc).behind().cut_anew(self._tables_of(end.schemas))
+        reads = AdHoc.from_json(end.ad_hoc).behind().cut_again(self._tables_of(end.schemas))
         if not self._restarted:
             reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))

@@ -36,7 +36,7 @@ from headrace.sources.mysql.snapshot_read import (
 )
 from headrace.sources.offset import Key
 from headrace.sources.signals import say, say_once
-from headrace.sources.snapshots.ad_hoc import NO_ROW, IncrementalChunk, RequestWaits, refused_filter
+from headrace.sources.snapshots.requests import NO_ROW, IncrementalChunk, RequestWaits, refused_filter
 
 _WRITTEN = frozenset((Operation.CREATE.value, Operation.UPDATE.value))
 _MADE = "SELECT CREATE_TIME, TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}"

@@ -28,8 +28,8 @@ from headrace.sources.mysql.stream_read import changes_of, read_window
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.offset import time_of, time_text
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 MysqlSlice = LogSlice[MysqlSettings]
 """What one task reads."""

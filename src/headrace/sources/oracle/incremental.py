@@ -42,7 +42,8 @@ from headrace.sources.oracle.snapshot_read import (
 )
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.signals import Signal, say, say_once
-from headrace.sources.snapshots.ad_hoc import AdHoc, IncrementalChunk, RequestWaits
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import IncrementalChunk, RequestWaits
 from headrace.sources.tables.masks import Masks
 
 _MOMENT_GONE = frozenset((TOO_OLD, CHANGED, NO_SCN))

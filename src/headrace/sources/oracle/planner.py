@@ -445,7 +445,7 @@ class OraclePlanner:
         reads = self._ad_hoc.requested(reads, end, signals)
         rewrites, estimates = delivery.rewrites, self._estimates
         reads = follow_rewrites(rewrites, reads, tables, self._settings, read=first, rows=estimates)
-        reads = reads.cut_anew(tables)
+        reads = reads.cut_again(tables)
         if not self._restarted:
             reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         # Nothing is known of the rows that they had before, or those are of another table.

@@ -33,8 +33,8 @@ from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.rows import schema_batch
-from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""

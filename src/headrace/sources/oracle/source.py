@@ -65,10 +65,11 @@ from headrace.sources.oracle.staging import Staging
 from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, refused_filter, requested_tables
+from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, uncaptured_tables

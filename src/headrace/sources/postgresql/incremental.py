@@ -41,7 +41,8 @@ from headrace.sources.postgresql.snapshot_read import (
 )
 from headrace.sources.postgresql.visibility import Visibility
 from headrace.sources.signals import say, say_once
-from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, IncrementalChunk, RequestWaits, refused_filter
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import NO_ROW, IncrementalChunk, RequestWaits, refused_filter
 
 _PASSING = ("40", "53", "55P03", "57014")
 """Refusals that say nothing about the statement: it is sent again with the next batch."""

@@ -22,8 +22,8 @@ from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.snapshot_read import read_chunk
 from headrace.sources.postgresql.stream_read import Window, read_window
 from headrace.sources.postgresql.types import TypeCatalog
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 PostgresSlice = LogSlice[PostgresSettings]
 """What one task reads."""

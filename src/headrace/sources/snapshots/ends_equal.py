@@ -21,7 +21,8 @@ from headrace.changes.position import READ_AGAIN_FROM
 from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.signals import say
-from headrace.sources.snapshots.ad_hoc import AdHoc, Request
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.requests import Request
 from headrace.sources.tables.source_table import SourceTable
 
 _CHANGES = frozenset("cud")

@@ -14,8 +14,8 @@ from headrace.changes import Operation, Position, TableSchema
 from headrace.changes.key_text import key_texts
 from headrace.sources.images import Images, WholeRows
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk, end_position, marks, unmarked_end
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 from headrace.sources.tables.masks import TableMasks
 from headrace.wire.arrays import text_array
 
