@@ -30,6 +30,7 @@ class TestMemory(TableSinkContract):
         "test_structures_are_followed_as_far_as_is_said": "it has no structure",
         "test_a_renamed_column_keeps_its_values": "it has no structure",
         "test_the_user_can_say_what_was_renamed": "it has no structure",
+        "test_the_user_can_say_what_was_dropped": "it has no structure",
         "test_of_two_writers_of_one_batch_one_lands": "it commits nothing",
         "test_a_changed_key_keeps_the_values_that_its_change_does_not_carry": "it has no rows to look for",
         "test_changes_of_one_row_from_two_partitions_stop_unless_their_order_is_given": "it folds nothing",
