@@ -16,7 +16,7 @@ RELEASES := $(patsubst requirements-spark-%.lock,%,$(sort $(wildcard requirement
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-real matrix matrix-part proof soak bench docs lint format dist clean
+.PHONY: help setup demo test test-all test-fast test-real matrix matrix-part proof soak bench docs lint format dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -50,10 +50,14 @@ demo: setup ## capture changes of a database with history into Kafka messages an
 	@$(BIN)/headrace demo $(ARGS)
 
 test: lint ## everything that must pass before a commit, by two processes
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not live and not real" $(ARGS)
+	@$(BIN)/python -m tests.parts --age
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not system and not soak and not live and not real" $(ARGS)
+
+test-all: lint ## everything that runs here, in parts; goes on where it stopped; writes docs/tested.md (ARGS="systems real" chooses)
+	$(BIN)/python -m tests.parts $(ARGS)
 
 test-fast: setup ## for every edit: what starts no JVM and is not slow
-	$(BIN)/pytest -n 2 --dist loadfile -m "not jvm and not slow and not soak and not live and not real" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not jvm and not slow and not system and not soak and not live and not real" $(ARGS)
 
 test-real: setup ## Debezium Server on a real MariaDB and PostgreSQL (docs/real-producers.md); MariaDB as a target
 	$(BIN)/pytest -m "real and not soak" $(ARGS)

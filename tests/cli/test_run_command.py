@@ -111,6 +111,7 @@ def test_a_mistake_is_told_before_spark_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.slow
+@pytest.mark.system
 def test_a_run_goes_on_after_a_kill_and_after_ctrl_c(tmp_path: Path) -> None:
     from headrace_standins import commit_changes, written
 
@@ -164,6 +165,7 @@ def last_words(folder: Path) -> KeptFigures:
 
 @pytest.mark.jvm
 @pytest.mark.slow
+@pytest.mark.system
 def test_an_error_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
     from headrace_standins import commit_changes
 

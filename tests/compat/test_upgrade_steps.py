@@ -13,6 +13,8 @@ from tests.compat.packing import unpack
 from tests.compat.pipelines import SINKS, kept, shop_pipeline
 from tests.support.typed_commands import typed
 
+pytestmark = pytest.mark.system
+
 PAGE = Path(__file__).parents[2] / "docs/upgrades.md"
 STEPS = PAGE.read_text(encoding="utf-8").split("## Go back")[0]
 TABLES = ("dbo.customers", "dbo.log")

@@ -123,6 +123,7 @@ def test_the_commands_of_a_page_run_as_they_stand(spark: Any, sales: Sales, page
     assert "3 rows" not in said.get("headrace verify pipeline.yaml", "")
 
 
+@pytest.mark.system
 def test_tables_are_compared_as_the_page_on_apply_says(spark: Any, sales: Sales) -> None:
     sales.run(spark)
     (line,) = lines("docs/apply.md", "headrace verify")
@@ -174,6 +175,7 @@ def test_a_connector_becomes_a_pipeline_as_the_page_says(tmp_path: Path, monkeyp
         Path("pipeline.yaml").unlink()
 
 
+@pytest.mark.system
 def test_messages_are_looked_into_as_the_pages_say(tmp_path: Path) -> None:
     # The first ones are all events.
     canal = [json.loads(text)["value"] for text in (GOLDEN / "canal_json/samples.jsonl").read_text().splitlines()[:6]]
@@ -208,6 +210,7 @@ def test_scripts_make_an_emulated_database_as_the_page_says(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.system
 def test_kernels_are_compiled_beforehand_as_the_page_says(tmp_path: Path) -> None:
     for begins in ("pip install headrace", "HEADRACE_KERNELS=$PWD"):
         for line in lines("docs/clusters.md", begins):
@@ -284,6 +287,7 @@ def test_init_check_and_plan_print_what_their_page_shows(
     assert printed(type_line("headrace plan pipeline.yaml")) == shown(page, "headrace plan pipeline.yaml")
 
 
+@pytest.mark.system
 def test_status_prints_of_a_run_what_its_page_shows(spark: Any, sales: Sales, broker: KafkaBroker) -> None:
     # Now, so that the run is as far as on the page: one table is streamed, the other in the middle of its snapshot.
     into_kafka_and_delta(sales, broker.bootstrap, "shop", tables="dbo.orders")
@@ -320,6 +324,7 @@ STABLE = ("run ", "position ", "retention ", "table ")
 """The lines of a status whose words are those of any run; others say how the source is at that moment."""
 
 
+@pytest.mark.system
 def test_a_feed_is_rewound_and_its_dead_letters_are_replayed_as_the_page_says(
     spark: Any, tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from tests.support.typed_commands import typed
 from headrace_emulators.kafka.broker import KafkaBroker
 from headrace_emulators.mysql.server import MARIADB
 
+pytestmark = pytest.mark.system
+
 PAGES = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(sql|yaml|sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -16,6 +16,8 @@ import pytest
 
 from headrace.testing.waiting import PATIENCE
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tests" / "toy_package"
 BLOCK = re.compile(r"^`([\w.]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)

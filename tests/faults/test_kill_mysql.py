@@ -23,7 +23,7 @@ from tests.support.mysql_changes import KEYS, Changes
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.mysql.server import MySqlDatabase
 
-pytestmark = [pytest.mark.jvm, pytest.mark.soak]
+pytestmark = [pytest.mark.jvm, pytest.mark.soak, pytest.mark.system]
 
 POINTS = (
     # In the middle of the changes that a batch gives.

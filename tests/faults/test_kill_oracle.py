@@ -13,7 +13,7 @@ from harness import PipelineUnderTest, until
 from headrace_emulators.demo.comparison import compare
 from headrace_emulators.demo.workload import Workload
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.system]
 
 POINTS = (
     # A range is in staging, and nobody was told.

@@ -18,7 +18,7 @@ from harness import Changing, PipelineUnderTest
 from tests.support.postgres_changes import KEYS, Changes
 from tests.support.postgresql import USER, PostgresDatabase
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.system]
 
 POINTS = (
     # In the middle of the changes that a batch gives.

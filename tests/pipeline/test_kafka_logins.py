@@ -26,7 +26,7 @@ from headrace_emulators.sqlserver.shop import Shop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.system]
 WRONG = "incorrect horse"
 
 

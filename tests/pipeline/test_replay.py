@@ -105,6 +105,7 @@ def canal(kind: str, id: int, n: int, b: str | None = None, old: dict[str, str |
 
 @pytest.mark.kafka
 @pytest.mark.slow
+@pytest.mark.system
 def test_letters_take_their_place_and_bring_no_deleted_row_back(spark: SparkSession, tmp_path: Path) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient

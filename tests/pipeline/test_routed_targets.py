@@ -24,7 +24,7 @@ from headrace.pipeline.shaping.transforms import Transform
 from headrace.pipeline.target import Target
 from headrace.testing.change_history import Batch, schema_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.system]
 
 
 @pytest.fixture(scope="module", params=KINDS[:1])

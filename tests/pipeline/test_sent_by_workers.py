@@ -19,7 +19,7 @@ from headrace_emulators.sqlserver.shop import Shop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.system]
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.pages import run_page
 
+pytestmark = pytest.mark.system
+
 
 def test_the_pages_code_runs_as_it_stands(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -22,6 +22,8 @@ from headrace_emulators.postgresql.server import PostgresDatabase
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.system
+
 _ROWS = "INSERT INTO {0} (id, a, b) VALUES (1, 10, 'one'), (2, 20, 'two')"
 _MARIADB = {
     "a_default": ["ALTER TABLE {0} ADD stock INT NOT NULL DEFAULT 5"],

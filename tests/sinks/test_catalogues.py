@@ -30,7 +30,7 @@ from headrace.testing.change_history import Batch, table
 from headrace.testing.table_sinks import A, T, TableSinkContract
 from headrace.testing.waiting import PATIENCE
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.system]
 if not ICEBERG:
     pytest.skip("Iceberg has no release for this Spark", allow_module_level=True)
 

@@ -21,6 +21,8 @@ from tests.support.mysql_changes import KEYS, Changes, held
 from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.mysql.server import MySqlDatabase
 
+pytestmark = pytest.mark.system
+
 PROGRAM = Path(__file__).parent / "reading_process.py"
 POINTS = ("source.snapshot.chunk@7", "source.stream.batch@2", "source.stream.batch@5")
 

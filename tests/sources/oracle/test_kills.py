@@ -28,6 +28,8 @@ from headrace_emulators.oracle import EmulatedOracle
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from tests.sources.oracle.runs import Run
+
+pytestmark = pytest.mark.system
 folder = Path(folder)
 database = EmulatedOracle(server, "SHOP")
 run = Run(database, rac_nodes="instance:2", mining_range_scns=200, tables="SHOP.ORDERS,SHOP.PRODUCTS")

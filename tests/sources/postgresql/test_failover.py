@@ -12,7 +12,7 @@ from headrace.errors import DataLossError, HeadraceError, PositionMismatch
 from headrace.testing.captured_database import Run, data
 from headrace.testing.waiting import until
 
-pytestmark = [needs_postgres, pytest.mark.slow]
+pytestmark = [needs_postgres, pytest.mark.slow, pytest.mark.system]
 
 
 @pytest.fixture

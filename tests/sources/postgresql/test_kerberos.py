@@ -17,7 +17,7 @@ from headrace.sinks.jdbc.sink import JdbcSink
 from headrace.sources.postgresql.connection import connect, connect_replication
 from headrace_emulators.postgresql.server import PostgresDatabase, PostgresServer
 
-pytestmark = [needs_kerberos, needs_postgres]
+pytestmark = [needs_kerberos, needs_postgres, pytest.mark.system]
 ROLE = "by_ticket"
 LOGIN = "SELECT gss_authenticated, principal, encrypted FROM pg_stat_gssapi WHERE pid = pg_backend_pid()"
 

@@ -1,0 +1,25 @@
+"""Rule: the record of what ran keeps what is known of each part, and takes what a new run says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.parts import PARTS, Result, read, recorded, with_table
+
+PAGE = "Before.\n<!-- parts: written by make test-all -->\n<!-- /parts -->\nAfter.\n"
+
+
+def test_a_page_keeps_the_newest_result_of_each_part() -> None:
+    old, new = Result("real", "1a", "2026-01-02", 1234, 0, 5, 600), Result("real", "2b", "2026-02-03", 1240, 1, 5, 660)
+    other = Result("plain", "1a", "2026-01-02", 9, 0, 0, 60)
+    page = with_table(with_table(PAGE, [old, other]), [new])
+    assert recorded(page) == [other, new]
+    assert page.startswith("Before.\n") and page.endswith("After.\n")
+    assert page.count("| never |") == len(PARTS) - 2
+
+
+def test_a_result_is_read_from_what_pytest_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "real@1a.xml"
+    counts = 'tests="12" failures="1" errors="1" skipped="3" time="59.7" timestamp="2026-01-02T03:04:05"'
+    file.write_text(f'<testsuites><testsuite name="pytest" {counts}></testsuite></testsuites>')
+    assert read(file) == Result("real", "1a", "2026-01-02", 7, 2, 3, 60)
