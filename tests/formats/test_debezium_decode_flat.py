@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from codec_rows import change_rows
 
 
@@ -37,6 +38,56 @@ def test_added_fields_say_what_happened_where() -> None:
     assert update["event_time"].timestamp() == 1_700_000_000.123
     assert update["source"] == {"lsn": "7", "transaction_id": "x", "transaction_total_order": "3"}
     assert update["transaction"] == {"id": "x", "total_order": 3, "data_collection_order": None}
+
+
+D = b"d"
+ROW = b'{"id":1,"n":2}'
+BEHIND_A_SCHEMA = b'{"schema":{"type":"string","optional":false},"payload":"u"}'
+
+
+@pytest.mark.parametrize(
+    ("headers", "value", "op"),
+    [
+        ([("__op", b"u")], ROW, "u"),
+        ([("__op", b'"u"')], ROW, "u"),
+        ([("__op", BEHIND_A_SCHEMA)], ROW, "u"),
+        ([("__op", b"r"), ("other", None)], ROW, "r"),
+        ([("__op", b"c"), ("__op", b"u")], ROW, "u"),
+        ([("__op", b"c")], b'{"id":1,"__op":"u"}', "u"),
+        ([("__op", b"c")], b'{"id":1,"__deleted":"true"}', "d"),
+        ([("__op", D)], ROW, "d"),
+        ([("__op", D)], None, "d"),
+        ([("__op", D)], b'{"schema":null,"payload":null}', "d"),
+        ([("__op", b"c")], None, "tombstone"),
+        ([("op", D)], None, "tombstone"),
+        ([], None, "tombstone"),
+        (None, None, "tombstone"),
+        ([("__op", b"x")], ROW, "error"),
+    ],
+)  # fmt: skip
+def test_a_header_may_say_the_operation_where_the_row_does_not(headers: Any, value: Any, op: str) -> None:
+    # Rows without headers beside it, so that lists of headers are counted past them.
+    messages = [("s.d.t", 0, n, None, b'{"id":1}', ROW, None) for n in range(3)]
+    messages.insert(1, ("s.d.t", 0, 9, None, b'{"id":1}', value, headers))
+    rows = change_rows("debezium_json", messages, unwrapped=True)
+    (row,) = (row for row in rows if row["message"]["offset"] == 9)
+    assert [other["op"] for other in rows if other is not row] == ["c"] * 3
+    assert row["op"] == op
+    if op != "error":
+        assert row["key_text"] == '["1"]'
+    if op == "d":
+        assert row["before"]["id"] == "1"
+        assert row["after"] is None
+
+
+def test_a_delete_in_a_header_needs_a_key() -> None:
+    (row,) = change_rows("debezium_json", [("t", 0, 0, None, None, None, [("__op", D)])], unwrapped=True)
+    assert row["error"] == "The event has neither an old row nor a key."
+
+
+def test_a_header_of_a_row_that_is_not_flat_is_no_operation() -> None:
+    (row,) = change_rows("debezium_json", [("t", 0, 0, None, b'{"id":1}', None, [("__op", D)])])
+    assert row["op"] == "tombstone"
 
 
 def test_messages_that_the_transform_passes_are_read_as_they_are() -> None:

@@ -163,8 +163,11 @@ class DebeziumDecoder(Codec):
             columns |= structs
             for row, problem in misfits:
                 problems.setdefault(int(rows.message[row]), problem)
+        deletes = messages.deleted[rows.message]
         if reading.tombstone_as_delete and reading.unwrapped is not None:
-            deletes = (rows.op == TOMBSTONE) & key.present
+            deletes = rows.op == TOMBSTONE
+        deletes &= key.present
+        if deletes.any():
             columns["op"] = pc.if_else(pa.array(deletes), "d", columns["op"])
             if typed is None:
                 columns["before"] = either(deletes, columns["key"], columns["before"])
@@ -194,7 +197,8 @@ class DebeziumDecoder(Codec):
             if (at >= 0).any():
                 malformed[TypedColumn(messages.tape, at, pa.int64()).refused] = True
         no_new = (rows.op != _D) & (rows.op != _T) & (rows.after < 0)
-        nothing = (rows.op == _D) & (rows.before < 0) & ~has_key
+        is_delete = (rows.op == _D) | messages.deleted[rows.message]
+        nothing = is_delete & (rows.before < 0) & ~has_key
         for reason, wrong in (
             (EVENT_FORM, malformed & is_data),
             ("The value has a field twice.", lost & ~planned),

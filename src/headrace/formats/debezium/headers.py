@@ -1,4 +1,4 @@
-"""The headers of messages: the context of the connector, and the other key of a changed one."""
+"""The headers of messages: the context of the connector, the other key of a changed one, a flat row's operation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.formats.change_messages import quoted
 from headrace.formats.codec import MESSAGES
@@ -69,3 +70,30 @@ def _entries(lists: Sequence[Sequence[tuple[str, bytes]]]) -> pa.StructArray:
     every = [entry for found in lists for entry in found]
     columns = [pa.array([name for name, _ in every], pa.string()), pa.array([value for _, value in every], pa.binary())]
     return pa.StructArray.from_arrays(columns, fields=list(_TYPE.value_type))
+
+
+def header_words(headers: pa.ListArray, name: str) -> pa.StringArray:
+    """The texts of the last header of that name that each message has; null where it has none.
+
+    Connect's converters write a text bare, in quotes, or behind its schema.
+    """
+    count = len(headers)
+    entries = headers.flatten()
+    found = np.flatnonzero(pc.fill_null(pc.equal(entries.field("key"), name), False).to_numpy(zero_copy_only=False))
+    row = np.repeat(np.arange(count), pc.fill_null(pc.list_value_length(headers), 0).to_numpy())[found]
+    values = entries.field("value").take(pa.array(found)).dictionary_encode()
+    words = pa.array([_word(value) for value in values.dictionary.to_pylist()], pa.string()).take(values.indices)
+    place = np.full(count, -1, np.int64)
+    place[row] = np.arange(row.size)
+    return words.take(pa.array(place, mask=place < 0))
+
+
+def _word(value: bytes) -> str:
+    text = value.decode(errors="replace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(found, dict):
+        found = found.get("payload")
+    return found if isinstance(found, str) else text

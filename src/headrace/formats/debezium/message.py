@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headrace.formats.debezium.headers import header_words
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.json_messages import JsonMessages
+from headrace.formats.words import numbered
 from headrace.wire.json_exact import NULL, OBJECT, STRING, TRUE
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -28,6 +30,7 @@ TRANSACTION = ("id", "total_order", "data_collection_order")
 _CONTROL = Names([("source", "tableChanges", "op", "status", "event_count", "id", "ts_ms", "aggregate_type",
                    "additional_data")])  # fmt: skip
 _OBJECTS = ("before", "after", "source", "transaction", "message")
+_UNSAID = -2
 _CODE = np.full(256, -1, np.int8)
 for _place, _letter in enumerate(OPERATIONS):
     _CODE[ord(_letter)] = _place
@@ -37,7 +40,8 @@ class Messages(JsonMessages):
     """What the engine found in a batch of messages: their fields, those of their source and transaction blocks.
 
     `ordinary` says which are rows that can be read as far as their form goes, or tombstones; `op` is each one's number.
-    `flat` says which are records of ExtractNewRecordState, whose added fields stand where those of an event would.
+    `flat` says which are records of ExtractNewRecordState, whose added fields stand where those of an event would, or
+    in headers; `deleted` says which have no value and a header that says that the row was deleted.
     """
 
     def __init__(self, batch: pa.RecordBatch, reading: DecodeSettings, converter: Converter) -> None:
@@ -46,7 +50,15 @@ class Messages(JsonMessages):
         super().__init__(self.value.tape, self.value.at, _FIELDS)
         self.empty: Array = self.value.missing | self.value.empty
         self.flat: Array = np.zeros(self.count, np.bool_)
+        self.deleted: Array = np.zeros(self.count, np.bool_)
         prefix = reading.unwrapped
+        self._header_op: Array | None = None
+        headers = batch.column("headers")
+        if prefix is not None and headers.null_count < self.count:
+            words = header_words(headers, prefix + "op")
+            self._header_op = numbered(words, {letter: n for n, letter in enumerate(OPERATIONS)}, str)
+            self._header_op[words.is_null().to_numpy(zero_copy_only=False)] = _UNSAID
+            self.deleted = (self.value.missing | self.empty) & (self._header_op == OPERATIONS.index("d"))
         if prefix is not None:
             self.flat = (self.tape.kinds(self.value.at) == OBJECT) & ~self._is_control()
         self.op: Array = self._codes(self.every("op"))
@@ -83,7 +95,11 @@ class Messages(JsonMessages):
         deleted = np.ascontiguousarray(found[line["deleted"]])
         is_deleted = (tape.kinds(deleted) == TRUE) | tape.among(deleted, Names([("true",)]))
         op = self._codes(np.ascontiguousarray(found[line["op"]]))
-        op[tape.kinds(found[line["op"]]) <= NULL] = OPERATIONS.index("c")
+        unsaid = tape.kinds(found[line["op"]]) <= NULL
+        op[unsaid] = OPERATIONS.index("c")
+        if self._header_op is not None:
+            in_header = unsaid & (self._header_op != _UNSAID)
+            op[in_header] = self._header_op[in_header]
         op[is_deleted] = OPERATIONS.index("d")
         self.op = np.where(flat, op, self.op)
         self.every("op")[flat] = found[line["op"]][flat]

@@ -246,8 +246,9 @@ class EventSettings(FormatSettings):
     )
     unwrapped: bool = option(
         "Decoding: whether values are flat rows, as ExtractNewRecordState writes them, with added fields (`__op`, "
-        "`__deleted`, `__table`, `__source_ts_ms`) among the columns. A row without an operation is an upsert and "
-        "becomes a create; without a table it belongs to the last parts of its topic.",
+        "`__deleted`, `__table`, `__source_ts_ms`) among the columns. An operation that only the header `__op` says "
+        "counts too, and makes a null value a delete. A row without an operation is an upsert and becomes a create; "
+        "without a table it belongs to the last parts of its topic.",
         default=False,
     )
     unwrapped_prefix: str = option(

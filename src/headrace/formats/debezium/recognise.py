@@ -40,6 +40,8 @@ def recognise_json(message: Sample) -> Evidence | None:
     own = sorted(name for name in fields if name in ("__op", "__deleted") or name.startswith("__source_"))
     if own:
         return Evidence(f"a flat row with `{own[0]}`", (("unwrapped", "true"),))
+    if "__op" in message.headers:
+        return Evidence("a flat row with the header `__op`", (("unwrapped", "true"),))
     return None
 
 
