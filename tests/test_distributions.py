@@ -32,7 +32,7 @@ def wheel(project: Path, into: Path) -> Path:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     made = wheel(TREE, tmp_path / "dist")
     venv.create(tmp_path / "venv")

@@ -23,7 +23,7 @@ from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.engine.ports import free_ports
 from headrace_emulators.sqlserver import EmulatedServer
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.system]
 
 SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -21,7 +21,7 @@ from headrace.spark.jars import DELTA, maven_jars
 from headrace.spark.java import spark_environment
 from headrace_emulators.sqlserver import EmulatedServer
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.system]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative_pipeline"
 
