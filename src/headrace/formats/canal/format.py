@@ -67,12 +67,14 @@ class CanalSettings(FormatSettings):
 class CanalJson(ArrowFormat):
     """Canal's messages: one event of MySQL's binlog each, with all the rows that it changed.
 
-    Decoding: INSERT, UPDATE, DELETE and DTS's INIT give a row per element of `data`, in its order; DDL gives a `schema`
-    row with the text in `source['ddl']`, or a truncate; MHEARTBEAT a heartbeat; GTID, XACOMMIT, XAROLLBACK, statements
-    without rows and empty `data` are no event. The old image of an update is the new one with `old` laid over it, and
-    `changed` names what `old` holds. A message whose rows can't all be read is one `error` row, and none of its rows is
-    given. Where a message has `mysqlType` (else `sqlType`), enums and sets become their labels and bytes base64.
-    `source` has `id` (which several messages share), `ts`, `gtid`; `event_time` is `es`.
+    Decoding: INSERT, UPDATE, DELETE and DTS's INIT give a row per element of `data`, in its order; DDL gives a
+    `schema` row with the text in `source['ddl']`, or a truncate; MHEARTBEAT and HEARTBEAT a heartbeat; GTID,
+    XACOMMIT, XAROLLBACK, edges of transactions, TiCDC's TIDB_WATERMARK, statements without rows and empty `data`
+    are no event. A message from which TiCDC left out columns (`onlyHandleKey`, a claim check) is an `error` row.
+    The old image of an update is the new one with `old` laid over it, and `changed` names what `old` holds. A
+    message whose rows can't all be read is one `error` row, and none of its rows is given. Where a message has
+    `mysqlType` (else `sqlType`), enums and sets become their labels and bytes base64. `source` has `id` (which
+    several messages share), `ts`, `gtid`; `event_time` is `es`.
 
     Structures are announced by a `schema` row before the first message that has them, in each task and for each topic
     and partition, unless `schema` is given.

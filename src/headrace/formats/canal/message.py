@@ -9,19 +9,31 @@ from headrace.formats.json_messages import JsonMessages
 from headrace.formats.words import numbered, upper
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_exact import ARRAY, FALSE, NULL, OBJECT
+from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
 DATA = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r"}
 """The types of messages of rows, and the operation of their rows."""
 DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "DDL")
-NO_EVENT = ("QUERY", "GTID", "XACOMMIT", "XAROLLBACK")
-HEARTBEAT = "MHEARTBEAT"
+NO_EVENT = (
+    "QUERY", "GTID", "GTIDLOG", "XACOMMIT", "XAROLLBACK", "TRANSACTIONBEGIN", "TRANSACTIONEND", "TIDB_WATERMARK",
+)  # fmt: skip
+HEARTBEATS = ("MHEARTBEAT", "HEARTBEAT")
+CUT = {
+    "onlyHandleKey": "TiCDC left out all columns but the key's (onlyHandleKey), because the message was too large. "
+    "Raise max-message-bytes in the changefeed and in Kafka's topic, and let TiCDC write the table's changes again.",
+    "claimCheckLocation": "TiCDC wrote the row to external storage (claim check), because the message was too large. "
+    "Turn large-message-handle-option off, raise max-message-bytes in the changefeed and in Kafka's topic, and let "
+    "TiCDC write the table's changes again.",
+}
+"""Fields of TiCDC's block `_tidb` by which a message lacks columns of its row, and what to do."""
 
 FIELDS = (
     "data", "old", "database", "table", "type", "es", "ts", "id", "gtid", "isDdl", "sql", "pkNames", "mysqlType",
-    "sqlType",
+    "sqlType", "_tidb",
 )  # fmt: skip
+_CUT = Names([tuple(CUT)])
 _TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 
 
@@ -44,10 +56,21 @@ class Messages(JsonMessages):
         self.rows: Array = np.where(has_data, self.every("data"), self.every("old"))
         self.old_rows: Array = np.where(is_update & (old == ARRAY), self.every("old"), np.int32(-1))
         self._has_arrays: Array = self.holds(ARRAY, "pkNames", "data", "old")
-        fine = (self.op >= 0) & self.holds(FALSE, "isDdl") & self._has_arrays
+        self.cut: Array = self._cut()
+        fine = (self.op >= 0) & (self.cut < 0) & self.holds(FALSE, "isDdl") & self._has_arrays
         fine &= has_data | ((old == ARRAY) & ~is_update)
         self.ordinary: Array = fine
         self.ordinary = fine & self._rows_are_fine()
+
+    def _cut(self) -> Array:
+        """Which field of `CUT` says that a message lacks columns of its row, by its place there; -1 where none does."""
+        tape, block = self.tape, self.every("_tidb")
+        found = np.full(self.count, -1)
+        if (block >= 0).any():
+            kinds = tape.kinds(tape.fields(block, _CUT))
+            for place, kind in enumerate(kinds):
+                found[(kind > NULL) & (kind != FALSE) & (found < 0)] = place
+        return found
 
     def _rows_are_fine(self) -> Array:
         """Whether a message has rows, all of them objects, and as many old rows as rows."""

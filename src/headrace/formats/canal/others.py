@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.formats.canal.message import DATA, DDL, HEARTBEAT, NO_EVENT, Messages
+from headrace.formats.canal.message import CUT, DATA, DDL, HEARTBEATS, NO_EVENT, Messages
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row, table_parts, whole_within
 from headrace.formats.json_messages import unread
 from headrace.formats.words import BLANK, upper
@@ -27,7 +27,7 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
         return error_row(batch, number, problem, 0)
     kind = upper(messages.text("type", number) or "")
     if not _is_ddl(messages, number, kind):
-        return _row(batch, messages, number, "heartbeat" if kind == HEARTBEAT else None)
+        return _row(batch, messages, number, "heartbeat" if kind in HEARTBEATS else None)
     sql = messages.text("sql", number) or ""
     op = "t" if kind == "TRUNCATE" or _TRUNCATE.match(sql) else "schema"
     row = _row(batch, messages, number, op)
@@ -70,11 +70,13 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     if _is_ddl(messages, number, kind):
         return None
     if kind not in DATA:
-        return None if kind in (*NO_EVENT, HEARTBEAT) else f"Unknown type {kind}."
+        return None if kind in (*NO_EVENT, *HEARTBEATS) else f"Unknown type {kind}."
     return _problem_of_rows(messages, number, DATA[kind])
 
 
 def _problem_of_rows(messages: Messages, number: int, op: str) -> str | None:
+    if messages.cut[number] >= 0:
+        return list(CUT.values())[int(messages.cut[number])]
     data, old = messages.items("data", number), messages.items("old", number)
     if data is None and old is None:
         return "The message has neither data nor old."

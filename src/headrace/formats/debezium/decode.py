@@ -33,11 +33,13 @@ from headrace.formats.debezium.images import (
 from headrace.formats.debezium.message import OPERATIONS, ROW_OPERATIONS, TOMBSTONE, TRANSACTION, Messages
 from headrace.formats.debezium.others import EVENT_FORM, other_rows
 from headrace.formats.debezium.payload import Converter
+from headrace.formats.debezium.refused import MARKED_CELLS, has_mark
 from headrace.formats.debezium.rows import Rows
 from headrace.formats.debezium.schemas import UNKNOWN, DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.debezium.values import placeholders
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
+from headrace.wire.tape import Members
 from headrace.wire.typed import TypedColumn
 
 _D, _T = OPERATIONS.index("d"), OPERATIONS.index("t")
@@ -136,6 +138,7 @@ class DebeziumDecoder(Codec):
         known, typed = np.tile(rows.known, 2), reading.typed
         # Before values are spelled: what stands for one that is not carried is told by its text on the wire.
         members = tape.members(images) if typed is None else None
+        marked = np.zeros(0, np.int64) if members is None else _owners(members, has_mark(tape, members.values))
         carried = None if members is None else ~tape.among(members.values, self._absent)
         lenient = typed is not None
         values = self._row_layout.read(tape, images, known, absent=self._absent, lenient=lenient)
@@ -145,6 +148,10 @@ class DebeziumDecoder(Codec):
         use = (rows.key < 0) & (newest >= 0) if typed is None else None
         key = keys_of(messages.key.tape, rows.key, reading.table_field, wanted, (tape, newest, use))
         twice = doubled(tape, images, values, members)
+        if typed is not None:
+            marked = np.nonzero(has_mark(tape, values.at.reshape(-1)).reshape(values.at.shape))[1]
+        for row in marked % max(rows.message.size, 1):
+            problems.setdefault(int(rows.message[row]), MARKED_CELLS)
         self._note(messages, rows, values, keys, twice, key.present, problems)
         own = typed.schema.id if typed is not None and typed.schema.id.name else None
         columns = fact_columns(batch, messages, rows, own, reading.unwrapped) | {
@@ -209,6 +216,14 @@ class DebeziumDecoder(Codec):
         ):
             for row in np.flatnonzero(wrong):
                 problems.setdefault(int(rows.message[row]), reason)
+
+
+def _owners(members: Members, chosen: Array) -> Array:
+    """The objects of the chosen members."""
+    if not chosen.any():
+        return np.zeros(0, np.int64)
+    found: Array = np.repeat(np.arange(members.offsets.size - 1), np.diff(members.offsets))[chosen]
+    return found
 
 
 def _alike(numbers: Array) -> tuple[Array, Array]:

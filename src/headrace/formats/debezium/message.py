@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from headrace.formats.debezium.headers import header_words
 from headrace.formats.debezium.payload import Converter
+from headrace.formats.debezium.refused import foreign_form, is_refused
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.json_messages import JsonMessages
 from headrace.formats.words import numbered
@@ -23,8 +24,8 @@ _FIELDS = (
     "before", "after", "source", "op", "transaction", "ts_ms", "message", "status", "id", "event_count",
     "data_collections", "databaseName", "schemaName", "ddl", "tableChanges", "aggregate_type", "type",
 )  # fmt: skip
-SOURCE = ("db", "schema", "table", "ts_us", "ts_ms", "snapshot")
-"""Fields of source blocks that become columns."""
+SOURCE = ("db", "schema", "table", "ts_us", "ts_ms", "snapshot", "connector")
+"""Fields of source blocks that become columns, or say how rows are written."""
 TRANSACTION = ("id", "total_order", "data_collection_order")
 """The fields of a transaction block."""
 _CONTROL = Names([("source", "tableChanges", "op", "status", "event_count", "id", "ts_ms", "aggregate_type",
@@ -61,6 +62,7 @@ class Messages(JsonMessages):
             self.deleted = (self.value.missing | self.empty) & (self._header_op == OPERATIONS.index("d"))
         if prefix is not None:
             self.flat = (self.tape.kinds(self.value.at) == OBJECT) & ~self._is_control()
+            self.flat &= foreign_form(self.tape, self.value.at) < 0
         self.op: Array = self._codes(self.every("op"))
         self.source = JsonMessages(self.tape, self.every("source"), SOURCE)
         self.transaction = JsonMessages(self.tape, self.every("transaction"), TRANSACTION)
@@ -124,6 +126,7 @@ class Messages(JsonMessages):
     def _ordinary(self) -> Array:
         rows = self.form & (self.op >= 0)
         image = self.tape.is_value(self.every("before")) | self.tape.is_value(self.every("after"))
+        rows &= self.flat | ~is_refused(self.tape, self.source.every("connector"))
         rows &= self.has_source | image | (self.op == OPERATIONS.index("t"))
         keys = self.key.tape.kinds(self.key.at)
         found: Array = (rows | self.empty) & (self.key.missing | (keys == OBJECT) | (keys == NULL))

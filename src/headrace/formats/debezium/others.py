@@ -15,6 +15,7 @@ from headrace.changes import TableId
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row
 from headrace.formats.debezium.message import TRANSACTION, Messages
 from headrace.formats.debezium.payload import Converter
+from headrace.formats.debezium.refused import CONNECTORS, FORMS, foreign_form
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.debezium.table_changes import table_changes
 from headrace.formats.debezium.values import HEX, URL_SAFE, FieldSpelling
@@ -77,6 +78,12 @@ class _Message:
             return "The key is not a JSON object."
         if messages.empty[number]:
             return None
+        refused = None if messages.flat[number] else CONNECTORS.get(self._fact("connector") or "")
+        if refused is not None and self._text("op") is not None:
+            return refused
+        form = foreign_form(messages.tape, messages.value.at[number : number + 1])[0]
+        if form >= 0:
+            return FORMS[form]
         if not messages.form[number] or not self._has_integers():
             return EVENT_FORM
         kind = self._kind()

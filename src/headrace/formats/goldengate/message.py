@@ -45,6 +45,13 @@ class Messages(JsonMessages):
         offsets, items = self.tape.items(self.place("primary_keys", rows))
         return string_lists(offsets, self.tape.texts(items), np.diff(offsets) > 0)
 
+    def is_row_form(self, number: int) -> bool:
+        """Whether a message has neither an image before nor one after, and columns beside its own fields."""
+        if self.op[number] == _T or self.every("before")[number] >= 0 or self.every("after")[number] >= 0:
+            return False
+        counts = self.tape.field_counts(self.tape.root[number : number + 1])
+        return bool(counts[0] > (self.at[:, number] >= 0).sum())
+
     def tables(self, rows: Array) -> pa.StructArray:
         """The tables of messages."""
         found = self.tape.texts(self.place("table", rows)).dictionary_encode()

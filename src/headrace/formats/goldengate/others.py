@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from headrace.formats.change_columns import error_row, present, single_row, tabl
 from headrace.formats.goldengate.message import FACTS, OPERATIONS, Messages, table_of
 from headrace.formats.json_messages import unread
 from headrace.formats.words import upper
+from headrace.wire.json_exact import MORE
 from headrace.wire.typed import instants
 
 
@@ -35,8 +37,21 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
     }
 
 
+_SEVERAL = re.compile(rb"\}\s*\{")
+_TRANSACTION = (
+    "The value holds several JSON objects, as GoldenGate writes whole transactions (mode=tx). Headrace does not read "
+    "that form: set gg.handler.name.mode=op."
+)
+_ROW_FORM = (
+    "GoldenGate wrote the columns beside the operation (format=json_row), without before and after. Headrace does not "
+    "read that form: set gg.handler.name.format=json."
+)
+
+
 def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     """Why a message can't be read; None where it can."""
+    if messages.tape.verdict[number] == MORE and _SEVERAL.search(value):
+        return _TRANSACTION
     if not messages.is_form[number]:
         return unread(value, messages.tape.verdict[number], "of GoldenGate's form")
     letter = messages.text("op_type", number)
@@ -45,6 +60,8 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     op = OPERATIONS.get(upper(letter))
     if op is None:
         return f"Unknown operation {letter}."
+    if messages.is_row_form(number):
+        return _ROW_FORM
     if op in ("c", "u") and messages.after[number] < 0:
         return "The message has no image after the change."
     return "The message has no image before the change." if op == "d" and messages.before[number] < 0 else None

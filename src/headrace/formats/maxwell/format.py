@@ -21,12 +21,13 @@ class MaxwellSettings(FormatSettings):
 class MaxwellJson(ArrowFormat):
     """Maxwell's messages: one row change each, and the table changes that it sees.
 
-    Decoding: insert, update, delete; bootstrap-insert is a snapshot row, and bootstrap-start and bootstrap-complete are
-    no event; table and database changes give a `schema` row with the text in `source['ddl']`. The old image of an
-    update is the new one with `old` laid over it, and `changed` names what `old` holds. `ts` is in seconds (in
-    milliseconds where it is too large for that, as in table changes) and becomes `event_time`; `xid` is the
-    transaction's id and `xoffset` counts in it from 0, `total_order` from 1; the last row of a transaction has
-    `source['commit']`. The key is named by `primary_key_columns`, else by Maxwell's Kafka key.
+    Decoding: insert, update, delete; bootstrap-insert is a snapshot row, and bootstrap-start and bootstrap-complete
+    are no event, and heartbeat is one; table and database changes give a `schema` row with the text in
+    `source['ddl']`. The old image of an update is the new one with `old` laid over it, and `changed` names what
+    `old` holds. `ts` is in seconds (in milliseconds where it is too large for that, as in table changes) and
+    becomes `event_time`; `xid` is the transaction's id and `xoffset` counts in it from 0, `total_order` from 1; the
+    last row of a transaction has `source['commit']`. The key is named by `primary_key_columns`, else by Maxwell's
+    Kafka key.
 
     Encoding: numbers are JSON numbers, booleans JSON booleans, all else strings, bytes as base64; snapshot rows are
     bootstrap-insert. The Kafka key is Maxwell's (`{"database":..,"table":..,"pk.id":..}`), null for a table without a

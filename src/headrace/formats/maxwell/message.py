@@ -17,6 +17,7 @@ DATA = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
 """The types of messages of rows, and the operation of their rows."""
 DDL = ("table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop")
 NO_EVENT = ("bootstrap-start", "bootstrap-complete")
+HEARTBEAT = "heartbeat"
 FACTS = ("position", "gtid", "server_id", "thread_id", "schema_id", "query", "commit")
 """Fields that a row's `source` keeps by their names."""
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.changes.key_text import key_text
 from headrace.formats.change_columns import error_row, present, single_row, table_parts, whole_within
 from headrace.formats.json_messages import unread
-from headrace.formats.maxwell.message import DATA, DDL, FACTS, NO_EVENT, Messages
+from headrace.formats.maxwell.message import DATA, DDL, FACTS, HEARTBEAT, NO_EVENT, Messages
 from headrace.formats.words import lower
 
 FIRST_SECOND, LAST_MS = -62_135_596_800, 253_402_300_799_999
@@ -27,6 +27,8 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
         return error_row(batch, number, problem)
     kind = lower(messages.text("type", number) or "")
     row = _row(batch, messages, number)
+    if kind == HEARTBEAT:
+        return row | {"op": "heartbeat"}
     if kind not in DDL:
         return row
     facts = [("type", kind), ("ddl", messages.text("sql", number) or "")]
@@ -67,7 +69,7 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     kind = messages.text("type", number)
     if kind is None:
         return "The message has no type."
-    if lower(kind) not in (*DATA, *DDL, *NO_EVENT):
+    if lower(kind) not in (*DATA, *DDL, *NO_EVENT, HEARTBEAT):
         return f"Unknown type {kind}."
     has_data = messages.tape.is_value(messages.every("data")[number])
     return "The message has no data." if lower(kind) in DATA and not has_data else None
