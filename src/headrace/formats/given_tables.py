@@ -1,7 +1,7 @@
 """What is known about tables whose messages have no types: the user's schemas, and the key columns.
 
-Without a schema, texts stay as they came. With one, those of times and bytes become canonical texts; what does not
-look like its type stays as it is.
+Without a schema, texts stay as they came. With one, those of times and bytes become canonical texts; a message with a
+value that its column can't hold is an error.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.change_columns import schema_ids
-from headrace.formats.json_images import ObjectImage, Unread, spell
+from headrace.formats.given_values import misfits
+from headrace.formats.json_images import ObjectImage, UnfitValue, Unread, spell
 from headrace.formats.numbered import Numbered, numbers_of
+from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
@@ -115,6 +118,10 @@ class ResolvedTables:
         said = tuple(dict.fromkeys(name for name in json.loads(named or "[]") if name is not None))
         return (said or given.keys or own) if given.messages_first else (given.keys or own or said)
 
+    def given(self, of: Array) -> Given | None:
+        """The schemas of rows by these numbers; None where the user gave none for maps."""
+        return Given([known.schema for known in self.known], of) if self._given.tables else None
+
     def columns(self, table: pa.StructArray, newest: ObjectImage, of: Array) -> dict[str, pa.Array]:
         """The columns that say which table and row changes are of.
 
@@ -156,12 +163,32 @@ def _base64_of_hex(text: str) -> str | None:
     return base64.b64encode(found).decode() if text.isalnum() or not text else None
 
 
+class Given(NamedTuple):
+    """The schemas that the user gave for images that are maps, and the number of each row's."""
+
+    schemas: Sequence[TableSchema | None]
+    of: Array
+
+
+def unfit_values(image: ObjectImage, known: Given | None) -> list[UnfitValue]:
+    """The values of maps that the columns of their schemas can't hold."""
+    if known is None or not any(known.schemas):
+        return []
+
+    def columns_of(some: Array, names: list[str]) -> Array:
+        return ObjectImage(image.tape, image.base[some], image.over[some]).fields(Names([names]))
+
+    found = misfits(image.tape, image.present, known.of, known.schemas, columns_of)
+    return [UnfitValue(*one) for one in found]
+
+
 def image_columns(
     images: Mapping[str, ObjectImage],
     typed: TableSchema | None,
     schema: pa.Schema,
     rows: Array,
     problems: dict[int, str],
+    known: Given | None = None,
 ) -> dict[str, pa.Array]:
     """Images as columns of change rows: maps, or structs with the names that each image does not carry.
 
@@ -171,10 +198,13 @@ def image_columns(
         schema: the change rows'.
         rows: the message of each row.
         problems: takes the first problem of a message.
+        known: the schemas that the user gave for maps.
     """
     columns: dict[str, pa.Array] = {}
     for name, image in images.items():
         if typed is None:
+            for row, column, text in unfit_values(image, known):
+                problems.setdefault(int(rows[row]), misfit(column.name, column.logical.spark_type, text))
             columns[name] = image.map()
             continue
         columns[name], columns[f"{name}_absent"], refused = image.structs(typed, schema.field(name).type)

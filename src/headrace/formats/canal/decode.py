@@ -32,6 +32,7 @@ from headrace.formats.change_columns import (
     transaction_column,
 )
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
+from headrace.formats.given_tables import Given, unfit_values
 from headrace.formats.json_images import ObjectImage, UnfitValue, spell
 from headrace.formats.numbered import Numbered
 from headrace.formats.words import empty_as_null
@@ -174,6 +175,9 @@ class CanalDecoder(Codec):
         }
         for name, image in (("before", before), ("after", after)):
             if self._reading.typed is None:
+                if self._reading.given:
+                    given = Given([known.schema for known in self._known.all], rows.known)
+                    self._refuse(unfit_values(image, given), rows, problems)
                 columns[name] = image.map()
             else:
                 kind, zone = self.schema.field(name).type, self._reading.zone

@@ -22,6 +22,7 @@ from headrace.formats.change_columns import schema_ids
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import (
+    MISFIT,
     FieldLayout,
     FieldPlaces,
     doubled,
@@ -37,9 +38,10 @@ from headrace.formats.debezium.refused import MARKED_CELLS, has_mark
 from headrace.formats.debezium.rows import Rows
 from headrace.formats.debezium.schemas import UNKNOWN, DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.debezium.values import placeholders
+from headrace.formats.given_values import misfits
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
-from headrace.wire.tape import Members
+from headrace.wire.tape import Members, Tape
 from headrace.wire.typed import TypedColumn
 
 _D, _T = OPERATIONS.index("d"), OPERATIONS.index("t")
@@ -152,6 +154,8 @@ class DebeziumDecoder(Codec):
             marked = np.nonzero(has_mark(tape, values.at.reshape(-1)).reshape(values.at.shape))[1]
         for row in marked % max(rows.message.size, 1):
             problems.setdefault(int(rows.message[row]), MARKED_CELLS)
+        if reading.tables is not None:
+            self._refuse(tape, rows, values, problems)
         self._note(messages, rows, values, keys, twice, key.present, problems)
         own = typed.schema.id if typed is not None and typed.schema.id.name else None
         columns = fact_columns(batch, messages, rows, own, reading.unwrapped) | {
@@ -179,6 +183,18 @@ class DebeziumDecoder(Codec):
             if typed is None:
                 columns["before"] = either(deletes, columns["key"], columns["before"])
         return change_batch(columns, self.schema, rows.message.size)
+
+    def _refuse(self, tape: Tape, rows: Rows, values: FieldPlaces, problems: dict[int, str]) -> None:
+        """Note the messages with a value that its column can't hold, by the schemas that the user gave as a list."""
+        images, known = rows.images, np.tile(rows.known, 2)
+
+        def columns_of(some: Array, names: list[str]) -> Array:
+            return self._row_layout.columns_at(values.only(some), known[some], names)
+
+        schemas = [known.schema for known in self._known]
+        for image, column, _ in misfits(tape, images >= 0, known, schemas, columns_of):
+            problem = MISFIT.format(column.name, column.logical.spark_type)
+            problems.setdefault(int(rows.message[image % rows.message.size]), problem)
 
     def _note(
         self,

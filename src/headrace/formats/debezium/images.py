@@ -37,6 +37,10 @@ class FieldPlaces:
     at: Array
     failed: Array
 
+    def only(self, objects: Array) -> FieldPlaces:
+        """That of some of the objects."""
+        return FieldPlaces(self.at[:, objects], self.failed[objects])
+
 
 class FieldLayout:
     """The fields of all known schemas, as one set of names for each, and how each one's values are written."""

@@ -94,6 +94,8 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
 
 
 def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, binary: str) -> FieldText:
+    if connect in ("int64", "long") and known is not None and known.kind == "uint64":
+        return FieldText(known, FieldSpelling(texts.UNSIGNED))
     if connect in _INTEGERS:
         return FieldText(LogicalType(connect), FieldSpelling(texts.INTEGER))
     if connect in ("float", "float32"):

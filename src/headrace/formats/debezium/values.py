@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,11 +34,13 @@ from headrace.wire.typed import TypedColumn
 
 (
     INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED, INSTANT,
-) = range(13)  # fmt: skip
-"""How a value is spelled on the wire. `INSTANT` is a text, or a count without a schema that says so."""
+    UNSIGNED,
+) = range(14)  # fmt: skip
+"""How a value is spelled on the wire. `INSTANT` is a text, or a count without a schema that says so; `UNSIGNED` a
+number of 64 bits that is negative from 2^63 on."""
 
 _COUNTS = {DATE: COUNTS_DATE, TIME: COUNTS_TIME, TIMESTAMP: COUNTS_TIMESTAMP, INSTANT: COUNTS_TIMESTAMP}
-_LENIENT = frozenset((INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, INSTANT))
+_LENIENT = frozenset((INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, INSTANT, UNSIGNED))
 _VARIABLE = Names([("scale", "value")])
 _MOST_SCALE = 1 << 20
 
@@ -81,6 +84,11 @@ class FieldSpelling:
             return _each(tape.texts(at), self._listed_text)
         if self.is_checked_only or self.code in _COUNTS:
             return self._of_counts(tape, at)
+        if self.code == UNSIGNED:
+            counts = TypedColumn(tape, at, pa.int64()).values
+            rows = np.flatnonzero(counts.fill_null(-1).to_numpy() < 0)
+            texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
+            return settled(tape.texts(at), rows, [_unsigned(text) for text in texts])
         if self.code == FLOAT:
             rows = np.flatnonzero(odd_floats(tape, at))
             texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
@@ -139,6 +147,8 @@ class FieldSpelling:
     def _odd_text(self, text: str) -> str | None:
         if self.code == VARIABLE_DECIMAL:
             return _variable_decimal(text)
+        if self.code == UNSIGNED:
+            return _unsigned(text)
         if self.code == ISO:
             return text.rstrip("Z").replace("T", " ")
         if self.code == URL_SAFE:
@@ -149,6 +159,13 @@ class FieldSpelling:
             except ValueError:
                 return None
         return _structured(text)
+
+
+def _unsigned(text: str) -> str | None:
+    if not re.fullmatch(r"-?[0-9]{1,20}", text):
+        return None
+    number = int(text)
+    return str(number % 2**64) if -(2**63) <= number < 2**64 else None
 
 
 def _variable_decimals(tape: Tape, at: Array) -> pa.StringArray:

@@ -64,5 +64,7 @@ class GoldenGateDecoder(Codec):
             "transaction": transaction_column(facts["xid"]),
             "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
         }
-        columns |= image_columns({"before": before, "after": after}, self._typed, self.schema, rows, problems)
+        columns |= image_columns(
+            {"before": before, "after": after}, self._typed, self.schema, rows, problems, self._tables.given(known)
+        )
         return change_batch(columns, self.schema, rows.size)

@@ -71,7 +71,9 @@ class MaxwellDecoder(Codec):
             "transaction": transaction_column(xid, total_order=order),
             "source": self._source(messages, head, is_time),
         }
-        columns |= image_columns({"after": after, "before": before}, self._typed, self.schema, rows, problems)
+        columns |= image_columns(
+            {"after": after, "before": before}, self._typed, self.schema, rows, problems, self._tables.given(known)
+        )
         return change_batch(columns, self.schema, count)
 
     def _source(self, messages: Messages, head: dict[str, Array], is_time: pa.BooleanArray) -> pa.MapArray:

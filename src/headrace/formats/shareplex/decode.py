@@ -94,7 +94,9 @@ class SharePlexDecoder(Codec):
                 row = number % max(1, rows.size)
                 if kinds[column] == "binary":
                     problems.setdefault(int(rows[row]), misfit(column, kinds[column], tape.text(at) or ""))
-        columns |= image_columns({"before": before, "after": after}, self._typed, self.schema, rows, problems)
+        columns |= image_columns(
+            {"before": before, "after": after}, self._typed, self.schema, rows, problems, self._tables.given(known)
+        )
         return change_batch(columns, self.schema, rows.size)
 
 
