@@ -120,6 +120,17 @@ def test_a_swap_in_one_statement_is_not_guessed() -> None:
         names_now(["id", "a", "b"], swap, ["id", "a", "b"], of="db.t")
 
 
+def test_names_stay_where_they_are_other_columns_of_a_table_that_is_read_again() -> None:
+    text = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a, RENAME COLUMN c TO d"
+    swap = steps_of(text, "mysql", captured=True)
+    assert names_now(["id", "a", "b", "c"], swap, ["id", "a", "b", "d"], of="db.t") == {"c": "d"}
+    assert names_now(["id", "a", "b", "d"], swap, ["id", "a", "b", "d"], of="db.t") == {}
+    assert names_now(["id", "a", "b"], swap, None, of="db.t") == {}
+    later = steps_of("ALTER TABLE t RENAME COLUMN a TO b", "mysql", captured=True)
+    with pytest.raises(SchemaError, match="the statements do not lead to the columns"):
+        names_now(["id", "a"], later, ["id", "a", "b"], of="db.t")
+
+
 def test_a_structure_follows_the_statements_after_it() -> None:
     found = after_steps(table(), steps("id>nr", "a>name", "drop b", "add c"))
     assert ([column.name for column in found.columns], found.key) == (["nr", "name"], ("nr",))

@@ -31,7 +31,7 @@ class EvolvingMirror(Mirror):
     def _take(self, table: str, row: Mapping[str, Any]) -> None:
         source = dict(row["source"] or ())
         if row["op"] == "schema" and (ddl := source.get("ddl")):
-            self._steps[table] += steps_of(ddl, source.get("connector"))
+            self._steps[table] += steps_of(ddl, source.get("connector"), captured=True)
         if row["op"] == "schema" and row["table_schema"]:
             self._rename(table, [c.name for c in TableSchema.from_text(row["table_schema"]).columns])
         super()._take(table, row)

@@ -34,14 +34,17 @@ class Step:
         kind: what happened to a column.
         name: the column.
         to: its name afterwards, where it was renamed.
+        captured: a source captured the statement itself. It reads a table again in which a name became another
+            column's.
     """
 
     kind: Literal["rename", "drop", "add"]
     name: str
     to: str = ""
+    captured: bool = False
 
 
-def steps_of(text: str, connector: str | None = None) -> tuple[Step, ...]:
+def steps_of(text: str, connector: str | None = None, *, captured: bool = False) -> tuple[Step, ...]:
     """What an `ALTER TABLE` does to the names of columns, one after another; empty for anything else.
 
     The clauses of one statement all speak of the names before it, so they are put into an order in which no name is
@@ -51,6 +54,7 @@ def steps_of(text: str, connector: str | None = None) -> tuple[Step, ...]:
     Args:
         text: one or more statements.
         connector: the kind of database (`mysql`, `oracle`, ...), which decides how names are quoted.
+        captured: as of `Step`.
     """
     from sqlglot import tokenize
     from sqlglot.errors import SqlglotError
@@ -69,6 +73,8 @@ def steps_of(text: str, connector: str | None = None) -> tuple[Step, ...]:
             continue
         tables.add(table)
         steps += _in_order(list(clauses.steps()))
+    if captured:
+        steps = [replace(step, captured=True) for step in steps]
     return tuple(steps) if len(tables) == 1 else ()
 
 
@@ -78,7 +84,8 @@ def names_now(
     """What columns are called after the steps: those with another name, and null for those that went away.
 
     The names may be those from before the first step or from between two of them. Where they stand is the place from
-    which the rest of the steps leads to `final`. Letter case does not count where names don't need it.
+    which the rest of the steps leads to `final`. Letter case does not count where names don't need it. Where two
+    names stay and mean other columns, steps that a source captured move no values, because it reads the table again.
 
     Args:
         names: of a schema or a target.
@@ -110,6 +117,10 @@ def names_now(
             found.append((len(left ^ set(wanted)), now))
     least = min(rank for rank, _ in found)
     best = [{name: now.get(name) for name in names} for rank, now in found if rank == least]
+    if all(step.captured for step in steps):
+        here = {folded(name) for name in names}
+        stay = here if wanted is None else here & set(wanted)
+        best = [{n: folded(n) if to in here and folded(n) in stay else to for n, to in one.items()} for one in best]
     mixed = wanted is None and set(best[0].values()) == {folded(name) for name in names}
     if any(one != best[0] for one in best) or (mixed and any(folded(name) != to for name, to in best[0].items())):
         raise SchemaError(

@@ -11,7 +11,7 @@ from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_o
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
-from headrace.changes.table import TableId, TableSchema
+from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError
 
@@ -302,7 +302,7 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Ta
         id: _TableStatements(
             tuple(
                 sorted(
-                    (line["origin"], one["position"] or "", steps_of(one["text"], one["connector"]))
+                    (line["origin"], one["position"] or "", _steps(one, captured=not line["origin"]))
                     for line in of_table
                     for one in line["statements"]
                 )
@@ -311,6 +311,10 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Ta
         )
         for id, of_table in statements.items()
     }
+
+
+def _steps(statement: Any, *, captured: bool) -> tuple[Step, ...]:
+    return steps_of(statement["text"], statement["connector"], captured=captured)
 
 
 def _has_only_statements(lines: Iterable[Any], statements: _TableStatements, given: Mapping[str, str]) -> bool:
@@ -417,6 +421,12 @@ def _table_batch(
             lacking = bool(schema.key) and not names <= {called.get(c.name, c.name) for c in follows.columns}
             partial = partial or lacking or min(images) < len(follows.columns)
     truncate_at = max((line["truncate_at"] for line in lines if line["truncate_at"]), default=None)
+    matter = {
+        line["schema_id"]: schemas[line["schema_id"]]
+        for line in lines
+        if line["schema_id"] in followed & set(schemas) and (line["last_at"] or "") > (truncate_at or "")
+    }
+    _require_one_kind(id, matter, renamed)
     if truncate_at is not None and len(sequences) > 1 and not truncate_at.startswith(GIVEN):
         # Whether a row came before the table was emptied, or after.
         raise no_order(str(id))
@@ -437,6 +447,26 @@ def _table_batch(
         steps=steps,
         renamed={key: found for key, found in renamed.items() if found},
     )
+
+
+def _require_one_kind(
+    id: TableId, schemas: Mapping[str, TableSchema], renamed: Mapping[str, Mapping[str, str]]
+) -> None:
+    """See that no column has bytes by one schema and something else by another: the text of bytes is Base64.
+
+    Sources end a batch in front of such a change of structure. This is for what they don't see.
+    """
+    found: dict[str, Column] = {}
+    for key, schema in sorted(schemas.items()):
+        for column in schema.columns:
+            name = renamed.get(key, {}).get(column.name, column.name)
+            other = found.setdefault(name, column)
+            if (column.logical.kind == "bytes") is not (other.logical.kind == "bytes"):
+                raise SchemaError(
+                    f"Column '{name}' of table {id} is {other.native_type or other.logical} in some rows of a batch "
+                    f"and {column.native_type or column.logical} in others, and these can't be one column.",
+                    remedy=f"Leave these rows out, and read the table again: headrace repair reread <pipeline> {id}.",
+                )
 
 
 def _means(given: TableId, id: TableId) -> bool:
