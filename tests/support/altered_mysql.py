@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 
 import pymysql
@@ -224,11 +224,11 @@ class Alterations:
         return True
 
 
-def held(database: MySqlDatabase) -> dict[str, Held]:
+def held(database: MySqlDatabase, tables: Iterable[str] = KEYS) -> dict[str, Held]:
     """What the tables hold, as the server prints it."""
     found: dict[str, Held] = {}
     with database.connect(conv={}) as session, session.cursor() as cursor:
-        for table in KEYS:
+        for table in tables:
             cursor.execute(
                 "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = database() "
                 f"AND table_name = '{table}' AND column_name NOT IN ('row_start', 'row_end') ORDER BY ordinal_position"

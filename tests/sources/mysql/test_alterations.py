@@ -11,6 +11,8 @@ from tests.support.mysql import mysql_like, needs_mariadb
 
 from headrace.apply.column_names import Step, steps_of
 from headrace.errors import CaptureError
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.table_set import TableSet
 from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal, signal_data
 from headrace.sources.table_moves import TableMove
@@ -114,6 +116,32 @@ def test_a_table_that_keeps_versions_is_not_captured_and_stops_nothing(mariadb: 
     mariadb.execute("ALTER TABLE t DROP SYSTEM VERSIONING")
     rows += run.all()
     assert replay(rows)["t", '["1"]'] == {"id": "1", "v": "6"}
+
+
+@pytest.mark.parametrize("altered", ["t", "u"])
+def test_a_table_that_is_in_no_catalog_for_a_moment_stays_captured(
+    mariadb: CapturedMysql, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, altered: str
+) -> None:
+    for table in "tu":
+        mariadb.create(table, T, [(1, 5)])
+    run = mariadb.run()
+    rows = run.all()
+    captured, lacks = TableSet.captured, [True, True]
+
+    def as_shown(*args: Any, **options: Any) -> dict[str, MysqlTable]:
+        found = captured(*args, **options)
+        if lacks:
+            found.pop(f"{mariadb.schema}.t")
+            lacks.pop()
+        return found
+
+    monkeypatch.setattr(TableSet, "captured", as_shown)
+    mariadb.execute(f"ALTER TABLE {altered} ADD w INT")
+    mariadb.execute("UPDATE t SET v = 6")
+    rows += run.all()
+    assert lacks == []
+    assert replay(rows)["t", '["1"]']["v"] == "6"
+    assert "is not captured any more" not in caplog.text
 
 
 @needs_mariadb

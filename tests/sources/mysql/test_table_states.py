@@ -288,6 +288,24 @@ def test_nothing_is_known_behind_statements_that_the_catalog_may_be_ahead_of():
     assert [native.kind for native in state.natives] == ["int", "bigint", "varchar"]
 
 
+def test_texts_have_the_character_set_that_a_later_statement_shows_to_be_the_tables():
+    texts = ["ALTER TABLE t ADD s VARCHAR(5)", "ALTER TABLE t MODIFY s VARCHAR(9)"]
+    after = table("a int", "s varchar(9) %latin1")
+    first, _ = followed(table("a int"), texts, after).states
+    assert [(n.kind, n.length, n.charset) for n in first.natives[2:]] == [("varchar", 5, "latin1")]
+    for other in ("CHARACTER SET utf8mb4", "COLLATE utf8mb4_bin"):
+        assert followed(table("a int"), [texts[0], f"{texts[1]} {other}"], after).states[0] is None
+
+
+def test_numbers_have_no_character_set_that_a_statement_could_change():
+    texts = ["ALTER TABLE t ADD n BIGINT", "ALTER TABLE t CONVERT TO CHARACTER SET latin1", "ALTER TABLE t DROP n"]
+    state = followed(table("a int"), texts, table("a int")).states[1]
+    assert [(c.name, n.kind) for c, n in zip(state.schema.columns, state.natives, strict=True)] == [
+        ("id", "int"), ("a", "int"), ("n", "bigint"),
+    ]  # fmt: skip
+    assert followed(A, [*texts, "ALTER TABLE t MODIFY b CHAR(3)"], table("a int", "b char(3)")).states[1] is None
+
+
 def test_a_column_that_gets_the_name_of_one_that_went_away_before_is_said():
     without = table("b varchar(10)")
     gone = followed(A, "ALTER TABLE t DROP a", without)

@@ -100,7 +100,9 @@ def altered_tables(
 
 
 def is_altered(known: MysqlTable, shown: MysqlTable) -> bool:
-    """Whether a table's structure is another one than the offset has it, whatever the options say of it."""
+    """Whether a table's structure or engine is another one than the offset has it, whatever the options say of it."""
+    if known.engine and shown.engine and known.engine != shown.engine:
+        return True
     if known.structure and shown.structure:
         return known.structure != shown.structure
     columns = [(column.name, column.nullable) for column in known.schema.columns]

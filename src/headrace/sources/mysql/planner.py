@@ -316,7 +316,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             shown = self._tables.captured(self._sql, strict=False)
             later = self._later_statements(state, seen, known)
             found = altered_tables(known, state.unsure, shown, seen.statements, later, begin, state.dropped)
-            missing = [p for p in known if p not in shown and not any(s.concerns(p) for s in seen.statements)]
+            missing = [path for path in known if path not in shown and path not in found.replaced]
             if not (missing or found.lagging) or not tries_left:
                 break
             # A statement may be in the log a moment before the catalog shows what it did, and a table that is being

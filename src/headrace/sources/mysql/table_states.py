@@ -7,9 +7,11 @@ is as the catalog shows it now. What can't be followed is not known, and nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 
 from headrace.changes import Column
 from headrace.errors import SchemaError
@@ -42,6 +44,8 @@ _TEXT_BYTES = dict(zip(_TEXTS, (255, 65_535, 16_777_215, 4_294_967_295), strict=
 _WITH_CHARSET = frozenset((*_TEXTS, "char", "varchar", "enum", "set"))
 _SUPERSETS = {"ascii": ("utf8", "utf8mb3", "utf8mb4"), "utf8": ("utf8mb3", "utf8mb4"), "utf8mb3": ("utf8", "utf8mb4")}
 """Character sets that have all characters of another one."""
+_CHARSET = re.compile(r"charset|character\s+set|collat|national|nchar|nvarchar|ascii|unicode|byte", re.IGNORECASE)
+"""What may say of which character set a column is, or all that follow."""
 _CONSTANT_KINDS = frozenset((*_INTEGERS, "decimal", "char", "varchar", "enum"))
 
 
@@ -258,8 +262,18 @@ class _Followed:
             return True
         if isinstance(action, Convert):
             for slot in slots:
-                slot.declared.append(None)
+                if self._may_be_text(slot):
+                    slot.declared.append(None)
         return True
+
+    def _may_be_text(self, slot: _Slot) -> bool:
+        """Whether a column may have a character set."""
+        if slot.declared:
+            kind = re.split(r"[( ]", slot.declared[-1].type)[0] if slot.declared[-1] is not None else ""
+        else:
+            column = _column_of(self._before, slot.born) if self._before is not None and slot.born else None
+            kind = "" if column is None else column[1].kind
+        return kind in ("", "json") or kind in _WITH_CHARSET
 
     def _put(self, slot: _Slot, after: str | None, slots: list[_Slot]) -> None:
         place = len(slots) if after is None else 0
@@ -364,8 +378,19 @@ class _Followed:
         if found is None and seen.version == 0 and seen.slot.born is not None and self._before is not None:
             found = _column_of(self._before, seen.slot.born)
         if found is None and seen.version:
-            found = _declared(seen.name, seen.slot.declared[seen.version - 1])
+            found = _declared(seen.name, seen.slot.declared[seen.version - 1], self._default_charset)
         return None if found is None else (replace(found[0], name=seen.name), found[1])
+
+    @cached_property
+    def _default_charset(self) -> str | None:
+        """The character set of columns for which the statements name none; null where nothing shows it."""
+        if any(_CHARSET.search(one.text) for one in self._statements):
+            return None
+        without = [
+            seen.slot for seen in self._behind[-1] if seen.slot.declared and _lacks_charset(seen.slot.declared[-1])
+        ]
+        found = {column[1].charset for slot in without if (column := self._of_after(slot)) is not None}
+        return found.pop() if len(found) == 1 else None
 
     # Proofs.
 
@@ -594,12 +619,18 @@ def _column_of(table: MysqlTable, name: str) -> tuple[Column, NativeType] | None
     return next(((column, native) for column, native in columns if _same(column.name, name)), None)
 
 
-def _declared(name: str, definition: Definition | None) -> tuple[Column, NativeType] | None:
+def _lacks_charset(definition: Definition | None) -> bool:
+    return (
+        definition is not None and definition.charset is None and re.split(r"[( ]", definition.type)[0] in _WITH_CHARSET
+    )
+
+
+def _declared(name: str, definition: Definition | None, charset: str | None = None) -> tuple[Column, NativeType] | None:
     """A column as a statement alone declares it; null where that does not say all of its type."""
     if definition is None or not definition.type:
         return None
     try:
-        native = NativeType.of_catalog(definition.type, definition.charset)
+        native = NativeType.of_catalog(definition.type, charset if _lacks_charset(definition) else definition.charset)
     except SchemaError:
         return None
     if (native.kind in _WITH_CHARSET and native.charset is None) or native.kind == "timestamp":
