@@ -71,7 +71,7 @@ def equal(ours: str | None, theirs: str | None, kind: str) -> bool:
     ("key", "value", "error"),
     [
         (b"{", None, "The key is not JSON."),
-        (b"1", b'{"before":null,"after":{"id":1},"op":"c"}', "The key is not a JSON object."),
+        (b"[1]", b'{"before":null,"after":{"id":1},"op":"c"}', "The key is not a JSON object."),
         (None, b"no json", "The value is not JSON."),
         (None, b"\xff\xfe", "The value is not UTF-8 text."),
         (None, b"[1]", "The value does not have the form of a Debezium event."),

@@ -39,6 +39,7 @@ from headrace.formats.debezium.rows import Rows
 from headrace.formats.debezium.schemas import UNKNOWN, DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.debezium.values import placeholders
 from headrace.formats.given_values import misfits
+from headrace.wire.json_exact import OBJECT
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
 from headrace.wire.tape import Members, Tape
@@ -90,7 +91,8 @@ class DebeziumDecoder(Codec):
             for at in (messages.place(name, message) for name in ("before", "after"))
         )
         key = messages.key.at[message]
-        key = np.where(messages.key.tape.is_value(key), key, np.int32(-1))
+        # A key that is a plain text or number names no columns.
+        key = np.where(messages.key.tape.kinds(key) == OBJECT, key, np.int32(-1))
         return Rows(message, op, self._identify(batch, messages, message), before, after, key)
 
     def _identify(self, batch: pa.RecordBatch, messages: Messages, message: Array) -> Array:

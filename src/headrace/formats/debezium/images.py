@@ -212,6 +212,7 @@ def keys_of(
     at = image_tape.fields(image, Names([wanted]))
     there = at >= 0
     chosen = there.all(axis=0) if use is None else use
+    chosen = chosen & there.any(axis=0)
     if not chosen.any():
         return own
     there &= chosen

@@ -11,7 +11,7 @@ from headrace.formats.debezium.refused import foreign_form, is_refused
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.json_messages import JsonMessages
 from headrace.formats.words import numbered
-from headrace.wire.json_exact import NULL, OBJECT, STRING, TRUE
+from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT, STRING, TRUE
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 
@@ -129,6 +129,6 @@ class Messages(JsonMessages):
         rows &= self.flat | ~is_refused(self.tape, self.source.every("connector"))
         rows &= self.has_source | image | (self.op == OPERATIONS.index("t"))
         keys = self.key.tape.kinds(self.key.at)
-        found: Array = (rows | self.empty) & (self.key.missing | (keys == OBJECT) | (keys == NULL))
+        found: Array = (rows | self.empty) & (self.key.missing | ((keys != ARRAY) & (keys != ABSENT)))
         self.op = np.where(self.empty, np.int8(TOMBSTONE), self.op)
         return found

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.changes import TableId
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row
 from headrace.formats.debezium.message import TRANSACTION, Messages
 from headrace.formats.debezium.payload import Converter
@@ -19,7 +18,7 @@ from headrace.formats.debezium.refused import CONNECTORS, FORMS, foreign_form
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.debezium.table_changes import table_changes
 from headrace.formats.debezium.values import HEX, URL_SAFE, FieldSpelling
-from headrace.wire.json_exact import ABSENT, NULL, OBJECT
+from headrace.wire.json_exact import ARRAY
 from headrace.wire.names import Names
 
 EVENT_FORM = "The value does not have the form of a Debezium event."
@@ -33,12 +32,6 @@ _MESSAGE = Names([("prefix", "content")])
 _CONTENT = {"hex": FieldSpelling(HEX), "base64-url-safe": FieldSpelling(URL_SAFE)}
 """How the content of a logical message is written where it is not in base64, as rows have it."""
 _SERVER = Names([("serverName",)])
-
-
-def table_of_topic(topic: str) -> TableId:
-    """The table that the last parts of a topic name."""
-    parts = topic.split(".")
-    return TableId(parts[-3] if len(parts) > 3 else "", parts[-2] if len(parts) > 1 else "", parts[-1])
 
 
 def other_rows(
@@ -74,7 +67,7 @@ class _Message:
             if number in part.problems:
                 return part.problems[number]
         key_kind = messages.key.tape.kinds(messages.key.at[number : number + 1])[0]
-        if key_kind not in (ABSENT, NULL, OBJECT) and not self._reading.keys:
+        if key_kind == ARRAY:
             return "The key is not a JSON object."
         if messages.empty[number]:
             return None

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.wire.json_exact import NULL, OBJECT, READ
 from headrace.wire.names import Names
@@ -98,9 +99,11 @@ class JsonConverter(Converter):
 
     def read(self, batch: pa.RecordBatch) -> tuple[Payloads, Payloads]:
         """Keys and values of a batch."""
-        key, value = JsonPayloads(batch.column("key"), self.keys), JsonPayloads(batch.column("value"), self.values)
-        key.note(batch.column("key"), "key")
-        value.note(batch.column("value"), "value")
+        keys, values = (_unframed(batch.column(name)) for name in ("key", "value"))
+        key, value = JsonPayloads(keys, self.keys), JsonPayloads(values, self.values)
+        key.note(keys, "key")
+        key.pass_plain_texts(keys)
+        value.note(values, "value")
         return key, value
 
 
@@ -136,6 +139,14 @@ class JsonPayloads(Payloads):
             for number in unread
         }
 
+    def pass_plain_texts(self, keys: pa.BinaryArray) -> None:
+        """Take keys that are plain texts (`till-west`), as Connect's StringConverter writes them, as missing."""
+        for number in list(self.problems):
+            text = keys[number].as_py()
+            if _is_utf8(text) and text.lstrip()[:1] not in (b"{", b"[", b'"', b""):
+                del self.problems[number]
+                self.missing[number] = True
+
     @staticmethod
     def _openings(values: pa.BinaryArray, schemas: Schemas) -> Array:
         """The number of each message's opening. New ones are learned from few messages before all are read."""
@@ -150,10 +161,19 @@ class JsonPayloads(Payloads):
                 break
         return opening
 
+    def _open_alone(self, rows: Array) -> None:
+        """Find payloads in objects whose schema was cut away: `{"payload": {..}}`."""
+        if rows.size:
+            payload = self.tape.fields(np.ascontiguousarray(self.at[rows]), _PARTS)[1]
+            there = self.tape.kinds(payload) == OBJECT
+            self.at[rows[there]] = payload[there]
+
     def _open(self, rows: Array, schemas: Schemas) -> None:
         """Find schema and payload where both stand in the text that was read."""
         tape = self.tape
-        rows = rows[tape.field_counts(np.ascontiguousarray(self.at[rows])) == 2]
+        counts = tape.field_counts(np.ascontiguousarray(self.at[rows]))
+        self._open_alone(rows[counts == 1])
+        rows = rows[counts == 2]
         if not rows.size:
             return
         schema, payload = tape.fields(np.ascontiguousarray(self.at[rows]), _PARTS)
@@ -173,6 +193,21 @@ class JsonPayloads(Payloads):
                 begin, end = tape.tokens.start[tape.root[rows[first]]], tape.tokens.start[payload[first]]
                 opened.append((tape.data[begin:end].tobytes(), number))
         schemas.remember(opened)
+
+
+_MAGIC, _FRAME = b"\0", 5
+
+
+def _unframed(texts: pa.BinaryArray) -> pa.BinaryArray:
+    """Texts without the five bytes by which Confluent's JSON Schema converter names a schema in a registry.
+
+    The schema is not needed: JSON says its fields.
+    """
+    framed = pc.starts_with(texts, _MAGIC) if texts.null_count < len(texts) else None
+    if framed is None or not pc.any(framed).as_py():
+        return texts
+    pairs = zip(texts.to_pylist(), framed.to_pylist(), strict=True)
+    return pa.array([text[_FRAME:] if is_framed else text for text, is_framed in pairs], pa.binary())
 
 
 def _is_utf8(data: bytes) -> bool:

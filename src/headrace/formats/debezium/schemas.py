@@ -49,17 +49,33 @@ class GivenTables:
     shared: frozenset[str] = frozenset()
 
     def find(self, topic: str, id: TableId) -> GivenTable | None:
-        """The table of a message by its topic; another database's table in that topic is another table."""
+        """The table of a message by its topic, or the one that its source block names where a topic has several."""
         found = self.by_topic.get(topic)
         if found is None and not self.whole_topics:
             # The longest first, so that a table of another schema is not taken for it.
             ends = [topic[n + 1 :] for n, char in enumerate(topic) if char in "._-"]
             topic = next((end for end in ends if end in self.by_topic or end in self.shared), topic)
             found = self.by_topic.get(topic)
-        by_id = next((given for given in self.by_topic.values() if given.schema.id == id), None)
         if found is None:
-            return by_id if topic in self.shared else None
-        return found if not id.database or found.schema.id.database in ("", id.database) else by_id
+            return self._named(id)
+        if id.database and found.schema.id.database not in ("", id.database):
+            return self._named(id)
+        return found if id.name in ("", found.schema.id.name) else self._named(id) or found
+
+    def _named(self, id: TableId) -> GivenTable | None:
+        """The table that a message names, where that is one; a part that one side lacks counts as equal."""
+        if not id.name:
+            return None
+        every = {given.schema.id: given for given in self.by_topic.values()}
+        if id in every:
+            return every[id]
+        parts = (id.database, id.schema, id.name)
+        alike = [
+            given
+            for own, given in every.items()
+            if all(not a or not b or a == b for a, b in zip((own.database, own.schema, own.name), parts, strict=True))
+        ]
+        return alike[0] if len(alike) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -159,7 +175,8 @@ def _known(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
         problem = BAD_SCHEMA if envelope is not None else None
         return ResolvedTable(None, None, key, NO_SCHEMA if reading.tables is not None else problem)
     if not id.name:
-        id = _id_of_name(str((envelope or {}).get("name") or ""), told.topic or "")
+        # As the rows have it.
+        id = table_of_topic(told.topic) if told.topic else _id_of_name(str((envelope or {}).get("name") or ""))
     names = tuple(key.names) if key is not None else ()
     return ResolvedTable(table_of(id, row, names or reading.keys), _as_told(row, reading.binary), key)
 
@@ -222,9 +239,15 @@ def _fields(schema: Field | None) -> list[Field]:
     return [] if schema is None else list(schema.get("fields") or [])
 
 
-def _id_of_name(name: str, topic: str) -> TableId:
-    """Where a row belongs by the name of its schema (`prefix.db.schema.table.Value`) or its topic."""
-    found = (name.rpartition(".")[0] or topic).split(".")[1:] or [topic]
+def table_of_topic(topic: str) -> TableId:
+    """The table that the last parts of a topic name."""
+    parts = topic.split(".")
+    return TableId(parts[-3] if len(parts) > 3 else "", parts[-2] if len(parts) > 1 else "", parts[-1])
+
+
+def _id_of_name(name: str) -> TableId:
+    """Where a row belongs by the name of its schema (`prefix.db.schema.table.Value`)."""
+    found = name.rpartition(".")[0].split(".")[1:] or [""]
     database, schema, table = ["", "", "", *found][-3:]
     return TableId(database, schema, table)
 

@@ -24,13 +24,14 @@ from headrace.wire.canonical import DATE as COUNTS_DATE
 from headrace.wire.canonical import TIME as COUNTS_TIME
 from headrace.wire.canonical import TIMESTAMP as COUNTS_TIMESTAMP
 from headrace.wire.canonical import decimal_texts, moment_texts, odd_floats, settled
-from headrace.wire.canonical_exact import decimal_text, float_text
+from headrace.wire.canonical_exact import MOST_DIGITS, decimal_text, float_text
 from headrace.wire.json_exact import FALSE, NUMBER, OBJECT, TRUE
 from headrace.wire.json_writer import to_text
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
+from headrace.wire.typed_exact import decimal_of
 
 (
     INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED, INSTANT,
@@ -94,8 +95,12 @@ class FieldSpelling:
             texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
             return settled(tape.texts(at), rows, [float_text(text) for text in texts])
         if self.code == DECIMAL:
-            quoted = np.where(tape.kinds(at) == NUMBER, np.int32(-1), at)
-            return decimal_texts(tape, quoted, np.full(at.size, self.scale), decimal_text)
+            is_number = tape.kinds(at) == NUMBER
+            quoted = np.where(is_number, np.int32(-1), at)
+            made = decimal_texts(tape, quoted, np.full(at.size, self.scale), decimal_text)
+            rows = np.flatnonzero(is_number)
+            numbers = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
+            return settled(made, rows, [_scaled(number, self.scale) for number in numbers])
         if self.code == VARIABLE_DECIMAL:
             return _variable_decimals(tape, at)
         return _each(tape.texts(at), self._odd_text)
@@ -159,6 +164,12 @@ class FieldSpelling:
             except ValueError:
                 return None
         return _structured(text)
+
+
+def _scaled(number: str, scale: int) -> str | None:
+    """A number with the digits of its column behind the point (decimal.format=NUMERIC); None where it has more."""
+    found = decimal_of(number, MOST_DIGITS, scale)
+    return None if found is None else format(found, "f")
 
 
 def _unsigned(text: str) -> str | None:
