@@ -310,7 +310,8 @@ def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.
     if isinstance(given, Mapping):
         raise ValueError("it is a mapping")
     if isinstance(given, str):
-        given = _json_texts(given) or [part for part in split(given) if part.strip()]
+        texts = _json_texts(given)
+        given = [part for part in split(given) if part.strip()] if texts is None else texts
     if not isinstance(given, (list, tuple)):
         given = [given]
     found = ["" if part is None else str(part).strip() for part in given]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.apply import profile, under_new_names
+from headrace.apply import as_newest, profile
 from headrace.apply.column_names import Step
 from headrace.apply.profile import TableProfile
 from headrace.changes import Column, LogicalType, TableId
@@ -203,7 +203,7 @@ def test_images_and_keys_come_under_the_new_names(spark: Any) -> None:
     batch = Batch(T).add("u", T, 5, {"id": "1", "a": "x"}, {"id": "1", "a": "w"}).statement(T, 6, text)
     rows = batch.structure(new, 7).add("d", new, 8, None, {"nr": "2"}).rows(spark)
     (found,) = profile(rows)
-    got = under_new_names(rows, found).where("op <> 'schema'").orderBy("position").select("key", "before", "after")
+    got = as_newest(rows, found).where("op <> 'schema'").orderBy("position").select("key", "before", "after")
     assert [tuple(row) for row in got.collect()] == [
         ({"nr": "1"}, {"nr": "1", "title": "w"}, {"nr": "1", "title": "x"}),
         ({"nr": "2"}, {"nr": "2"}, None),

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.options import as_text
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.shaping.routes import Destination
@@ -127,6 +128,32 @@ def test_where_all_sinks_take_messages_the_log_says_what_a_change_of_structure_d
     assert made.warns_of_rewrites == (not said and choice == "warn")
     # Spark's reader makes a source of its own of the options.
     assert type(made.source).of(made.source_options).settings.on_rewrite == choice
+
+
+@pytest.mark.parametrize(
+    ("said", "rest", "tables"),
+    [
+        ("", "sinks: [{type: delta, path: ./lake}]", ()),
+        ("", "sinks: [{type: delta, path: ./lake, delete_mode: soft}, {type: jdbc, url: 'mariadb://h/d'}]", ()),
+        ("", "sinks: [{type: delta, path: ./lake, stored_as_scd_type: 2}]", ("*",)),
+        # A log of changes keeps what it has, and a table beside it does not wait for it.
+        ("", "sinks: [{type: delta, path: ./lake, stored_as_scd_type: append}]", ("*",)),
+        ("", "sinks: [{type: delta, path: ./lake}, {type: delta, path: ./b, stored_as_scd_type: append}]", ()),
+        (", reread_added_columns: s.t", "sinks: [{type: delta, path: ./lake}]", ("s.t",)),
+        (", rereadAddedColumns: s.t", "sinks: [{type: delta, path: ./a, stored_as_scd_type: 2}]", ("*",)),
+        # Rows of these do not reach the table as they are.
+        (", rereadAddedColumns: s.t", "transforms: [{tables: [s.a, 're:s.b,c'], filter: id > 1}]\n"
+            "sinks: [{type: delta, path: ./lake}]", ("s.t", "s.a", "re:s.b,c")),
+        ("", "sinks: [{type: delta, path: ./lake, routes: [{tables: s.x, to: s.y}, "
+            "{tables: 's.p*', to: s.p, merge: true}]}]", ("s.p*",)),
+    ],
+)  # fmt: skip
+def test_tables_whose_rows_reach_a_sink_as_they_are_get_the_value_of_a_column_that_was_added_without_a_read(
+    tmp_path: Path, said: str, rest: str, tables: tuple[str, ...]
+) -> None:
+    made = model(tmp_path, f"source: {{type: postgresql, hostname: h, database: d{said}}}\n{rest}\n{RUN}")
+    for source in (made.source, type(made.source).of({n: as_text(v) for n, v in made.source_options.items()})):
+        assert tuple(pattern.text for pattern in source.settings.reread_added_columns) == tables
 
 
 @pytest.mark.parametrize(

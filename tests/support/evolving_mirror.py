@@ -72,7 +72,7 @@ def follow(history: History, make: Callable[[], Source], mirror: EvolvingMirror,
     """
     moments = random.Random(seed)
     run = SourceRun(make)
-    mirror.replay(run.all())
+    _replay_all(run, mirror)
     for _ in range(steps):
         for _ in range(moments.randrange(4)):
             history.change()
@@ -87,7 +87,14 @@ def follow(history: History, make: Callable[[], Source], mirror: EvolvingMirror,
     for _ in range(2):
         # A statement may be in the log a moment before the catalog shows what it did.
         history.change()
-        mirror.replay(run.all())
+        _replay_all(run, mirror)
+
+
+def _replay_all(run: SourceRun, mirror: EvolvingMirror) -> None:
+    before = None
+    while run.offset != before:
+        before = run.offset
+        mirror.replay(run.batch())
 
 
 def _plain(text: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,8 +11,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.changes import arrow_schema
-from headrace.changes.position import READ_AGAIN_FROM
+from headrace.changes import TableSchema, arrow_schema
+from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN_FROM
 from headrace.sources.base import Limit, Source
 from headrace.testing.captured_database import ENDS
 from headrace.testing.sources import SourceRun
@@ -79,6 +80,8 @@ class Mirror:
     def __init__(self, keys: Mapping[str, tuple[str, ...]]) -> None:
         self._keys = keys
         self._held: dict[str, dict[Any, tuple[str, dict[str, str | None]]]] = {table: {} for table in keys}
+        # The changes whose structure lacks a column that rows from before have, with its name.
+        self._lacks: dict[str, set[tuple[str, str]]] = {table: set() for table in keys}
         # The positions of equal rows, for tables without a key.
         self._equal: dict[str, defaultdict[Any, list[str]]] = {
             table: defaultdict(list) for table, key in keys.items() if not key
@@ -86,16 +89,38 @@ class Mirror:
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Replay the rows of a batch of the pipeline in the order of their positions."""
-        columns = ["op", "table", "before", "after", "position", "snapshot", "source", "table_schema"]
+        columns = ["op", "table", "before", "after", "position", "snapshot", "source", "schema_id", "table_schema"]
         found = [row for batch in batches for row in batch.select(columns).to_pylist()]
         self.replay(found)
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """The same for rows as dictionaries."""
+        rows = list(rows)
+        lacked = self._given_old_values(rows)
+        rows = [{**row, "lacked": lacked.get(row["schema_id"], {})} for row in rows]
         for row in sorted(rows, key=lambda row: row["position"]):
             table = row["table"]["name"] if row["table"] else None
             if table in self._keys:
                 self._take(table, row)
+
+    def _given_old_values(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str | None]]:
+        """The values that rows of the batch have in columns which their structure lacks, by `schema_id`; rows without a
+        key that are there have them now.
+        """
+        schemas = {row["schema_id"]: TableSchema.from_text(row["table_schema"]) for row in rows if row["table_schema"]}
+        found: dict[str, dict[str, str | None]] = {}
+        for row in rows:
+            told = _told(row)
+            for id, schema in schemas.items() if told else ():
+                if schema.id.name == row["table"]["name"]:
+                    have = {column.name for column in schema.columns}
+                    found[id] = {name: text for name, (text, _) in told.items() if name not in have}
+            if told and row["table"]["name"] in self._equal:
+                held = self._equal[row["table"]["name"]]
+                for line in list(held):
+                    new = {name: text for name, (text, before) in told.items() if before}
+                    held[tuple(sorted({**dict(line), **new}.items()))] += held.pop(line)
+        return found
 
     def _take(self, table: str, row: Mapping[str, Any]) -> None:
         op, key = row["op"], self._keys[table]
@@ -107,9 +132,16 @@ class Mirror:
                 self._equal[table].clear()
         elif op in ("r", "c", "u", "d"):
             if not key:
-                self._count(table, op, before, after, row["position"])
+                old = row["lacked"]
+                self._count(table, op, before and {**old, **before}, after and {**old, **after}, row["position"])
             else:
                 self._keep(table, op, before, after, row["position"])
+                self._lacks[table] |= {(row["position"], name) for name in row["lacked"]}
+        for name, (text, before) in _told(row).items():
+            for place, image in self._held[table].values():
+                # What is as new as the batch has it of itself, or the structure of its last change lacks it.
+                is_old = place < before or (place, name) in self._lacks[table] or name not in image
+                image[name] = text if is_old else image[name]
         since = dict(row["source"] or ()).get(READ_AGAIN_FROM) if op == "schema" else None
         if row["snapshot"] in ENDS or since is not None:
             begun = since or row["position"].partition("/")[0]
@@ -157,3 +189,9 @@ class Mirror:
             if theirs != ours:
                 found[table] = (list((theirs - ours).elements())[:5], list((ours - theirs).elements())[:5])
         return found
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
+    """The values of columns that were added, with the position before which rows have them."""
+    text = dict(row["source"] or ()).get(ADDED_COLUMNS) if row["op"] == "schema" else None
+    return {} if text is None else json.loads(text)

@@ -9,11 +9,12 @@ from headrace.apply.change_log import change_log
 from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
 from headrace.apply.parts import parted
-from headrace.apply.profile import TableProfile, profile, under_new_names
+from headrace.apply.profile import TableProfile, as_newest, profile
 from headrace.apply.sequence import disordered, no_order, sequenced
 
 __all__ = [
     "TableProfile",
+    "as_newest",
     "carried",
     "change_log",
     "disordered",
@@ -23,6 +24,5 @@ __all__ = [
     "parted",
     "profile",
     "sequenced",
-    "under_new_names",
     "upserts",
 ]

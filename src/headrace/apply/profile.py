@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
-from headrace.changes.position import READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
+from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import Column, TableId, TableSchema
-from headrace.changes.typed import literal, quote
+from headrace.changes.typed import laid_over, literal, quote
 from headrace.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ _AFTER_READ = chr(ord(SNAPSHOT_ORDER) + 1)
 """Sorts behind the order of every row that was read at a commit."""
 
 
+class OldValue(NamedTuple):
+    """The one value that all rows from before have in a column that was added.
+
+    Args:
+        text: the canonical text; null for NULL.
+        before: rows of a target that are older than this position have it; none where it is empty.
+    """
+
+    text: str | None
+    before: str
+
+
 @dataclass(frozen=True)
 class TableProfile:
     """What one batch holds of one table; all that a sink needs to know before it folds and writes.
@@ -65,7 +78,9 @@ class TableProfile:
             was not there yet.
         steps: what statements in the batch do to the names of columns. Where they come with neither rows nor a
             schema, `schema` has no columns.
-        renamed: what columns of older schemas are called in `schema`, by `schema_id`; see `under_new_names`.
+        renamed: what columns of older schemas are called in `schema`, by `schema_id`; see `as_newest`.
+        old_values: the columns of `schema` that were added with one value for all rows from before.
+        lacked: which of them schemas lack that rows follow, by `schema_id`.
     """
 
     id: TableId
@@ -83,6 +98,8 @@ class TableProfile:
     given: frozenset[str] = frozenset()
     steps: tuple[Step, ...] = ()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    old_values: Mapping[str, OldValue] = field(default_factory=dict)
+    lacked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def emptying(self) -> TableProfile:
@@ -201,6 +218,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             "if(op = 'schema', table_schema, null) as schema_text",
             f"{_STATEMENT} as has_statement",
             f"if(op = 'schema', source['{READ_AGAIN_FROM}'], null) as beside_from",
+            f"if(op = 'schema', source['{ADDED_COLUMNS}'], null) as old_values",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
@@ -224,8 +242,34 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
     ]
 
 
-def under_new_names(rows: DataFrame, table: TableProfile) -> DataFrame:
-    """The rows with the images and keys of one table under the column names of its newest schema. Lazy and pure."""
+def as_newest(rows: DataFrame, table: TableProfile) -> DataFrame:
+    """The rows with the images and keys of one table as its newest schema has them: under its column names, and with
+    the values that rows of an older schema have in columns which were added since. Lazy and pure.
+    """
+    return _with_old_values(_under_new_names(rows, table), table)
+
+
+def _with_old_values(rows: DataFrame, table: TableProfile) -> DataFrame:
+    if not table.lacked:
+        return rows
+    cases: list[tuple[str, str]] = []
+    for id, names in sorted(table.lacked.items()):
+        texts = [table.old_values[name].text for name in names]
+        values = ", ".join("cast(null as string)" if text is None else literal(text) for text in texts)
+        added = f"map_from_arrays(array({', '.join(map(literal, names))}), array({values}))"
+        cases.append((literal(id), added))
+    replaced = {
+        image: "case schema_id "
+        + " ".join(f"when {id} then {laid_over(added, image)}" for id, added in cases)
+        + f" else {image} end"
+        for image in ("before", "after")
+    }
+    return rows.selectExpr(
+        *(f"{replaced[name]} as {name}" if name in replaced else quote(name) for name in rows.columns)
+    )
+
+
+def _under_new_names(rows: DataFrame, table: TableProfile) -> DataFrame:
     if not table.renamed:
         return rows
     names = {id: renamed for id, renamed in table.renamed.items() if renamed}
@@ -347,6 +391,7 @@ def _aggregates(counts: str) -> list[Any]:
             f"greatest(max({_READ_BEGINS}) filter (where {_READ_ENDS} and not decoded), "
             "max(beside_from) filter (where not decoded)) as read_begins"
         ),
+        sf.expr("max_by(old_values, position) filter (where old_values is not null and not decoded) as old_values"),
     ]
 
 
@@ -404,8 +449,14 @@ def _table_batch(
         key: renamed_keys([c.name for c in found.columns], since.get(key, steps), now, of=str(id), given=key in given)
         for key, found in schemas.items()
     }
-    columns = {schema_id: len(known.columns) for schema_id, known in schemas.items()}
     names = set(now)
+    told = max((line["old_values"] for line in lines if line["old_values"]), default="{}")
+    old_values = {name: OldValue(*value) for name, value in json.loads(told).items() if name in names}
+    lacked: dict[str, tuple[str, ...]] = {}
+    for key, known_schema in schemas.items():
+        have = {renamed.get(key, {}).get(column.name, column.name) for column in known_schema.columns}
+        lacked[key] = tuple(sorted(old_values.keys() - have)) if key not in given else ()
+    columns = {schema_id: len(known.columns) + len(lacked[schema_id]) for schema_id, known in schemas.items()}
     partial = False
     for line in lines:
         follows = schemas.get(line["schema_id"]) if line["schema_id"] else schema
@@ -418,7 +469,8 @@ def _table_batch(
         if follows is not None and images:
             # Without a key the target keeps no value, so a column that is newer than the row is simply null.
             called = renamed.get(line["schema_id"] or newest_id, {})
-            lacking = bool(schema.key) and not names <= {called.get(c.name, c.name) for c in follows.columns}
+            have = {called.get(c.name, c.name) for c in follows.columns}
+            lacking = bool(schema.key) and not names <= have | {*lacked.get(line["schema_id"] or newest_id, ())}
             partial = partial or lacking or min(images) < len(follows.columns)
     truncate_at = max((line["truncate_at"] for line in lines if line["truncate_at"]), default=None)
     matter = {
@@ -446,6 +498,8 @@ def _table_batch(
         given=frozenset(key for key in schemas if key in given),
         steps=steps,
         renamed={key: found for key, found in renamed.items() if found},
+        old_values=old_values,
+        lacked={key: found for key, found in lacked.items() if found},
     )
 
 

@@ -33,10 +33,11 @@ from typing import Any, TypeVar
 
 from headrace import registry
 from headrace.changes import TableId
+from headrace.changes.table_pattern import EVERY_TABLE, table_patterns
 from headrace.errors import FileError, OptionError
 from headrace.formats.features import Feature
 from headrace.observe.checkpoint import local_path
-from headrace.options import Option, is_secret, secret_in_name, shown_name
+from headrace.options import Option, as_text, is_secret, secret_in_name, shown_name
 from headrace.pipeline.components import (
     FormatSection,
     SourceSection,
@@ -148,7 +149,7 @@ def read_model(path: Path) -> Model:
     section = _source(document, sections, checkpoint)
     targets = _targets(document, sections, section.type)
     warned = _warned_of_rewrites(section, targets)
-    section, warns = warned or section, warned is not None
+    section, warns = warned or _with_old_values(section, targets), warned is not None
     source = section.source
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
@@ -191,6 +192,29 @@ def _warned_of_rewrites(section: SourceSection, targets: Iterable[Target]) -> So
         return None
     made = type(source)(source.settings.replaced(on_rewrite=WARN))
     return replace(section, source=made, options={**section.options, name: WARN})
+
+
+def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> SourceSection:
+    """The source, with the tables that it reads again where a column was added with one value for all rows from before:
+    those that the user names, and those whose rows reach one that is kept equal in another form, or with rows of other
+    tables. All of them where a sink can't give the value to the rows that it has.
+    """
+    source, name = section.source, "reread_added_columns"
+    option = next((option for option in source.options if option.name == name), None)
+    kept = [target for target in targets if target.sink.keeps_tables]
+    if isinstance(source, KafkaTopics) or option is None or not kept:
+        return section
+    shapings = [target.shaping for target in kept]
+    changed = [transform.tables for shaping in shapings for transform in shaping.transforms]
+    shared = [route.tables for shaping in shapings for route in shaping.routes.routes if route.merge]
+    given = any(map(option.is_spelled, section.options))
+    named = [source.settings.get(name)] if given else []
+    if not all(target.sink.takes_old_values for target in kept):
+        named = [EVERY_TABLE]
+    texts = list(dict.fromkeys(pattern.text for patterns in (*named, *changed, *shared) for pattern in patterns))
+    made = type(source)(source.settings.replaced(**{name: table_patterns(texts)}))
+    options = {key: value for key, value in section.options.items() if not option.is_spelled(key)}
+    return replace(section, source=made, options={**options, name: as_text(texts)})
 
 
 def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:

@@ -170,6 +170,13 @@ class Sink(Component, ABC):
         return False
 
     @property
+    def takes_old_values(self) -> bool:
+        """Whether the tables that it keeps take the one value of a column that was added for all rows from before
+        (`headrace.changes.position.ADDED_COLUMNS`), so that the source need not read them again.
+        """
+        return False
+
+    @property
     def largest_value(self) -> int | None:
         """The bytes of the largest value in a change whose message is too large: larger ones are left out of it, as
         columns that were not sent. Null where no message is made smaller, so that `too_large` is not asked.

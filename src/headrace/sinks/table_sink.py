@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.apply import TableProfile, fold, fold_keyless, upserts
 from headrace.apply.column_names import Step
-from headrace.changes.table import TableId
+from headrace.changes.table import Column, TableId
+from headrace.changes.typed import literal, typed_value
 from headrace.options import OTHER_NAMES, items
 from headrace.settings import Settings, option
 from headrace.sinks.evolution import BEHAVIORS
@@ -106,6 +107,11 @@ def _column_of(id: TableId, given: str) -> str | None:
     """The column that the user means in a table, with or without the table's name; null where it is another table's."""
     table = next((name for name in (id.path, id.name) if name and given.startswith(f"{name}.")), "")
     return given.removeprefix(f"{table}.") if table or "." not in given else None
+
+
+def old_value(text: str | None, column: Column) -> str:
+    """Spark SQL for the value that rows from before have in a column that was added, typed as a change's value is."""
+    return f"cast(null as {column.logical.spark_type})" if text is None else typed_value(literal(text), column)
 
 
 def rows_left_by(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:

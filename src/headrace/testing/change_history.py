@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
-from headrace.changes.position import READ_AGAIN_FROM
+from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN_FROM
 from headrace.changes.row import spark_schema
 from headrace.spark.local_rows import local_rows
 
@@ -49,6 +50,12 @@ class Batch:
     def ended(self, schema: TableSchema, at: str, *, since: str) -> Batch:
         """The end of a read beside the stream that began at a position."""
         source = {"connector": "postgresql", READ_AGAIN_FROM: since}
+        return self._add("schema", schema, at, source=source, table_schema=schema.to_text())
+
+    def added(self, schema: TableSchema, at: str, before: str, **values: str | None) -> Batch:
+        """The values that rows from before have in columns that were added."""
+        told = {name: [text, before] for name, text in values.items()}
+        source = {"connector": "postgresql", ADDED_COLUMNS: json.dumps(told)}
         return self._add("schema", schema, at, source=source, table_schema=schema.to_text())
 
     def statement(self, schema: TableSchema, at: int | str, text: str, after: TableSchema | None = None) -> Batch:

@@ -5,6 +5,7 @@ A sink's test file subclasses `TableSinkContract` and gives two fixtures: `targe
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -279,6 +280,63 @@ class TableSinkContract(Contract):
         for _ in range(2):
             target.write(batch, 1)
             assert target.content(newer) == [(1, "old", "y", None), (2, "z", None, Decimal("1.50"))]
+
+    def test_rows_from_before_get_the_value_of_a_column_that_was_added(
+        self, target: TableTarget, arm: Callable[[str], None]
+    ) -> None:
+        texts = [
+            ("decimal(38,9)", "12345678901234567890123456789.120000000", Decimal("12345678901234567890123456789.12")),
+            ("string", "it's\n$x \u00e9", "it's\n$x \u00e9"),
+            ("date", "2024-02-29", dt.date(2024, 2, 29)),
+            ("boolean", "true", True),
+            ("string", None, None),
+        ]
+        kinds = {f"n{number}": kind for number, (kind, _, _) in enumerate(texts)}
+        told = {f"n{number}": text for number, (_, text, _) in enumerate(texts)}
+        old, none = tuple(value for *_, value in texts), (None,) * len(texts)
+        other = dict.fromkeys(kinds)
+        new = schema_of(T.id, {**TEXTS, "id": "int32", **kinds}, ("id",))
+        k_new = table("k", key=(), id="int32", a="string", b="string", n="decimal(9,2)")
+        rows = [{**A, "id": str(number)} for number in range(1, 6)]
+        first = Batch(T, K)
+        for row in rows:
+            first.add("c", T, f"1/1/{row['id']}", row)
+        target.write(first.add("c", K, "1/2/1", A).add("c", K, "1/2/2", A).add("c", K, "1/2/3", B), 0)
+        batch = Batch(T, K).structure(new, "3/1/").structure(k_new, "3/1/")
+        # Before the statement a row is changed in part, as a whole, deleted, and moved; another one comes.
+        batch.add("u", T, "2/1/", {"id": "1", "a": "w"}).add("u", T, "2/2/", {**rows[1], "a": "w"})
+        batch.add("d", T, "2/3/", None, rows[2]).add("u", T, "2/4/", {**rows[3], "id": "40"}, rows[3])
+        batch.add("c", T, "2/5/", {**B, "id": "6"}).add("d", K, "2/6/", None, A).add("c", K, "2/7/", B)
+        # After it rows have values of their own, or lack the column because it did not change.
+        batch.add("c", new, "4/1/", {**B, "id": "7", **other}).add("u", new, "4/2/", {"id": "1", "b": "later"})
+        batch.add("u", new, "4/3/", {**rows[1], **other, "n1": "mine"}).add(
+            "d", k_new, "4/4/", None, {**A, "n": "1.50"}
+        )
+        batch.added(new, "4/rj0/", "10", **told).added(k_new, "4/rj1/", "10", n="1.50")
+        for point in (
+            "sink.lake.old_values=raise;sink.jdbc.old_values=raise",
+            f"{self.fault_point}.before_commit=raise",
+        ):
+            arm(point)
+            with pytest.raises(InjectedFault):
+                target.write(batch, 1)
+        arm("")
+        expected = [
+            (1, "w", "later", *old),
+            (2, "x", "y", None, "mine", *none[2:]),
+            (5, "x", "y", *old),
+            (6, "z", None, *old),
+            (7, "z", None, *none),
+            (40, "x", "y", *old),
+        ]
+        for _ in range(2):
+            target.write(batch, 1)
+            assert target.content(new) == sorted(expected, key=repr)
+            assert target.content(k_new) == [(2, "z", None, Decimal("1.50"))] * 2
+        # The stream comes to the statement later than the catalog: what an earlier batch told is not told again.
+        late = Batch(T).add("c", T, "5/1/", {**B, "id": "8"}).structure(new, "5/0/").added(new, "5/rj0/", "", **told)
+        target.write(late, 2)
+        assert target.content(new) == sorted([*expected, (8, "z", None, *old)], key=repr)
 
     def test_structures_are_followed_as_far_as_is_said(self, target: TableTarget) -> None:
         wide = table(id="int32", a="string", n="int32")

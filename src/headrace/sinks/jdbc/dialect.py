@@ -210,6 +210,13 @@ class TargetDialect(ABC):
         older = self.before(self._position(mirror), self.literal(position))
         return f"DELETE FROM {self.table(mirror.name)} WHERE {older}"
 
+    def give(self, mirror: Mirror, labels: Sequence[str], names: Sequence[str], position: str) -> str:
+        """Give columns of the rows that are older than a position the values of the one staged row."""
+        staged, taken = dict(mirror.all), f"FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)}"
+        values = ", ".join(f"{self.quote(name)} = (SELECT s.{staged[name]} {taken})" for name in names)
+        older = self.before(self._position(mirror), self.literal(position))
+        return f"UPDATE {self.table(mirror.name)} SET {values} WHERE {older}"
+
     def count_staged(self, mirror: Mirror, labels: Sequence[str]) -> str:
         """Count the staged rows that count."""
         return f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)}"

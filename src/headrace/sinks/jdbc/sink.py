@@ -9,11 +9,13 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import uuid4
 
+from headrace import faultpoints
 from headrace.apply import (
     TableProfile,
+    as_newest,
     carried,
     fold,
     fold_keyless,
@@ -21,7 +23,6 @@ from headrace.apply import (
     parted,
     profile,
     sequenced,
-    under_new_names,
     upserts,
 )
 from headrace.changes.dataset import Dataset
@@ -41,7 +42,7 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import LateChanges, MirrorPlan, StagedBatch, TargetTables, names_in
-from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, rows_left_by, side_by_side
+from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, old_value, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -230,6 +231,11 @@ class JdbcSink(Sink):
         """It does."""
         return True
 
+    @property
+    def takes_old_values(self) -> bool:
+        """They do."""
+        return True
+
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`)."""
         return sequenced(rows, self.settings.sequence_by, epochs)
@@ -298,11 +304,39 @@ class JdbcSink(Sink):
         with self.database.connected(table.id, plan.mirror.name) as connection:
             vanished = plan.exists and table.truncate_at is not None
             wanted = load if table.size or vanished else None
+            prepared = partial(self._give_old_values, connection, rows.sparkSession, table, plan.mirror, targets)
             try:
-                targets.write(connection, plan, batch, wanted)
+                targets.write(connection, plan, batch, wanted, prepared=prepared if plan.exists else None)
             except LateChanges:
                 known = self._known(rows.sparkSession, plan.mirror)
                 targets.write(connection, plan, batch, lambda: load(known))
+
+    def _give_old_values(
+        self, connection: Any, spark: SparkSession, table: TableProfile, mirror: Mirror, targets: TargetTables
+    ) -> None:
+        """Give the rows of the mirror the values that they have in columns which were added. Repeatable.
+
+        The values come as those of changes do, by way of the staging table.
+        """
+        names = {column.name for column in mirror.source.columns}
+        by_position: dict[str, set[str]] = {}
+        for name, value in table.old_values.items():
+            if value.before and name in names:
+                by_position.setdefault(value.before, set()).add(name)
+        if not by_position:
+            return
+        targets.create_stage(connection, mirror)
+        for position, given in sorted(by_position.items()):
+            texts = {name: table.old_values[name].text for name in given}
+            cells = (old_value(texts.get(column.name), column) for column in mirror.source.columns)
+            nothing = ("'v' as o", "'' as p", "cast(null as string) as m", "cast(null as string) as f")
+            values = (f"{cell} as c{number}" for number, cell in enumerate(cells))
+            row = spark.range(1).selectExpr(*nothing, "cast(null as bigint) as n", *values)
+            with _explained(table, mirror):
+                labels, _ = self._load(row.coalesce(1), mirror)
+            targets.give(connection, mirror, labels, sorted(given), position)
+        targets.drop_stage(connection, mirror)
+        faultpoints.reach("sink.jdbc.old_values")
 
     def _known(self, spark: SparkSession, mirror: Mirror) -> DataFrame:
         """The keys of the mirror's rows and when these were changed last, as `fold` takes them."""
@@ -322,10 +356,14 @@ class JdbcSink(Sink):
             SchemaError: a value does not fit; found by Spark or by the database while it loads.
             SinkError: Spark or the database failed.
         """
-        named = under_new_names(rows, table)
+        named = as_newest(rows, table)
         with _explained(table, mirror), carried(named, table, partial(self._standing, table, mirror)) as whole:
             folded = folded_rows(whole, table, known).coalesce(self.settings.max_connections)
-            attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
+            return self._load(folded, mirror)
+
+    def _load(self, staged: DataFrame, mirror: Mirror) -> tuple[tuple[str, ...], int]:
+        """Let executors load rows as the staging table has them, as `_stage` does."""
+        attempts = staged.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
         for attempt in attempts:
             if attempt["problem"] is not None:
                 raise SchemaError(attempt["problem"], remedy=attempt["remedy"])

@@ -292,7 +292,15 @@ class TargetTables:
             database.run(connection, dialect.add_column(mirror, column))
         connection.commit()
 
-    def write(self, connection: Any, plan: MirrorPlan, batch: BatchId, load: Callable[[], StagedBatch] | None) -> bool:
+    def write(
+        self,
+        connection: Any,
+        plan: MirrorPlan,
+        batch: BatchId,
+        load: Callable[[], StagedBatch] | None,
+        *,
+        prepared: Callable[[], None] | None = None,
+    ) -> bool:
         """Bring a target up to a batch: its structure, the staging table, and the one transaction of its data.
 
         A staging table that a failure left behind is dropped by the next attempt.
@@ -303,6 +311,7 @@ class TargetTables:
             batch: which batch it is.
             load: fills the staging table, by whatever connections, and commits there. None where the batch holds no
                 data of this table.
+            prepared: called between the structure and the data; repeatable.
 
         Returns:
             Whether the target's data changed; false when it had the batch already.
@@ -312,6 +321,8 @@ class TargetTables:
             self.drop_stage(connection, plan.mirror)
             return False
         self.prepare(connection, plan)
+        if prepared is not None:
+            prepared()
         if load is None:
             return False
         self.create_stage(connection, plan.mirror)
@@ -329,6 +340,19 @@ class TargetTables:
     def drop_stage(self, connection: Any, mirror: Mirror) -> None:
         """Drop the staging table, if it is there."""
         self.database.run(connection, [self.database.dialect.drop_stage(mirror)])
+        connection.commit()
+
+    def give(self, connection: Any, mirror: Mirror, labels: Sequence[str], names: Sequence[str], before: str) -> None:
+        """Give columns of the rows that are older than a position the values of the one staged row. Repeatable.
+
+        Args:
+            connection: an open connection.
+            mirror: the target.
+            labels: that of the staged row.
+            names: the columns.
+            before: the position.
+        """
+        self.database.run(connection, [self.database.dialect.give(mirror, labels, names, before)])
         connection.commit()
 
     def apply(self, connection: Any, mirror: Mirror, batch: BatchId, staged: StagedBatch) -> bool:

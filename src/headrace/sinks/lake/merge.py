@@ -14,6 +14,7 @@ from headrace.sinks.lake.merge_source import in_spans, kept, key_spans, seen_by
 from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.variants import as_variant
 from headrace.sinks.lake.whole_rows import WholeRows
+from headrace.sinks.table_sink import old_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +52,10 @@ class Values:
 
     def of(self, name: str) -> str:
         """Spark SQL for a column of the folded row `s.row`."""
-        value = f"s.row.{quote(name)}"
+        return self.written(name, f"s.row.{quote(name)}")
+
+    def written(self, name: str, value: str) -> str:
+        """Spark SQL for a column's value, which is SQL, as the target keeps it."""
         if name in self.variants:
             return as_variant(value)
         return f"try_cast({value} as {self.casts[name]})" if name in self.casts else value
@@ -80,6 +84,38 @@ def append(rows: DataFrame, table: TableProfile, target: LakeTable, values: Valu
             )
 
     return work
+
+
+def give_old_values(table: TableProfile, target: LakeTable, values: Values) -> bool:
+    """Give the rows of a target the values that they have in columns which were added, one commit without a batch.
+
+    Repeatable: rows that have them are not written again.
+
+    Returns:
+        Whether a row lacked one.
+    """
+    at, given = quote(values.position), False
+    columns = {column.name: column for column in table.schema.columns if column.name in values.columns}
+    wanted = {name: value for name, value in table.old_values.items() if value.before and name in columns}
+    for position in sorted({value.before for value in wanted.values()}):
+        sets, same = {}, []
+        for name in sorted(name for name, value in wanted.items() if value.before == position):
+            written = values.written(name, old_value(wanted[name].text, columns[name]))
+            sets[quote(name)] = written
+            # Variants can't be compared, but what one prints can.
+            shown = ("to_json({})" if name in values.variants else "{}").format
+            same.append(f"{shown(quote(name))} <=> {shown(written)}")
+        older = f"({at} is null or {at} < {literal(position)}) and not ({' and '.join(same)})"
+        if target.read().where(older).isEmpty():
+            continue
+        assigned = ", ".join(f"{name} = {written}" for name, written in sets.items())
+        target.amend(
+            lambda assigned=assigned, older=older: target.session.sql(  # type: ignore[misc]
+                f"update {target.sql_name} set {assigned} where {older}"
+            )
+        )
+        given = True
+    return given
 
 
 def merge(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace import faultpoints
 from headrace.apply import (
     TableProfile,
+    as_newest,
     carried,
     change_log,
     history,
@@ -19,7 +20,6 @@ from headrace.apply import (
     parted,
     profile,
     sequenced,
-    under_new_names,
 )
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.refusal import StopReason
@@ -120,6 +120,11 @@ class LakeSink(Sink):
     def keeps_tables(self) -> bool:
         """Whether it keeps more than a log of changes."""
         return self.settings.stored_as_scd_type != "append"
+
+    @property
+    def takes_old_values(self) -> bool:
+        """Its mirrors do. A history takes them from rows that are read, which say since when they were there."""
+        return self.settings.stored_as_scd_type == "1"
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`); a change log keeps all as is."""
@@ -270,25 +275,51 @@ class LakeSink(Sink):
                 lake_history.rename_unseen(target, table.steps, table.id.full_path, final)
             target.prepare(work.plan, properties=self.new_table_properties())
             vanished = work.plan.exists and table.read_again_from is not None
+            if work.plan.exists and table.old_values:
+                self._give_old_values(work)
             if not table.size and (not vanished or self.settings.stored_as_scd_type == "append"):
                 return
-            values = lake_merge.Values(
-                columns=tuple(column.name for column in table.schema.columns),
-                key=table.schema.key,
-                nullable=frozenset(column.name for column in table.schema.columns if column.nullable),
-                position=self.settings.position_column,
-                casts=work.plan.evolution.casts or {},
-                insert_partial=self.settings.missing_row == "insert",
-                deleted=self.settings.mark,
-                variants=work.plan.variants,
-            )
+            values = self._values(work)
             if not work.plan.append and not target.small:
                 expect_many_rows(target.session, rows.sparkSession)
             faultpoints.reach(f"{self.fault_point}.before_commit")
-            with self._carried(under_new_names(rows, table), work) as whole:
+            with self._carried(as_newest(rows, table), work) as whole:
                 self._commit(whole, work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
         self.upkeep.after_commit(target)
+
+    def _values(self, work: _Work) -> lake_merge.Values:
+        """How the columns of the batch's rows are written."""
+        columns = work.table.schema.columns
+        return lake_merge.Values(
+            columns=tuple(column.name for column in columns),
+            key=work.table.schema.key,
+            nullable=frozenset(column.name for column in columns if column.nullable),
+            position=self.settings.position_column,
+            casts=work.plan.evolution.casts or {},
+            insert_partial=self.settings.missing_row == "insert",
+            deleted=self.settings.mark,
+            variants=work.plan.variants,
+        )
+
+    def _give_old_values(self, work: _Work) -> None:
+        """Give the rows of the target the values that they have in columns which were added.
+
+        Raises:
+            SchemaError: the target keeps a history.
+        """
+        source = work.table.id
+        if self.settings.stored_as_scd_type == "append":
+            return
+        if not self.takes_old_values:
+            raise SchemaError(
+                f"Rows of table {source} from before have one value in a new column, and a history takes it from rows "
+                "that are read only.",
+                remedy="Name the table in the source's option 'reread_added_columns', and read it again: headrace "
+                f"repair reread pipeline.yaml {source.path}",
+            )
+        if lake_merge.give_old_values(work.table, work.target, self._values(work)):
+            faultpoints.reach("sink.lake.old_values")
 
     @contextmanager
     def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:

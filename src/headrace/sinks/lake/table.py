@@ -160,6 +160,10 @@ class LakeTable(ABC):
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
         """Do the work, one data commit, which carries the batch's number; without a batch it carries none."""
 
+    def amend(self, work: Callable[[], object]) -> None:
+        """Do the work, a commit without a batch that comes between `plan` and the batch's own commit."""
+        work()
+
     @abstractmethod
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether the table has this batch already, as far as can be told before the commit."""

@@ -388,8 +388,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         window = self._window(start, upto, commits) if upto > start.commit else Window(start.commit)
         end = self._looked_up(start, window)
         before = AdHoc.from_json(start.ad_hoc)
-        settled = before.behind()
-        reads = AdHoc.from_json(end.ad_hoc).behind().cut_again(self._tables_of(end.schemas))
+        settled = before.behind().after_added(start.commit)
+        reads = AdHoc.from_json(end.ad_hoc).behind().after_added(start.commit)
+        reads = reads.cut_again(self._tables_of(end.schemas))
         if not self._restarted:
             reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))

@@ -19,7 +19,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
-from headrace.sources.tables.rewrites import FAIL, REREAD, WARN, RewriteSettings
+from headrace.sources.tables.rewrites import FAIL, REREAD, WARN, AddedColumnSettings
 
 _LARGEST_ID = 2**32 - 1
 
@@ -48,7 +48,7 @@ class MysqlSettings(
     ColumnSettings,
     SelectSettings,
     LostTableSettings,
-    RewriteSettings,
+    AddedColumnSettings,
     GuardrailSettings,
     NotificationSettings,
     PasswordSettings,

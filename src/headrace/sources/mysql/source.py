@@ -57,6 +57,7 @@ from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
+from headrace.sources.snapshots.added_columns import added_column_notices
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.select_overrides import SelectOverrides
@@ -180,7 +181,8 @@ class MysqlSource(Source):
                 IncrementalSlice(tables[chunk.table], chunk, end.commit, log, end.capture_time) for chunk in chunks
             ]
         ends = end_notices(start, end, connector(log.kind), tables_of(end.schemas))
-        notices = (*_come_and_gone(start, end), *ends)
+        values = added_column_notices(start, end, connector(log.kind), tables_of(end.schemas))
+        notices = (*_come_and_gone(start, end), *ends, *values)
         if notices:
             slices.append(NoticesSlice(notices, end.capture_time))
         if end.heartbeat != start.heartbeat:

@@ -79,7 +79,8 @@ class TableSet:
             if path in start.tables_seen:
                 after = start.uncaptured.get(path, start.commit)
                 say_returned(path, f"commit {after}", self._settings, read_again=path in read)
-        ad_hoc, waiting = AdHoc.from_json(start.ad_hoc), tuple(path for path in state.waiting if path in found)
+        ad_hoc = AdHoc.from_json(start.ad_hoc).after_added(start.commit)
+        waiting = tuple(path for path in state.waiting if path in found)
         waiting = tuple(dict.fromkeys((*waiting, *(path for path in fresh if path in read))))
         wanted = [path for path in fresh if path in read]
         # A snapshot of its own ends with what is gone.
@@ -91,6 +92,8 @@ class TableSet:
             self._settings,
             read=read,
             rows=rows,
+            since=start.commit,
+            under_way=start.tables,
         )
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))

@@ -535,6 +535,11 @@ class _Followed:
         shown, native = column[0].default, column[1]
         if shown is None or native.kind not in _CONSTANT_KINDS or self._has_other_default(seen):
             return None
+        if self._after is not None and column[0].name in self._after.protected:
+            return None
+        if any(other.slot is seen.slot and other.name != seen.name for others in self._behind for other in others):
+            # Rows of an older structure may have it under the other name.
+            return None
         given = first.default
         if given in ("TRUE", "FALSE"):
             given = "1" if given == "TRUE" else "0"

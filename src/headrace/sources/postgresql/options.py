@@ -19,7 +19,7 @@ from headrace.sources.stream_options import (
 )
 from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
-from headrace.sources.tables.rewrites import RewriteSettings
+from headrace.sources.tables.rewrites import AddedColumnSettings
 
 
 class PostgresSettings(
@@ -29,7 +29,7 @@ class PostgresSettings(
     ColumnSettings,
     SelectSettings,
     LostTableSettings,
-    RewriteSettings,
+    AddedColumnSettings,
     GuardrailSettings,
     NotificationSettings,
     PasswordSettings,

@@ -56,6 +56,7 @@ from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
+from headrace.sources.snapshots.added_columns import added_column_notices
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.ends_equal import end_notices
 from headrace.sources.snapshots.select_overrides import SelectOverrides
@@ -155,7 +156,9 @@ class PostgresSource(Source):
             tables = tables_of(end.schemas)
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
-        notices = (*_come_and_gone(start, end), *end_notices(start, end, CONNECTOR, tables_of(end.schemas)))
+        told = tables_of(end.schemas)
+        ends, values = end_notices(start, end, CONNECTOR, told), added_column_notices(start, end, CONNECTOR, told)
+        notices = (*_come_and_gone(start, end), *ends, *values)
         if notices:
             slices.append(NoticesSlice(notices, end.capture_time))
         if end.heartbeat != start.heartbeat:

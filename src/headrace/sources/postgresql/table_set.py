@@ -135,7 +135,8 @@ class TableSet:
             if path in start.tables_seen:
                 after = start.uncaptured.get(path, start.commit)
                 say_returned(path, f"commit {after}", self._settings, read_again=path in read)
-        ad_hoc, waiting = AdHoc.from_json(start.ad_hoc), tuple(path for path in state.waiting if path in found)
+        ad_hoc = AdHoc.from_json(start.ad_hoc).after_added(start.commit)
+        waiting = tuple(path for path in state.waiting if path in found)
         wanted = [path for path in fresh if path in read]
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
@@ -150,6 +151,8 @@ class TableSet:
             read=read,
             rows=lambda tables: estimated_rows(connection, tables),
             after=written_commit(connection) if rewrites else "",
+            since=start.commit,
+            under_way=start.tables,
         )
         end = replace(
             start,

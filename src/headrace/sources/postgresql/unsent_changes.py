@@ -35,7 +35,8 @@ NOT pg_visible_in_snapshot((pg_snapshot_xmax(pg_current_snapshot())::text::bigin
   {visible}::pg_snapshot)
 """
 _COLUMNS = """
-SELECT attrelid::bigint, attname::text, atthasmissing, (attmissingval::text::text[])[1]
+SELECT attrelid::bigint, attname::text, atthasmissing, (attmissingval::text::text[])[1],
+  EXISTS (SELECT FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND d.xmin = a.xmin)
 FROM pg_attribute a WHERE attrelid = ANY (%s::bigint[]::oid[]) AND attnum > 0 AND NOT attisdropped AND {since}
 """
 _LEAVES = """
@@ -113,6 +114,7 @@ class Leaf:
             release wrote the offset.
         filled: the columns that rows from before the statement that added them have from the catalog, with the value
             as the server prints it.
+        altered: those of them that a later transaction may have given another name.
         rewritten: it has rows, in another file, and nothing proves that ALTER TABLE did not write them there.
         emptied: its rows are in another file, and the server has not counted any there. TRUNCATE forgets how many there
             were, a statement that copies rows counts them.
@@ -122,6 +124,7 @@ class Leaf:
     name: str = ""
     written: frozenset[str] | None = frozenset()
     filled: Mapping[str, str | None] = field(default_factory=dict)
+    altered: frozenset[str] = frozenset()
     rewritten: bool = False
     emptied: bool = False
     attached: bool = False
@@ -220,7 +223,8 @@ def _columns(
 def _added(name: str, native: NativeType, leaves: Sequence[Leaf], *, computed: bool, hidden: bool) -> Iterator[_Change]:
     """What rows from before have in a column that was added."""
     values = {leaf.filled.get(name) for leaf in leaves}
-    if leaves and not hidden and len(values) == 1 and all(name in leaf.filled for leaf in leaves):
+    is_known = all(name in leaf.filled and name not in leaf.altered for leaf in leaves)
+    if leaves and not hidden and len(values) == 1 and is_known:
         text = native.texts(pa.array(list(values), pa.string()))[0].as_py()
         yield _Change(name, f"column '{name}' was added with a default", True, text)
     elif any(name in leaf.filled for leaf in leaves):
@@ -247,10 +251,14 @@ def _leaves(
     since = _since("a", before) or "atthasmissing"
     written: dict[int, set[str]] = defaultdict(set)
     filled: dict[int, dict[str, str | None]] = defaultdict(dict)
-    for oid, column, missing, value in connection.rows(_COLUMNS.format(since=since), (all_leaves,)):
+    altered: dict[int, set[str]] = defaultdict(set)
+    for oid, column, missing, value, is_same in connection.rows(_COLUMNS.format(since=since), (all_leaves,)):
         written[oid].add(column)
         if missing:
             filled[oid][column] = value
+        if not is_same:
+            # The transaction that added a column wrote its default too.
+            altered[oid].add(column)
     came = _came(connection, tables, before)
     moved = set(before.moved(now)) & set(all_leaves)
     since = _since("a", before) or "true"
@@ -263,6 +271,7 @@ def _leaves(
             name,
             frozenset(written[oid]) if before.visible else None,
             filled[oid],
+            frozenset(altered[oid]),
             rewritten=oid in moved and not empty and (new_store or not has_store),
             emptied=oid in moved and not counted,
             attached=oid in came and not empty,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from headrace.changes import TableId
@@ -36,7 +36,7 @@ from headrace.sources.tables.source_table import SourceTable
 
 _PARTS = frozenset(
     ["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running", "unequal", "pace", "ending"]
-)
+) | {"added"}
 
 
 def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list[tuple[TableId, str]]:
@@ -77,6 +77,31 @@ def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list
 
 
 @dataclass(frozen=True)
+class AddedColumn:
+    """A column that was added with one value for all rows from before; see `headrace.sources.snapshots.added_columns`.
+
+    Args:
+        table: `schema.name`.
+        column: its name.
+        value: the canonical text; null for NULL.
+        since: the commit after which it was added.
+        upto: the commit up to which it was; empty where it was before the end of the batch that found it.
+    """
+
+    table: str
+    column: str
+    value: str | None
+    since: str
+    upto: str = ""
+
+    @property
+    def before(self) -> str:
+        """A position that is later than all of the commit, and earlier than what follows."""
+        # The sign after the one that ends a commit.
+        return f"{self.since}0"
+
+
+@dataclass(frozen=True)
 class AdHoc:
     """All ad-hoc snapshots of one database. Immutable.
 
@@ -94,6 +119,7 @@ class AdHoc:
             until the batch is planned that says so.
         pace: how large the chunks are of tables that changes of structure let be read again.
         ending: whole tables of which the last chunk was read, and whose rows that were not found are to go.
+        added: the columns whose value for rows from before the batch tells.
     """
 
     requests: tuple[Request, ...] = ()
@@ -106,6 +132,7 @@ class AdHoc:
     unequal: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     pace: Pace = Pace()  # noqa: RUF009
     ending: tuple[Request, ...] = ()
+    added: tuple[AddedColumn, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -184,6 +211,30 @@ class AdHoc:
         """Whether a table is to be read again as a whole."""
         whole = (request for request in self.requests if request.filter is None and not request.done)
         return table in self.blocking or table in {request.table for request in (*whole, *self.begun)}
+
+    def with_values(self, table: str, values: Mapping[str, str | None], *, since: str, upto: str) -> AdHoc:
+        """With columns whose value for rows from before is told. See `AddedColumn`."""
+        found = (AddedColumn(table, column, value, since, upto) for column, value in values.items())
+        return replace(self, added=tuple(dict.fromkeys((*self.added, *found))))
+
+    def is_read(self, table: str) -> bool:
+        """Whether rows of a table are read beside the stream, or are going to be, or its rows are not known."""
+        asked = {request.table for request in (*self.requests, *self.ending)}
+        return table in asked or table in self.blocking or table in self.unequal
+
+    def without_added(self, columns: Mapping[str, Collection[str]]) -> tuple[AdHoc, list[str]]:
+        """Without the values of columns that tables don't have any more under their names, and the tables of these.
+
+        Args:
+            columns: the names of columns by table.
+        """
+        gone = [one for one in self.added if one.column not in columns.get(one.table, ())]
+        left = tuple(one for one in self.added if one not in gone)
+        return replace(self, added=left), list(dict.fromkeys(one.table for one in gone))
+
+    def after_added(self, commit: str) -> AdHoc:
+        """Without the values that no batch from a commit on tells."""
+        return replace(self, added=tuple(one for one in self.added if one.since >= commit or one.upto > commit))
 
     def at_hand(self, budget: int) -> list[Request]:
         """The requests that a plan asks for at the most that may hold so many chunks."""
@@ -384,6 +435,7 @@ class AdHoc:
             ),
             **({} if self.pace == Pace() else {"pace": self.pace.to_json()}),
             **({"ending": [request.to_json() for request in self.ending]} if self.ending else {}),
+            **({"added": [list(astuple(one)) for one in self.added]} if self.added else {}),
             # For whoever asks whether there is more to come, without knowing the rest.
             "running": self.running,
         }
@@ -408,6 +460,7 @@ class AdHoc:
             unequal={path: (commit, time) for path, (commit, time) in data.get("unequal", {}).items()},
             pace=Pace(*data.get("pace", ())),
             ending=tuple(Request.from_json(request) for request in data.get("ending", ())),
+            added=tuple(AddedColumn(*one) for one in data.get("added", ())),
         )
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
+from headrace.changes.table import TableId
+from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import CaptureError
+from headrace.options import OTHER_NAMES
 from headrace.settings import Settings, option
 from headrace.sources.signals import say
 from headrace.sources.tables.source_table import SourceTable
@@ -47,6 +50,22 @@ class RewriteSettings(Settings):
     )
 
 
+class AddedColumnSettings(RewriteSettings):
+    """Of the sources whose batches tell the one value that rows from before have in columns which were added: they know
+    of each row of a batch whether it is from before. The others read such tables again.
+    """
+
+    reread_added_columns: tuple[TablePattern, ...] = option(
+        "The tables that are read again where a column was added with one value for all rows from before, by name, "
+        "shell glob or regular expression after `re:`. For others a marker row tells the value, and no row is read. "
+        "In a pipeline the default is none, and the tables are added whose rows do not reach every table that is kept "
+        "equal as they are.",
+        kind=table_patterns,
+        default=EVERY_TABLE,
+        names=OTHER_NAMES,
+    )
+
+
 class TableReads(Protocol):
     """Which tables are read beside the stream and again, as the offset keeps it."""
 
@@ -60,6 +79,22 @@ class TableReads(Protocol):
             after: the commit that the stream passes before it is read beside it; empty for at once.
         """
 
+    def with_values(self, table: str, values: Mapping[str, str | None], *, since: str, upto: str) -> Self:
+        """With columns whose value for rows from before is told.
+
+        Args:
+            table: `schema.name`.
+            values: canonical texts by column, null for NULL.
+            since: the commit after which they were added.
+            upto: the commit up to which they were; empty for the end of the batch.
+        """
+
+    def without_added(self, columns: Mapping[str, Collection[str]]) -> tuple[Self, list[str]]:
+        """Without the values of columns that tables don't have any more, and the tables of these."""
+
+    def is_read(self, table: str) -> bool:
+        """Whether rows of a table are read beside the stream, or are going to be."""
+
 
 Reads = TypeVar("Reads", bound=TableReads)
 AnyTable = TypeVar("AnyTable", bound=SourceTable[Any])
@@ -72,8 +107,9 @@ class Rewrite:
     Args:
         path: the table, `schema.name`.
         reason: what happened, as a clause without a full stop: "column 'stock' was added with a default".
-        constants: where it is proven that every row from before has these values in new columns, and that nothing else
-            changed: the canonical text by column, None for NULL. Empty where that is not proven.
+        constants: where it is proven that every row from before has these values in columns that are new under their
+            names, which they have kept since, and that nothing else changed: the canonical text by column, None for
+            NULL. Empty where that is not proven.
     """
 
     path: str
@@ -90,8 +126,11 @@ def follow_rewrites(
     read: Collection[str],
     rows: Callable[[list[AnyTable]], Mapping[str, int]] = lambda _: {},
     after: str = "",
+    since: str = "",
+    under_way: Collection[str] = (),
 ) -> Reads:
-    """The ad-hoc snapshots with the tables that are read again because of changes of structure.
+    """The ad-hoc snapshots with the tables that are read again because of changes of structure, and the columns whose
+    value for rows from before is told.
 
     Runs in the driver when a batch is planned; the result goes into the batch's end offset.
 
@@ -103,10 +142,15 @@ def follow_rewrites(
         read: the paths of the tables whose rows the options let be read.
         after: a commit behind all changes of structure, where a catalog showed them before the stream has passed them.
         rows: asks about how many rows tables have, by path; those are left out of which the server can't say.
+        since: the commit at which the batch begins, before all changes of structure, where the source tells values.
+        under_way: the paths of the tables whose snapshot is under way.
 
     Raises:
         CaptureError: the options say to stop.
     """
+    ad_hoc, unclear = ad_hoc.without_added({path: table.names for path, table in tables.items()})
+    renamed = "a column that was added has another name, or is gone"
+    rewrites = [*(Rewrite(path, renamed) for path in unclear), *rewrites]
     found = [rewrite for rewrite in rewrites if rewrite.path in tables]
     estimated = rows([tables[path] for path in dict.fromkeys(rewrite.path for rewrite in found)]) if found else {}
     for rewrite in found:
@@ -116,7 +160,16 @@ def follow_rewrites(
             raise CaptureError(
                 sentence, remedy=f"Set 'on_rewrite' to {REREAD} or {WARN} to go on, or leave the table out."
             )
-        again = settings.on_rewrite == REREAD and path in read
+        asked = settings.on_rewrite == REREAD
+        is_clear = bool(rewrite.constants) and path not in under_way and not ad_hoc.is_read(path)
+        if asked and is_clear and not _is_reread(tables[path].id, settings):
+            say(
+                f"Rows of table '{path}' from before have one value in a new column: {rewrite.reason}. Tables that are "
+                "kept equal get it, and no row is read; topics, files and change logs keep what they have."
+            )
+            ad_hoc = ad_hoc.with_values(path, rewrite.constants, since=since, upto=after)
+            continue
+        again = asked and path in read
         too_many = again and 0 < settings.on_rewrite_max_rows < estimated.get(path, 0)
         if too_many:
             say(
@@ -127,3 +180,10 @@ def follow_rewrites(
             say(f"{sentence} {'The table is read again.' if again else read_again(path)}")
         ad_hoc = ad_hoc.rewritten(path, keyed=bool(tables[path].chunk_key), again=again and not too_many, after=after)
     return ad_hoc
+
+
+def _is_reread(table: TableId, settings: RewriteSettings) -> bool:
+    """Whether a table is read again also where a column was added with one value for all rows from before."""
+    if not isinstance(settings, AddedColumnSettings):
+        return True
+    return matching(settings.reread_added_columns, table) is not None

@@ -101,6 +101,21 @@ class IcebergTable(LakeTable):
         faultpoints.reach("sink.iceberg.before_publish")
         self._base = branch.publish()
 
+    def amend(self, work: Callable[[], object]) -> None:
+        """Do the work on a branch too, so that the table stands where `plan` found it, and then where this leaves it.
+
+        Raises:
+            TargetMoved: it does not; nothing of the work is in the table.
+        """
+        branch = Branch(self._java(), self.label)
+        branch.begin(self._base)
+        self._branch = branch
+        try:
+            work()
+        finally:
+            self._branch = None
+        self._base = branch.publish()
+
     def release(self) -> None:
         """Close the catalogue: each session makes one of its own, with connections and threads, and never closes it."""
         jvm: Any = self.session.sparkContext._jvm
