@@ -39,10 +39,22 @@ _MARIADB = {
     ],
     "labels": ["SET sql_mode = ''", "ALTER TABLE {0} MODIFY b ENUM('one')"],
 }
+_TYPES = "CREATE TYPE mood AS ENUM ('one', 'two'); CREATE TYPE address AS (street text, zip int)"
+_COLUMNS = {
+    "hidden": "b varchar(9), c jsonb DEFAULT '{\"secret\": 1}'",
+    "expression": "b varchar(9), twice int GENERATED ALWAYS AS (a * 2) STORED",
+    "label": "b mood",
+    "attributes": "b varchar(9), c address DEFAULT ROW('Ash', 13)",
+}
+"""Columns beside the first two, where they are others than a text."""
 _POSTGRESQL = {
     "a_default": ["ALTER TABLE {0} ADD stock int NOT NULL DEFAULT 5"],
     "same_type": ["ALTER TABLE {0} ALTER b TYPE varchar(9) USING upper(b)"],
     "added_again": ["ALTER TABLE {0} DROP a, ADD a int DEFAULT 9"],
+    "hidden": ["ALTER TABLE {0} ALTER c TYPE jsonb USING c - 'secret'"],
+    "expression": ["ALTER TABLE {0} ALTER twice DROP EXPRESSION"],
+    "label": ["ALTER TYPE mood RENAME VALUE 'two' TO 'three'"],
+    "attributes": ["ALTER TYPE address RENAME ATTRIBUTE zip TO code; ALTER TYPE address ADD ATTRIBUTE city text"],
     "with_partition": [
         "CREATE TABLE {0}_p (LIKE {0} INCLUDING ALL); INSERT INTO {0}_p VALUES (100, 1, 'x');"
         "ALTER TABLE {0} ATTACH PARTITION {0}_p FOR VALUES FROM (100) TO (200)"
@@ -111,8 +123,9 @@ def test_verify_finds_what_alterations_did_on_mariadb(
 def test_verify_finds_what_alterations_did_on_postgresql(
     spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase
 ) -> None:
+    postgres_database.execute(_TYPES)
     for name in _POSTGRESQL:
-        columns = "id int PRIMARY KEY, a int, b varchar(9)"
+        columns = f"id int PRIMARY KEY, a int, {_COLUMNS.get(name, 'b varchar(9)')}"
         if "partition" in name:
             postgres_database.execute(
                 f"CREATE TABLE {name} ({columns}) PARTITION BY RANGE (id);"
