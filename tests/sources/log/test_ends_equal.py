@@ -4,6 +4,7 @@ every row that it lacks does, wherever batches are cut, done again or killed, an
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +15,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.sources.log import toy_log
-from tests.sources.log.test_planner import NOW
 from tests.sources.log.toy_log import Commit, ToyLog, ToyPlanner, ToyState, place, tables_of
 
 from headrace.changes.position import READ_AGAIN_FROM, Position
@@ -30,6 +30,8 @@ T = "s.a"
 Row = dict[str, int]
 Change = tuple[str, int, int, Row]
 """An operation, the key before it, the key after it, and the columns that it carries."""
+
+NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tests.sources.mysql.test_table_states import table
+from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.log_state import LogState
