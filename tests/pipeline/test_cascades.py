@@ -166,6 +166,7 @@ def test_mirrors_and_messages_have_what_foreign_keys_do(
         assert "'fk_s'" in said[0] and "regions' is not captured" in said[0] and "repair reread" in said[0]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["iceberg", "jdbc"])
 def test_rows_are_found_in_each_kind_of_mirror(
     spark: Any, tmp_path: Path, mariadb_database: MySqlDatabase, kind: str
