@@ -23,6 +23,8 @@ from headrace.testing.captured_database import Run, data, replay
 from headrace.testing.sources import NOW
 from headrace_emulators.mysql.server import MARIADB, MYSQL, PASSWORD, USER, MySqlDatabase, MySqlServer
 
+pytestmark = pytest.mark.system
+
 T = "id int not null primary key, v varchar(20)"
 
 
