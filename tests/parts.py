@@ -130,7 +130,7 @@ def age() -> str:
     for commit in commits:
         try:
             changed = _git("diff", "--stat", commit, "--", "src")
-        except subprocess.CalledProcessError:
+        except (OSError, subprocess.CalledProcessError):
             changed = "unknown"
         if changed:
             return "docs/tested.md is older than the last change of src. `make test-all` writes it anew."
