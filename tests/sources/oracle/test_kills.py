@@ -28,8 +28,6 @@ from headrace_emulators.oracle import EmulatedOracle
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from tests.sources.oracle.runs import Run
-
-pytestmark = pytest.mark.system
 folder = Path(folder)
 database = EmulatedOracle(server, "SHOP")
 run = Run(database, rac_nodes="instance:2", mining_range_scns=200, tables="SHOP.ORDERS,SHOP.PRODUCTS")
@@ -59,6 +57,7 @@ while not (folder / "stop").exists() or run.offset.commit < (folder / "stop").re
 
 
 @pytest.mark.slow
+@pytest.mark.system
 def test_killed_ten_times_nothing_is_lost_and_what_is_read_again_is_the_same(tmp_path):
     seed = 1
     print(f"seed {seed}")
