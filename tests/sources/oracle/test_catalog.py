@@ -52,7 +52,7 @@ def test_a_named_table_that_does_not_log_all_its_columns_is_captured_with_the_st
     database.run("CREATE TABLE PLAIN (ID NUMBER(9) NOT NULL PRIMARY KEY)")
     run = Run(database, tables="SHOP.PLAIN,SHOP.CUSTOMERS")
     run.until_level()
-    said = next(r.message for r in caplog.records if "does not log all its columns" in r.message)
+    (said,) = [r.message for r in caplog.records if "does not log all its columns" in r.message]
     assert said.endswith('Run ALTER TABLE "SHOP"."PLAIN" ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS.')
     database.run("INSERT INTO PLAIN (ID) VALUES (1)")
     assert data(run.until_level()) == [("c", "PLAIN", {"ID": "1"})]
