@@ -55,18 +55,40 @@ def test_key_columns_that_a_row_lacks_make_no_key() -> None:
     assert (row["key"], row["key_text"]) == (None, None)
 
 
-def test_decimals_as_numbers_keep_every_digit_and_the_scale() -> None:
+LONG = "123456789012345678901234567890123456789012.5"
+
+
+@pytest.mark.parametrize(
+    ("scale", "texts"),
+    [
+        (
+            2,
+            {
+                "12.5": "12.50",
+                "-0.07": "-0.07",
+                "123456789012345678901234567890123456.78": "123456789012345678901234567890123456.78",
+                "1E+3": "1000.00",
+                LONG: f"{LONG}0",
+                "null": None,
+                '"BNI="': "12.34",
+            },
+        ),
+        (8, {"1e-8": "0.00000001", "0": "0.00000000", "-0.0000001": "-0.00000010", "7": "7.00000000"}),
+        (0, {"12": "12", "-7.0": "-7", LONG.replace(".5", "0"): LONG.replace(".5", "0")}),
+        (40, {"0.1": "0.1" + 39 * "0"}),
+    ],
+)
+def test_decimals_as_numbers_keep_every_digit_and_the_scale(scale: int, texts: dict[str, str | None]) -> None:
     decimal = {"field": "p", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1}
-    fields = [decimal | {"parameters": {"scale": "2", "connect.decimal.precision": "38"}, "optional": True}]
+    fields = [decimal | {"parameters": {"scale": str(scale), "connect.decimal.precision": "38"}, "optional": True}]
     after = {"field": "after", "type": "struct", "optional": True, "fields": fields}
     schema = {"type": "struct", "name": "x.s.t.Envelope", "fields": [after, {"field": "op", "type": "string"}]}
-    numbers = ["12.5", "-0.07", "123456789012345678901234567890123456.78", "1E+3", "null", '"BNI="', "1.505"]
     head = f'{{"schema":{json.dumps(schema)},"payload":{{"op":"c","after":{{"p":'
-    found = data_rows([(None, f"{head}{number}}}}}}}".encode()) for number in numbers])
-    rows = [row for row in found if row["op"] != "schema"]
-    texts = [row["after"] and row["after"]["p"] for row in rows]
-    assert texts == ["12.50", "-0.07", "123456789012345678901234567890123456.78", "1000.00", None, "12.34", None]
-    assert [row["error"] for row in rows] == [None] * 6 + ["The value does not follow its schema."]
+    found = data_rows([(None, f"{head}{number}}}}}}}".encode()) for number in (*texts, f"0.{'0' * scale}5")])
+    *rows, misfit = (row for row in found if row["op"] != "schema")
+    assert [row["after"]["p"] for row in rows] == list(texts.values())
+    assert [row["error"] for row in rows] == [None] * len(texts)
+    assert misfit["error"] == "The value does not follow its schema."
 
 
 def test_tables_that_share_a_topic_are_found_by_the_source_block() -> None:

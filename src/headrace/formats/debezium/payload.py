@@ -101,8 +101,8 @@ class JsonConverter(Converter):
         """Keys and values of a batch."""
         keys, values = (_unframed(batch.column(name)) for name in ("key", "value"))
         key, value = JsonPayloads(keys, self.keys), JsonPayloads(values, self.values)
-        key.note(keys, "key")
         key.pass_plain_texts(keys)
+        key.note(keys, "key")
         value.note(values, "value")
         return key, value
 
@@ -141,11 +141,12 @@ class JsonPayloads(Payloads):
 
     def pass_plain_texts(self, keys: pa.BinaryArray) -> None:
         """Take keys that are plain texts (`till-west`), as Connect's StringConverter writes them, as missing."""
-        for number in list(self.problems):
-            text = keys[number].as_py()
-            if _is_utf8(text) and text.lstrip()[:1] not in (b"{", b"[", b'"', b""):
-                del self.problems[number]
-                self.missing[number] = True
+        rows = np.flatnonzero((self.tape.verdict != READ) & ~self.missing)
+        if rows.size:
+            plain = pc.match_substring_regex(keys.take(pa.array(rows)), _PLAIN_TEXT).to_numpy(zero_copy_only=False)
+            self.missing[rows[plain]] = True
+            for number in map(int, _not_utf8(keys, rows[plain])):
+                self.missing[number] = False
 
     @staticmethod
     def _openings(values: pa.BinaryArray, schemas: Schemas) -> Array:
@@ -196,6 +197,7 @@ class JsonPayloads(Payloads):
 
 
 _MAGIC, _FRAME = b"\0", 5
+_PLAIN_TEXT = r'^\s*[^\s{\["]'
 
 
 def _unframed(texts: pa.BinaryArray) -> pa.BinaryArray:
@@ -203,11 +205,21 @@ def _unframed(texts: pa.BinaryArray) -> pa.BinaryArray:
 
     The schema is not needed: JSON says its fields.
     """
-    framed = pc.starts_with(texts, _MAGIC) if texts.null_count < len(texts) else None
-    if framed is None or not pc.any(framed).as_py():
+    is_long = pc.greater_equal(pc.binary_length(texts), _FRAME)
+    framed = pc.fill_null(pc.and_(pc.starts_with(texts, _MAGIC), is_long), False)
+    if not pc.any(framed).as_py():
         return texts
-    pairs = zip(texts.to_pylist(), framed.to_pylist(), strict=True)
-    return pa.array([text[_FRAME:] if is_framed else text for text, is_framed in pairs], pa.binary())
+    return pc.replace_with_mask(texts, framed, pc.binary_slice(texts.filter(framed), _FRAME))
+
+
+def _not_utf8(texts: pa.BinaryArray, rows: Array) -> Array:
+    """Those of these rows whose bytes are not UTF-8."""
+    some = texts.take(pa.array(rows))
+    try:
+        some.cast(pa.string())
+    except pa.ArrowInvalid:
+        return rows[[not _is_utf8(text) for text in some.to_pylist()]]
+    return rows[:0]
 
 
 def _is_utf8(data: bytes) -> bool:

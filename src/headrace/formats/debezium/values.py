@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.wire.canonical import DATE as COUNTS_DATE
 from headrace.wire.canonical import TIME as COUNTS_TIME
@@ -37,13 +38,14 @@ from headrace.wire.typed_exact import decimal_of
     INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED, INSTANT,
     UNSIGNED,
 ) = range(14)  # fmt: skip
-"""How a value is spelled on the wire. `INSTANT` is a text, or a count without a schema that says so; `UNSIGNED` a
-number of 64 bits that is negative from 2^63 on."""
+"""How a value is encoded. `INSTANT` is a text, or a count without a schema that says so; `UNSIGNED` is a number of 64
+bits that is negative from 2^63 on."""
 
 _COUNTS = {DATE: COUNTS_DATE, TIME: COUNTS_TIME, TIMESTAMP: COUNTS_TIMESTAMP, INSTANT: COUNTS_TIMESTAMP}
 _LENIENT = frozenset((INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, INSTANT, UNSIGNED))
 _VARIABLE = Names([("scale", "value")])
 _MOST_SCALE = 1 << 20
+_DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,9 @@ class FieldSpelling:
             is_number = tape.kinds(at) == NUMBER
             quoted = np.where(is_number, np.int32(-1), at)
             made = decimal_texts(tape, quoted, np.full(at.size, self.scale), decimal_text)
-            rows = np.flatnonzero(is_number)
-            numbers = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
-            return settled(made, rows, [_scaled(number, self.scale) for number in numbers])
+            if not is_number.any():
+                return made
+            return pc.coalesce(made, _scaled(tape, np.where(is_number, at, np.int32(-1)), self.scale))
         if self.code == VARIABLE_DECIMAL:
             return _variable_decimals(tape, at)
         return _each(tape.texts(at), self._odd_text)
@@ -166,10 +168,18 @@ class FieldSpelling:
         return _structured(text)
 
 
-def _scaled(number: str, scale: int) -> str | None:
-    """A number with the digits of its column behind the point (decimal.format=NUMERIC); None where it has more."""
-    found = decimal_of(number, MOST_DIGITS, scale)
-    return None if found is None else format(found, "f")
+def _scaled(tape: Tape, at: Array, scale: int) -> pa.StringArray:
+    """Numbers with the digits of their column after the point (decimal.format=NUMERIC); None where one has more."""
+    rows, made = np.flatnonzero(at >= 0), pa.nulls(at.size, pa.string())
+    if 0 <= scale <= _DECIMAL_DIGITS:
+        column = TypedColumn(tape, at, pa.decimal128(_DECIMAL_DIGITS, scale))
+        made = column.values.cast(pa.string())
+        # What has too many digits for the type, and what Arrow writes with an exponent.
+        small = np.flatnonzero(pc.fill_null(pc.match_substring(made, "E"), False).to_numpy(zero_copy_only=False))
+        rows = np.union1d(column.refused, small)
+    texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
+    exact = (decimal_of(text, MOST_DIGITS, scale) for text in texts)
+    return settled(made, rows, [None if found is None else format(found, "f") for found in exact])
 
 
 def _unsigned(text: str) -> str | None:
