@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.alterations import Unproven, actions_of
+from headrace.sources.mysql.kept_values import can_share, keeps_values
 from headrace.sources.mysql.statements import Named, read_statement
-from headrace.sources.mysql.table_states import TableStatement, can_share, keeps_values, states_of
+from headrace.sources.mysql.table_states import TableStatement, states_of
 
 
 def statement(text, place="1"):

@@ -10,8 +10,9 @@ from headrace.changes import TableId
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
 from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.kept_values import can_share
 from headrace.sources.mysql.stream_state import States
-from headrace.sources.mysql.table_states import TableStatement, can_share, states_of
+from headrace.sources.mysql.table_states import TableStatement, states_of
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.rewrites import Rewrite
 from headrace.sources.tables.table_rules import TableRules

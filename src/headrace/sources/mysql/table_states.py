@@ -31,22 +31,15 @@ from headrace.sources.mysql.alterations import (
     actions_of,
 )
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.charsets import width_of
 from headrace.sources.mysql.defaults import constant_default
+from headrace.sources.mysql.kept_values import INTEGERS, WITH_CHARSET, keeps_values
 from headrace.sources.mysql.statements import Meaning, Named, Statement, is_tools_swap
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.tables.rewrites import Rewrite
 
-_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
-_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
-_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
-_TEXT_BYTES = dict(zip(_TEXTS, (255, 65_535, 16_777_215, 4_294_967_295), strict=True))
-_WITH_CHARSET = frozenset((*_TEXTS, "char", "varchar", "enum", "set"))
-_SUPERSETS = {"ascii": ("utf8", "utf8mb3", "utf8mb4"), "utf8": ("utf8mb3", "utf8mb4"), "utf8mb3": ("utf8", "utf8mb4")}
-"""Character sets that have all characters of another one."""
 _CHARSET = re.compile(r"charset|character\s+set|collat|national|nchar|nvarchar|ascii|unicode|byte", re.IGNORECASE)
 """What may say of which character set a column is, or all that follow."""
-_CONSTANT_KINDS = frozenset((*_INTEGERS, "decimal", "char", "varchar", "enum"))
+_CONSTANT_KINDS = frozenset((*INTEGERS, "decimal", "char", "varchar", "enum"))
 
 
 @dataclass(frozen=True)
@@ -273,7 +266,7 @@ class _Followed:
         else:
             column = _column_of(self._before, slot.born) if self._before is not None and slot.born else None
             kind = "" if column is None else column[1].kind
-        return kind in ("", "json") or kind in _WITH_CHARSET
+        return kind in ("", "json") or kind in WITH_CHARSET
 
     def _put(self, slot: _Slot, after: str | None, slots: list[_Slot]) -> None:
         place = len(slots) if after is None else 0
@@ -545,7 +538,7 @@ class _Followed:
             given = "1" if given == "TRUE" else "0"
         try:
             text = constant_default(given, "", native, is_mariadb=True)
-            same = text == shown or (native.kind in (*_INTEGERS, "decimal") and Decimal(text or "") == Decimal(shown))
+            same = text == shown or (native.kind in (*INTEGERS, "decimal") and Decimal(text or "") == Decimal(shown))
         except (ValueError, InvalidOperation):
             return None
         return shown if same else None
@@ -571,54 +564,6 @@ def origin_of(path: str, statement: Statement) -> str:
     return found
 
 
-def keeps_values(was: NativeType, now: NativeType) -> bool:
-    """Whether every value of one type is the same in another."""
-    if was == now:
-        return True
-    if was.compressed != now.compressed:
-        return keeps_values(replace(was, compressed=False), replace(now, compressed=False))
-    if was.kind in _WITH_CHARSET and now.kind in _WITH_CHARSET:
-        if was.charset != now.charset and now.charset not in _SUPERSETS.get(was.charset or "", ()):
-            return False
-        if was.kind in ("enum", "set"):
-            return was.kind == now.kind and now.labels[: len(was.labels)] == was.labels
-        return _holds_texts(was, now)
-    if was.kind in _INTEGERS and now.kind in _INTEGERS:
-        return was.unsigned == now.unsigned and _INTEGERS.index(was.kind) <= _INTEGERS.index(now.kind)
-    if was.kind == now.kind == "decimal":
-        whole = (now.length or 0) - (now.scale or 0) >= (was.length or 0) - (was.scale or 0)
-        return was.unsigned == now.unsigned and whole and (now.scale or 0) >= (was.scale or 0)
-    if was.kind == now.kind and was.kind in ("time", "datetime", "timestamp"):
-        return (now.scale or 0) >= (was.scale or 0)
-    if was.kind == now.kind == "varbinary":
-        return (now.length or 0) >= (was.length or 0)
-    if was.kind in _BLOBS and now.kind in _BLOBS:
-        return _BLOBS.index(was.kind) <= _BLOBS.index(now.kind)
-    return False
-
-
-def _holds_texts(was: NativeType, now: NativeType) -> bool:
-    if was.kind in _TEXTS and now.kind in _TEXTS:
-        grows = width_of(now.charset or "") > width_of(was.charset or "")
-        return _TEXTS.index(was.kind) + grows <= _TEXTS.index(now.kind)
-    if was.kind == "varchar" and now.kind in _TEXTS:
-        return (was.length or 0) * width_of(now.charset or "") <= _TEXT_BYTES[now.kind]
-    return was.kind == now.kind and (now.length or 0) >= (was.length or 0)
-
-
-def can_share(one: MysqlTable, other: MysqlTable) -> bool:
-    """Whether rows of two states of a table can be in one batch: columns of one name have values of one kind."""
-    kinds = {column.name: _family(column) for column in one.schema.columns}
-    return all(kinds.get(column.name, _family(column)) == _family(column) for column in other.schema.columns)
-
-
-def _family(column: Column) -> str:
-    kind = column.logical.kind
-    if kind in ("string", "json"):
-        return "text"
-    return "number" if kind.startswith(("int", "uint", "float", "decimal")) else kind
-
-
 def _column_of(table: MysqlTable, name: str) -> tuple[Column, NativeType] | None:
     columns = zip(table.schema.columns, table.natives, strict=True)
     return next(((column, native) for column, native in columns if _same(column.name, name)), None)
@@ -626,7 +571,7 @@ def _column_of(table: MysqlTable, name: str) -> tuple[Column, NativeType] | None
 
 def _lacks_charset(definition: Definition | None) -> bool:
     return (
-        definition is not None and definition.charset is None and re.split(r"[( ]", definition.type)[0] in _WITH_CHARSET
+        definition is not None and definition.charset is None and re.split(r"[( ]", definition.type)[0] in WITH_CHARSET
     )
 
 
@@ -638,7 +583,7 @@ def _declared(name: str, definition: Definition | None, charset: str | None = No
         native = NativeType.of_catalog(definition.type, charset if _lacks_charset(definition) else definition.charset)
     except SchemaError:
         return None
-    if (native.kind in _WITH_CHARSET and native.charset is None) or native.kind == "timestamp":
+    if (native.kind in WITH_CHARSET and native.charset is None) or native.kind == "timestamp":
         return None
     column = Column(
         name=name,
