@@ -450,8 +450,8 @@ def _table_batch(
         for key, found in schemas.items()
     }
     names = set(now)
-    told = max((line["old_values"] for line in lines if line["old_values"]), default="{}")
-    old_values = {name: OldValue(*value) for name, value in json.loads(told).items() if name in names}
+    reported = max((line["old_values"] for line in lines if line["old_values"]), default="{}")
+    old_values = {name: OldValue(*value) for name, value in json.loads(reported).items() if name in names}
     lacked: dict[str, tuple[str, ...]] = {}
     for key, known_schema in schemas.items():
         have = {renamed.get(key, {}).get(column.name, column.name) for column in known_schema.columns}

@@ -75,8 +75,8 @@ The source has no row that is older in a target.
 """
 
 ADDED_COLUMNS = "added_columns"
-"""The fact of a `schema` row (in `source`) that tells the one value that rows from before have in columns which were
-added: JSON, by column `[value, before]`, a canonical text or null, and a position.
+"""The fact of a `schema` row (in `source`) that reports the one value that older rows have in added columns:
+JSON, by column `[value, before]`, a canonical text or null, and a position.
 
 Those rows are the ones of a target that are older than the position (none where it is empty), and the ones of the batch
 whose structure lacks the column. The first come before the changes of the batch, which are newer.

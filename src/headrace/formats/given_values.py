@@ -26,7 +26,7 @@ _UNREPRESENTABLE: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 """Texts that are values of a source's column, although no column of Spark has them: days before Christ or that no
-calendar has, infinity. What becomes of them is for the target to say."""
+calendar has, infinity. Targets decide what becomes of them."""
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
 
@@ -41,10 +41,10 @@ def misfits(
 
     Args:
         tape: where they are.
-        present: which of them there are.
-        of: the number of the schema of each.
-        schemas: by that number; None where the user gave none.
-        columns_of: finds their values.
+        present: which images are not null.
+        of: which schema each image has, as an index into `schemas`.
+        schemas: those of the user; None where there is none.
+        columns_of: finds the values of images by the names of columns.
     """
     found: list[tuple[int, Column, str]] = []
     for number in np.unique(of[present]):

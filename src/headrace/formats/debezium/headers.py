@@ -75,7 +75,7 @@ def _entries(lists: Sequence[Sequence[tuple[str, bytes]]]) -> pa.StructArray:
 def header_words(headers: pa.ListArray, name: str) -> pa.StringArray:
     """The texts of the last header of that name that each message has; null where it has none.
 
-    Connect's converters write a text bare, in quotes, or behind its schema.
+    Connect's converters write a text bare, quoted, or wrapped with its schema.
     """
     count = len(headers)
     entries = headers.flatten()

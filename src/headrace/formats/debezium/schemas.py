@@ -151,32 +151,36 @@ BAD_SCHEMA = "The schema of the value can't be read."
 BAD_KEY_SCHEMA = "The schema of the key can't be read."
 
 
-def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
+def resolve_table(descriptor: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
     """Read what a message tells of its table. A text that is no schema is a problem of its rows."""
     try:
-        return _known(told, reading)
+        return _known(descriptor, reading)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return ResolvedTable(problem=BAD_SCHEMA if told.value is not None else BAD_KEY_SCHEMA)
+        return ResolvedTable(problem=BAD_SCHEMA if descriptor.value is not None else BAD_KEY_SCHEMA)
 
 
-def _known(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
-    key_fields = [f for f in _fields(_connect(told.key)) if f.get("field") != reading.table_field]
-    envelope = _connect(told.value)
+def _known(descriptor: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
+    key_fields = [f for f in _fields(_connect(descriptor.key)) if f.get("field") != reading.table_field]
+    envelope = _connect(descriptor.value)
     row = None if envelope is None else _row_fields(envelope, reading.unwrapped)
-    id = TableId(told.database or "", told.schema or "", told.table or "")
+    id = TableId(descriptor.database or "", descriptor.schema or "", descriptor.table or "")
     given = reading.typed
     if reading.tables is not None:
-        given = reading.tables.find(told.topic or "", id)
+        given = reading.tables.find(descriptor.topic or "", id)
     if given is not None:
         found = _of_given(given, row, key_fields, reading)
         return replace(found, schema=None) if reading.typed is not None else found
-    key = _as_told(key_fields, reading.binary) if told.key is not None else None
+    key = _as_told(key_fields, reading.binary) if descriptor.key is not None else None
     if row is None:
         problem = BAD_SCHEMA if envelope is not None else None
         return ResolvedTable(None, None, key, NO_SCHEMA if reading.tables is not None else problem)
     if not id.name:
         # As the rows have it.
-        id = table_of_topic(told.topic) if told.topic else _id_of_name(str((envelope or {}).get("name") or ""))
+        id = (
+            table_of_topic(descriptor.topic)
+            if descriptor.topic
+            else _id_of_name(str((envelope or {}).get("name") or ""))
+        )
     names = tuple(key.names) if key is not None else ()
     return ResolvedTable(table_of(id, row, names or reading.keys), _as_told(row, reading.binary), key)
 

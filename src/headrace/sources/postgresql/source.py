@@ -156,8 +156,9 @@ class PostgresSource(Source):
             tables = tables_of(end.schemas)
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
-        told = tables_of(end.schemas)
-        ends, values = end_notices(start, end, CONNECTOR, told), added_column_notices(start, end, CONNECTOR, told)
+        captured = tables_of(end.schemas)
+        ends = end_notices(start, end, CONNECTOR, captured)
+        values = added_column_notices(start, end, CONNECTOR, captured)
         notices = (*_come_and_gone(start, end), *ends, *values)
         if notices:
             slices.append(NoticesSlice(notices, end.capture_time))

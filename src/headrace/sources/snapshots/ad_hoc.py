@@ -119,7 +119,7 @@ class AdHoc:
             until the batch is planned that says so.
         pace: how large the chunks are of tables that changes of structure let be read again.
         ending: whole tables of which the last chunk was read, and whose rows that were not found are to go.
-        added: the columns whose value for rows from before the batch tells.
+        added: the columns whose one value in older rows the batch reports.
     """
 
     requests: tuple[Request, ...] = ()
@@ -213,7 +213,7 @@ class AdHoc:
         return table in self.blocking or table in {request.table for request in (*whole, *self.begun)}
 
     def with_values(self, table: str, values: Mapping[str, str | None], *, since: str, upto: str) -> AdHoc:
-        """With columns whose value for rows from before is told. See `AddedColumn`."""
+        """Add columns whose one value in older rows the batch reports. See `AddedColumn`."""
         found = (AddedColumn(table, column, value, since, upto) for column, value in values.items())
         return replace(self, added=tuple(dict.fromkeys((*self.added, *found))))
 
@@ -223,7 +223,7 @@ class AdHoc:
         return table in asked or table in self.blocking or table in self.unequal
 
     def without_added(self, columns: Mapping[str, Collection[str]]) -> tuple[AdHoc, list[str]]:
-        """Without the values of columns that tables don't have any more under their names, and the tables of these.
+        """Leave out the values of columns that tables no longer have under their names; the rest, and those tables.
 
         Args:
             columns: the names of columns by table.
@@ -233,7 +233,7 @@ class AdHoc:
         return replace(self, added=left), list(dict.fromkeys(one.table for one in gone))
 
     def after_added(self, commit: str) -> AdHoc:
-        """Without the values that no batch from a commit on tells."""
+        """Leave out the values that no batch from a commit on reports."""
         return replace(self, added=tuple(one for one in self.added if one.since >= commit or one.upto > commit))
 
     def at_hand(self, budget: int) -> list[Request]:

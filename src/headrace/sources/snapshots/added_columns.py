@@ -2,9 +2,9 @@
 
 A change of structure has no row in the log, and a catalog may show it before the stream has passed it. But it is newer
 than all that earlier batches brought, and the rows of the batch say by their structure which of them are from before.
-So a `schema` row at the end of the batch tells the value: targets give it to all rows that they have, and then take the
-changes of the batch, in which rows of an older structure have it too. Batches tell it until the stream has passed the
-change, and only the first one to rows that are there.
+So a `schema` row at the end of the batch reports the value: targets give it to all rows that they have, and then apply
+the changes of the batch, in which rows of an older structure have it too. Batches report it until the stream has passed
+the change, but only the first one gives it to the rows of targets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ORDER = "j"
 def added_column_notices(
     start: Offset, end: Offset, connector: str, tables: Mapping[str, SourceTable[Any]]
 ) -> Iterator[Notice]:
-    """The rows that tell the values of added columns with the batch (start, end].
+    """The marker rows that report the values of added columns with the batch (start, end].
 
     Args:
         start: where the batch before ended.
@@ -36,12 +36,12 @@ def added_column_notices(
         connector: the connector's name in events.
         tables: the tables of the offset by path.
     """
-    told = frozenset(AdHoc.from_json(start.ad_hoc).added)
+    reported = frozenset(AdHoc.from_json(start.ad_hoc).added)
     found = sorted(AdHoc.from_json(end.ad_hoc).added, key=lambda one: (one.table, one.column))
     for number, (path, columns) in enumerate(groupby(found, key=lambda one: one.table)):
         if path not in tables:
             continue
-        values = {one.column: [one.value, "" if one in told else one.before] for one in columns}
+        values = {one.column: [one.value, "" if one in reported else one.before] for one in columns}
         facts = {"connector": connector, ADDED_COLUMNS: json.dumps(values)}
         schema = tables[path].schema
         # After everything of the batch, so that its structure is the newest.

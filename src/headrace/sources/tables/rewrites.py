@@ -51,13 +51,13 @@ class RewriteSettings(Settings):
 
 
 class AddedColumnSettings(RewriteSettings):
-    """Of the sources whose batches tell the one value that rows from before have in columns which were added: they know
-    of each row of a batch whether it is from before. The others read such tables again.
+    """For sources whose batches report the one value that older rows have in an added column: they know of each row of
+    a batch whether it is older. The others read such tables again.
     """
 
     reread_added_columns: tuple[TablePattern, ...] = option(
         "The tables that are read again where a column was added with one value for all rows from before, by name, "
-        "shell glob or regular expression after `re:`. For others a marker row tells the value, and no row is read. "
+        "shell glob or regular expression after `re:`. For others a marker row reports the value, and no row is read. "
         "In a pipeline the default is none, and the tables are added whose rows do not reach every table that is kept "
         "equal as they are.",
         kind=table_patterns,
@@ -80,7 +80,7 @@ class TableReads(Protocol):
         """
 
     def with_values(self, table: str, values: Mapping[str, str | None], *, since: str, upto: str) -> Self:
-        """With columns whose value for rows from before is told.
+        """Add columns whose one value in older rows the batch reports.
 
         Args:
             table: `schema.name`.
@@ -90,7 +90,7 @@ class TableReads(Protocol):
         """
 
     def without_added(self, columns: Mapping[str, Collection[str]]) -> tuple[Self, list[str]]:
-        """Without the values of columns that tables don't have any more, and the tables of these."""
+        """Leave out the values of columns that tables no longer have; the rest, and those tables."""
 
     def is_read(self, table: str) -> bool:
         """Whether rows of a table are read beside the stream, or are going to be."""
@@ -129,8 +129,8 @@ def follow_rewrites(
     since: str = "",
     under_way: Collection[str] = (),
 ) -> Reads:
-    """The ad-hoc snapshots with the tables that are read again because of changes of structure, and the columns whose
-    value for rows from before is told.
+    """The ad-hoc snapshots with the tables that are read again because of changes of structure, and with the columns
+    whose one value in older rows the batch reports.
 
     Runs in the driver when a batch is planned; the result goes into the batch's end offset.
 
@@ -142,7 +142,7 @@ def follow_rewrites(
         read: the paths of the tables whose rows the options let be read.
         after: a commit behind all changes of structure, where a catalog showed them before the stream has passed them.
         rows: asks about how many rows tables have, by path; those are left out of which the server can't say.
-        since: the commit at which the batch begins, before all changes of structure, where the source tells values.
+        since: the commit at which the batch begins, before all changes of structure, where the source reports values.
         under_way: the paths of the tables whose snapshot is under way.
 
     Raises:
