@@ -133,8 +133,8 @@ def age() -> str:
         except (OSError, subprocess.CalledProcessError):
             changed = "unknown"
         if changed:
-            return "docs/tested.md is older than the last change of src. `make test-all` writes it anew."
-    return "" if commits else "Nothing was recorded in docs/tested.md yet. `make test-all` writes it."
+            return "docs/tested.md is older than the last change of src. `make test-all` renews it."
+    return "" if commits else "Nothing was recorded in docs/tested.md yet. `make test-all` does that."
 
 
 def main(words: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.parts import PARTS, Result, read, recorded, with_table
+from tests.parts import PARTS, ROOT, SHORT, Result, read, recorded, with_table
 
 PAGE = "Before.\n<!-- parts: written by make test-all -->\n<!-- /parts -->\nAfter.\n"
 
@@ -23,3 +23,7 @@ def test_a_result_is_read_from_what_pytest_wrote(tmp_path: Path) -> None:
     counts = 'tests="12" failures="1" errors="1" skipped="3" time="59.7" timestamp="2026-01-02T03:04:05"'
     file.write_text(f'<testsuites><testsuite name="pytest" {counts}></testsuite></testsuites>')
     assert read(file) == Result("real", "1a", "2026-01-02", 7, 2, 3, 60)
+
+
+def test_make_test_runs_what_the_first_parts_run() -> None:
+    assert f'-m "{SHORT}"' in (ROOT / "Makefile").read_text("utf-8")
