@@ -24,11 +24,13 @@ the target.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.apply.profile import TableProfile
 from headrace.apply.sequence import disordered
+from headrace.apply.shared_keys import line_facts, may_share_keys, moved_facts, settled
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column
 from headrace.changes.typed import laid_over, literal, texts_in_order, typed_columns, typed_struct, typed_value
@@ -113,13 +115,25 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
         "false as arrived",
         *(f"{key_of(column)} as k{number}" for number, column in enumerate(keys)),
     ]
+    facts = line_facts(table) if may_share_keys(table) else {}
+    columns += [f"{made} as {name}" for name, made in facts.items()]
     if not table.key_changed:
-        return changes.selectExpr(*columns)
+        lines = changes.selectExpr(*columns)
+        return settled(lines, table) if facts else lines
     old_keys = [old_key_of(column) for column in keys]
     moved = " or ".join(f"not k{number} <=> o{number}" for number in range(len(keys)))
     names = [f"k{number}" for number in range(len(keys))]
-    left = ", ".join(f"o{number} as k{number}" for number in range(len(keys)))
-    return (
+    left, came = ({**facts, **moved_facts("full", table, leaves=leaves)} for leaves in (True, False))
+    halves = (
+        "position, event_time, true as deleted, false as fresh, cast(null as map<string,string>) as image, "
+        f"false as whole, false as newest, false as arrived, {_named(left)}, "
+        + ", ".join(f"o{number} as k{number}" for number in range(len(keys))),
+        "position, event_time, false as deleted, true as fresh, full as image, "
+        f"coalesce(size(full), 0) >= {table.own_columns} as whole, "
+        f"{_is_newest('full', 'schema_id', table)} as newest, true as arrived, {_named(came)}, {', '.join(names)}",
+    )
+    same = ", ".join(("position, event_time, deleted, fresh, image, whole, newest, arrived", *facts, *names))
+    lines = (
         changes.selectExpr(
             *columns,
             "before",
@@ -128,20 +142,18 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
             *(f"{old} as o{number}" for number, old in enumerate(old_keys)),
             "op",
         )
-        .selectExpr("*", f"op = 'u' and ({moved}) as moved")
-        .selectExpr("*", f"if(moved, {full_image('image', table, ignore_nulls=ignore_nulls)}, image) as full")
+        .selectExpr("*", f"op = 'u' and ({moved}) as has_moved")
+        .selectExpr("*", f"if(has_moved, {full_image('image', table, ignore_nulls=ignore_nulls)}, image) as full")
         .selectExpr(
-            "explode(if(moved, array("
-            "struct(position, event_time, true as deleted, false as fresh, cast(null as map<string,string>) as image, "
-            f"false as whole, false as newest, false as arrived, {left}), "
-            "struct(position, event_time, false as deleted, true as fresh, full as image, "
-            f"coalesce(size(full), 0) >= {table.own_columns} as whole, "
-            f"{_is_newest('full', 'schema_id', table)} as newest, true as arrived, {', '.join(names)})), "
-            f"array(struct(position, event_time, deleted, fresh, image, whole, newest, arrived, "
-            f"{', '.join(names)})))) as one"
+            f"explode(if(has_moved, array(struct({halves[0]}), struct({halves[1]})), array(struct({same})))) as one"
         )
         .selectExpr("one.*")
     )
+    return settled(lines, table)
+
+
+def _named(made: Mapping[str, str]) -> str:
+    return ", ".join(f"{sql} as {name}" for name, sql in made.items())
 
 
 def key_of(column: Column) -> str:

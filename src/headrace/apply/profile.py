@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
+from headrace.apply.shared_keys import IS_MOVED_PAIR, IS_UNMARKED_PAIR
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import Column, TableId, TableSchema
@@ -67,6 +68,7 @@ class TableProfile:
         truncate_at: position of the last truncate; rows up to it no longer matter.
         partial: some image may lack columns of the newest schema, so that the target's values must be kept.
         key_changed: some update may carry a row to another key.
+        key_paired: some delete or create may be one half of a change of key.
         initial: every data row was read by the source's own first snapshot, which reads a key once. Not so rows decoded
             from messages, which may repeat, streamed changes and incremental snapshots.
         snapshot_ended: the last row of the table's snapshot is among them.
@@ -90,6 +92,7 @@ class TableProfile:
     truncate_at: str | None = None
     partial: bool = False
     key_changed: bool = False
+    key_paired: bool = False
     initial: bool = False
     snapshot_ended: bool = False
     read_again_from: str | None = None
@@ -222,6 +225,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
+            f"{IS_MOVED_PAIR} or coalesce({IS_UNMARKED_PAIR}, false) as key_paired",
         )
         .groupBy("database", "schema", "name", "schema_id")
         .agg(*_aggregates(counts))
@@ -385,6 +389,7 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("min(after_size) as after_size"),
         sf.expr("min(before_size) as before_size"),
         sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
+        sf.expr("coalesce(bool_or(key_paired), false) as key_paired"),
         sf.expr(f"count_if(op = 'r' and snapshot <> 'incremental' and not decoded and not {_AGAIN}) as initial"),
         sf.expr(f"coalesce(bool_or({_READ_ENDS}), false) as snapshot_ended"),
         sf.expr(
@@ -490,6 +495,7 @@ def _table_batch(
         truncate_at=truncate_at,
         partial=partial,
         key_changed=any(line["key_changed"] for line in lines),
+        key_paired=any(line["key_paired"] for line in lines),
         initial=bool(counts) and sum(line["initial"] for line in lines) == sum(counts.values()),
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
         decoded=any(line["any_decoded"] for line in lines),
