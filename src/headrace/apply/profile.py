@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
-from headrace.apply.shared_keys import IS_MOVED_PAIR, IS_UNMARKED_PAIR
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import Column, TableId, TableSchema
@@ -21,6 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _READ, _CREATE, _UPDATE, _DELETE, _TRUNCATE = DATA_OPERATIONS
+
+_KEY_HEADERS = "('__debezium.newkey', '__debezium.oldkey')"
+FROM_MESSAGE = "(message.topic is not null)"
+IS_MOVED_PAIR = f"(op in ('c', 'd') and coalesce(exists(message.headers, h -> h.key in {_KEY_HEADERS}), false))"
+"""A delete or a create that is one half of a change of key, as Debezium's headers say."""
+
+WHOLE_DELETES = f"{FROM_MESSAGE} and coalesce(source['connector'] in ('oracle', 'db2', 'informix'), false)"
+"""Their connectors need the whole row in the log."""
+
+IS_UNMARKED_PAIR = (
+    f"op = 'd' and ({WHOLE_DELETES} or (not {FROM_MESSAGE} and source['connector'] <=> 'postgresql' "
+    "and coalesce(size(before), 0) > 1))"
+)
+"""A delete that may be one half of a change of key, or be about a row whose key another one has by now."""
+
 
 _KEY_CHANGED = (
     "op = 'u' and before is not null and after is not null and (key is null or exists(map_keys(key), "

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.apply.profile import FROM_MESSAGE, IS_MOVED_PAIR, WHOLE_DELETES
 from headrace.apply.sequence import MARK, SUFFIX
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
@@ -25,27 +26,14 @@ if TYPE_CHECKING:
 
     from headrace.apply.profile import TableProfile
 
+
 _ARRIVAL, _STAY, _LEAVE = "'arrival'", "'stay'", "'leave'"
 
-_KEY_HEADERS = "('__debezium.newkey', '__debezium.oldkey')"
-_MESSAGE = "(message.topic is not null)"
 _CHECKS_EACH_ROW = "coalesce(source['connector'] in ('mysql', 'mariadb', 'postgresql'), false)"
 """A PostgreSQL key that is checked later is no replica identity: then images before are whole."""
 
 _TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, source['gtid'])"
 """Debezium's PostgreSQL puts the place of each change into `transaction.id`."""
-
-IS_MOVED_PAIR = f"(op in ('c', 'd') and coalesce(exists(message.headers, h -> h.key in {_KEY_HEADERS}), false))"
-"""A delete or a create that is one half of a change of key, as Debezium's headers say."""
-
-_WHOLE_DELETES = f"{_MESSAGE} and coalesce(source['connector'] in ('oracle', 'db2', 'informix'), false)"
-"""Their connectors need the whole row in the log."""
-
-IS_UNMARKED_PAIR = (
-    f"op = 'd' and ({_WHOLE_DELETES} or (not {_MESSAGE} and source['connector'] <=> 'postgresql' "
-    "and coalesce(size(before), 0) > 1))"
-)
-"""A delete that may be one half of a change of key, or be about a row whose key another one has by now."""
 
 
 def may_share_keys(table: TableProfile) -> bool:
@@ -71,17 +59,17 @@ def line_facts(table: TableProfile) -> dict[str, str]:
     | `decoded` | the change comes from a message |
     | `late_check` | the source may check keys after a whole statement or transaction |
     """
-    counts = f"(not {_MESSAGE} or op = 'u' or {IS_MOVED_PAIR} or {_WHOLE_DELETES})"
-    trusted = f"(not ({_MESSAGE} and {_CHECKS_EACH_ROW}) or {_says_more(table)})"
+    counts = f"(not {FROM_MESSAGE} or op = 'u' or {IS_MOVED_PAIR} or {WHOLE_DELETES})"
+    trusted = f"(not ({FROM_MESSAGE} and {_CHECKS_EACH_ROW}) or {_says_more(table)})"
     return {
-        "txn": f"if({_MESSAGE} or contains(position, '{MARK}'), {_TRANSACTION}, substring_index(position, '/', 1))",
+        "txn": f"if({FROM_MESSAGE} or contains(position, '{MARK}'), {_TRANSACTION}, substring_index(position, '/', 1))",
         "kind": f"case op when 'd' then {_LEAVE} when 'c' then {_ARRIVAL} else {_STAY} end",
         "moved": IS_MOVED_PAIR,
         "content": f"if(op in ('c', 'u'), {content_of('after', table)}, null)",
         "was": f"if(op in ('d', 'u') and {counts} and {trusted}, {content_of('before', table)}, null)",
         "went_on": "cast(null as string)",
-        "decoded": _MESSAGE,
-        "late_check": f"if({_MESSAGE}, not {_CHECKS_EACH_ROW}, source['connector'] <=> 'postgresql')",
+        "decoded": FROM_MESSAGE,
+        "late_check": f"if({FROM_MESSAGE}, not {_CHECKS_EACH_ROW}, source['connector'] <=> 'postgresql')",
     }
 
 
