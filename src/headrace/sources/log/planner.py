@@ -182,6 +182,18 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             only_looks: whether nothing may be altered on the server.
         """
 
+    def _cut(self, start: Offset, end: Offset, window: Window) -> str | None:
+        """The commit at which a window with rows has to end, because one batch can't have all structures of a table.
+
+        Null where it may stay as it is. A source may as well see to it when it makes the window.
+
+        Args:
+            start: where the batch begins.
+            end: the tables as they are now, with `start`'s place.
+            window: as far as the batch would go.
+        """
+        return None
+
     @abstractmethod
     def _beginning(self) -> Offset:
         """The log's present end, from which a snapshot or a stream begins, and the tables there.
@@ -387,6 +399,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         commits = limit.commits or self._settings.max_commits_per_trigger
         window = self._window(start, upto, commits) if upto > start.commit else Window(start.commit)
         end = self._looked_up(start, window)
+        cut = self._cut(start, end, window) if window.rows else None
+        if cut is not None:
+            window = self._window(start, cut, commits)
         before = AdHoc.from_json(start.ad_hoc)
         settled = before.behind().after_added(start.commit)
         reads = AdHoc.from_json(end.ad_hoc).behind().after_added(start.commit)

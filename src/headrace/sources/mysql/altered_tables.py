@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from headrace.changes import TableId
+from headrace.changes import LogicalType, TableId
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.kept_values import can_share
 from headrace.sources.mysql.stream_state import States
 from headrace.sources.mysql.table_states import TableStatement, states_of
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.rewrites import Rewrite
+from headrace.sources.tables.shared_batches import can_share
 from headrace.sources.tables.table_rules import TableRules
 
 
@@ -130,12 +130,13 @@ def under_options(known: MysqlTable, settings: Settings) -> MysqlTable:
 
 def _cut(states: Sequence[tuple[str, MysqlTable | None]], begin: str) -> list[str]:
     """The first place at which a table is one that can't share a batch with what it was from the start on."""
-    before: list[MysqlTable] = []
+    before: list[dict[str, LogicalType]] = []
     for place, table in states:
-        if place <= begin:
-            before = [] if table is None else [table]
-        elif table is not None:
-            if not all(can_share(other, table) for other in before):
-                return [place]
-            before.append(table)
+        if table is None:
+            before = before if place > begin else []
+            continue
+        logicals = {column.name: column.logical for column in table.schema.columns}
+        if place > begin and not all(can_share(other, logicals) for other in before):
+            return [place]
+        before = [*before, logicals] if place > begin else [logicals]
     return []

@@ -1,11 +1,9 @@
-"""Which types keep all values of another one, and which structures can share a batch."""
+"""Which types keep all values of another one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.changes import Column
-from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.charsets import width_of
 from headrace.sources.mysql.types import NativeType
 
@@ -53,16 +51,3 @@ def _holds_texts(was: NativeType, now: NativeType) -> bool:
     if was.kind == "varchar" and now.kind in _TEXTS:
         return (was.length or 0) * width_of(now.charset or "") <= _TEXT_BYTES[now.kind]
     return was.kind == now.kind and (now.length or 0) >= (was.length or 0)
-
-
-def can_share(one: MysqlTable, other: MysqlTable) -> bool:
-    """Whether rows of two states of a table can be in one batch: columns of one name have values of one kind."""
-    kinds = {column.name: _family(column) for column in one.schema.columns}
-    return all(kinds.get(column.name, _family(column)) == _family(column) for column in other.schema.columns)
-
-
-def _family(column: Column) -> str:
-    kind = column.logical.kind
-    if kind in ("string", "json"):
-        return "text"
-    return "number" if kind.startswith(("int", "uint", "float", "decimal")) else kind

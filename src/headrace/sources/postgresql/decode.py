@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,11 @@ from headrace.sources.postgresql.event_numbers import EventNumbers
 from headrace.sources.postgresql.layouts import Layouts
 from headrace.sources.postgresql.logical_messages import LogicalMessages
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.pgoutput import Truncate, read
+from headrace.sources.postgresql.pgoutput import Truncate, TypeMessage, read
 from headrace.sources.postgresql.relation import Relation, table_of
+from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.row_images import read_images
-from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.postgresql.types import CatalogType, TypeCatalog
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
 from headrace.wire import pgoutput_kernels as kernels
@@ -51,6 +52,21 @@ _IS_EDGE[[18, 46, 51]] = True
 _UNKNOWN = -2
 
 
+@dataclass(frozen=True)
+class Before:
+    """What tables and types were before changes of structure that the stream has not passed.
+
+    Args:
+        tables: the tables that were others, by their oids.
+        types: the types that were others.
+        until: the LSN behind these changes; rows that were written before it are read by the earlier structures.
+    """
+
+    tables: Mapping[int, PostgresTable] = field(default_factory=dict)
+    types: Mapping[int, CatalogType] = field(default_factory=dict)
+    until: int = 0
+
+
 class WindowDecoder:
     """Makes change rows of what the server sends of one window: `start_boundary <= C.lsn < end_boundary`.
 
@@ -68,6 +84,7 @@ class WindowDecoder:
         after: for tables whose snapshot is newer than the stream, the LSN up to which commits are in it; rows of these
             commits are left out.
         kept: the oids of the tables whose rows have the name that `tables` gives, whatever the log calls them.
+        before: what tables and types were before the latest changes of structure.
     """
 
     def __init__(
@@ -81,11 +98,15 @@ class WindowDecoder:
         capture_time: dt.datetime | None,
         after: Mapping[int, int] | None = None,
         kept: frozenset[int] = frozenset(),
+        before: Before | None = None,
     ) -> None:
+        self._before = before or Before()
         self._kept = kept
         self._after = {oid: commit for oid, commit in (after or {}).items() if commit >= start_boundary}
         self._start, self._end = start_boundary, end_boundary
-        self._tables, self._types, self._settings, self._database = tables, types, settings, database
+        self._tables, self._settings, self._database = tables, settings, database
+        self._types = types.with_gone(self._before.types)
+        self._types_before = types.before(self._before.types)
         self._layouts = Layouts(Masks.of(settings), self._table_of)
         self._numbered = settings.provide_transaction_metadata
         self._numbers = EventNumbers(self._layouts)
@@ -95,8 +116,9 @@ class WindowDecoder:
         self._skipped = np.zeros(256, np.bool_)
         self._skipped[[letter for op, letter in _LETTERS.items() if op in settings.skipped_operations]] = True
         self._between = Between(start_boundary)
-        self._states: dict[int, int] = {}
+        self._states: dict[int, tuple[int, int]] = {}
         self._announced = np.full(0, -1, np.int64)
+        self._shown = dict(self._before.tables)
         self._waiting: list[bytes] = []
         self._sizes: list[Array] = []
         self._size = 0
@@ -174,30 +196,42 @@ class WindowDecoder:
         if self._numbered:
             rows, said = self._numbers.number(rows, block, transactions)
             facts = {**facts, **said}
-        rows = Rows.together([self._schemas(rows), rows])
-        return self._writer.batch(rows, images, transactions, facts)
+        schemas = self._schemas(rows)
+        facts = {**facts, "ddl": self._statements(schemas)}
+        return self._writer.batch(Rows.together([schemas, rows]), images, transactions, facts)
 
-    def _table_of(self, relation: Relation) -> PostgresTable | None:
+    def _table_of(self, relation: Relation, before: bool) -> PostgresTable | None:
         known = self._tables.get(relation.oid)
-        if known is not None and relation.oid in self._kept:
+        if known is None:
+            return None
+        if relation.oid in self._kept:
             relation = replace(relation, schema=known.id.schema, name=known.id.name)
-        return None if known is None else table_of(relation, known, self._types, self._settings, self._database)
+        earlier = self._before.tables.get(relation.oid)
+        states = [known] if earlier is None else [earlier, known] if before else [known, earlier]
+        types = self._types_before if before else self._types
+        return table_of(relation, states, types, self._settings, self._database)
 
     def _states_in(self, block: Block) -> _States:
         """The state of each table at each message of a block."""
-        found = [(oid, 0, number) for oid, number in self._states.items()]
-        for at in block.of_kinds(b"R"):
-            relation = block.content(at)
-            assert isinstance(relation, Relation)
-            number = self._layouts.number(relation)
-            found.append((relation.oid, at + 1, number))
-            self._states[relation.oid] = number
-        return _States(found)
+        found = [(oid, 0, *numbers) for oid, numbers in self._states.items()]
+        for at in block.of_kinds(b"RY"):
+            content = block.content(at)
+            if isinstance(content, TypeMessage):
+                logged = (content.oid, content.schema, content.name)
+                self._types = self._types.with_logged(*logged)
+                self._types_before = self._types_before.with_logged(*logged)
+                continue
+            assert isinstance(content, Relation)
+            number = self._layouts.number(content)
+            before = self._layouts.number(content, before=True) if self._before.until else number
+            found.append((content.oid, at + 1, number, before))
+            self._states[content.oid] = number, before
+        return _States(found, self._before.until)
 
     def _changes(self, block: Block, transactions: Transactions, states: _States) -> tuple[Rows, RowImages]:
         messages = block.messages
         at = np.flatnonzero(IS_CHANGE[messages.kinds])
-        tables = states.at(messages.oids[at], at)
+        tables = states.at(messages.oids[at], at, messages.places[at])
         if (tables == _UNKNOWN).any():
             raise _without_relation(int(messages.places[at[tables == _UNKNOWN][0]]))
         commits = transactions.commits[transactions.of[at]]
@@ -269,15 +303,14 @@ class WindowDecoder:
                 content = block.content(at)
                 assert isinstance(content, Truncate)
                 oids = np.array(content.oids, np.int64)
-                tables = states.at(oids, np.full(len(oids), at))
+                place = int(block.messages.places[at])
+                tables = states.at(oids, np.full(len(oids), at), np.full(len(oids), place))
                 if (tables == _UNKNOWN).any():
-                    raise _without_relation(int(block.messages.places[at]))
+                    raise _without_relation(place)
                 commit = transactions.commits[transactions.of[at]]
                 if commit >= self._start:
                     chosen = enumerate(zip(content.oids, tables.tolist(), strict=True))
-                    found += [
-                        (at, place, t) for place, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)
-                    ]
+                    found += [(at, sub, t) for sub, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)]
         numbers, places, of = np.array(found, np.int64).reshape(-1, 3).T
         return Rows.at(
             numbers,
@@ -311,6 +344,22 @@ class WindowDecoder:
             own=nothing,
         )
 
+    def _statements(self, schemas: Rows) -> dict[int, str]:
+        """What was done to the names of columns since the structure before, by the order of the row."""
+        found = {}
+        for order, number in zip(schemas.order.tolist(), schemas.tables.tolist(), strict=True):
+            table = self._layouts.all[number].table
+            before = self._shown.get(table.oid)
+            if before is not None and (text := statement(before, table)):
+                found[order] = text
+            self._shown[table.oid] = table
+        return found
+
+    @property
+    def shown(self) -> Mapping[int, PostgresTable]:
+        """The tables as they were announced last, by oid; before that as they were before the window."""
+        return self._shown
+
 
 def _parts(sizes: Array) -> Iterator[slice]:
     """Payloads in parts that are no larger than a block, but for a payload that is."""
@@ -327,21 +376,34 @@ class _States:
     """The states of tables over the messages of a block.
 
     Args:
-        found: the oid of a table, from which message on it has the state, and the state's number.
+        found: the oid of a table, from which message on it has a state, the state's number, and its number for rows
+            that were written before a change of structure.
+        until: the LSN behind that change; 0 for none.
     """
 
-    def __init__(self, found: list[tuple[int, int, int]]) -> None:
+    def __init__(self, found: list[tuple[int, int, int, int]], until: int) -> None:
         found = sorted(found)
-        self._keys = np.array([oid << 31 | at for oid, at, _ in found], np.int64)
-        self._oids = np.array([oid for oid, _, _ in found], np.int64)
-        self._numbers = np.array([number for _, _, number in found], np.int64)
+        self._keys = np.array([oid << 31 | at for oid, at, *_ in found], np.int64)
+        self._oids = np.array([oid for oid, *_ in found], np.int64)
+        self._numbers = np.array([number for _, _, number, _ in found], np.int64)
+        self._before = np.array([number for *_, number in found], np.int64)
+        self._until = until
 
-    def at(self, oids: Array, messages: Array) -> Array:
-        """The state's number of each table at a message: -1 where it is not captured, `_UNKNOWN` without a state."""
+    def at(self, oids: Array, messages: Array, places: Array) -> Array:
+        """The state's number of each table at a message: -1 where it is not captured, `_UNKNOWN` without a state.
+
+        Args:
+            oids: the tables.
+            messages: the numbers of the messages.
+            places: their LSNs.
+        """
         if not len(self._keys):
             return np.full(len(oids), _UNKNOWN, np.int64)
-        places = np.searchsorted(self._keys, (oids << 31) | (messages + 1), side="right") - 1
-        return np.where((places >= 0) & (self._oids[places] == oids), self._numbers[places], _UNKNOWN)
+        found = np.searchsorted(self._keys, (oids << 31) | (messages + 1), side="right") - 1
+        numbers = self._numbers[found]
+        if self._until:
+            numbers = np.where(places < self._until, self._before[found], numbers)
+        return np.where((found >= 0) & (self._oids[found] == oids), numbers, _UNKNOWN)
 
 
 def _without_relation(place: int) -> FormatError:

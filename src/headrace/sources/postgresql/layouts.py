@@ -80,26 +80,31 @@ class Layout:
 class Layouts:
     """All states of captured tables that a window has shown so far, by number."""
 
-    def __init__(self, masks: Masks, table_of: Callable[[Relation], PostgresTable | None]) -> None:
+    def __init__(self, masks: Masks, table_of: Callable[[Relation, bool], PostgresTable | None]) -> None:
         self.all: list[Layout] = []
         self._masks = masks
         self._table_of = table_of
-        self._numbers: dict[Relation, int] = {}
+        self._numbers: dict[tuple[Relation, bool], int] = {}
         self._spellings: dict[Spelling, int] = {}
         self._holders: dict[int, int] = {}
         self._schemas: dict[str, int] = {}
         self._arrays: Arrays | None = None
 
-    def number(self, relation: Relation) -> int:
-        """The number of a table's state; -1 for a table that is not captured."""
-        number = self._numbers.get(relation)
+    def number(self, relation: Relation, *, before: bool = False) -> int:
+        """The number of a table's state; -1 for a table that is not captured.
+
+        Args:
+            relation: the table as the log shows it.
+            before: whether what the log does not show is as it was before a change of structure.
+        """
+        number = self._numbers.get((relation, before))
         if number is None:
-            table = self._table_of(relation)
+            table = self._table_of(relation, before)
             number = -1 if table is None else len(self.all)
             if table is not None:
                 self.all.append(Layout.of(relation, table))
                 self._arrays = None
-            self._numbers[relation] = number
+            self._numbers[relation, before] = number
         return number
 
     @property

@@ -61,6 +61,9 @@ class Printed(Protocol):
     def is_plain(self) -> bool:
         """Whether canonical texts are what is printed."""
 
+    def fields_of(self, count: int) -> Sequence[tuple[str, Printed]] | None:
+        """The fields of a composite value that has so many; null where that is not known."""
+
     def texts(self, values: pa.StringArray) -> pa.StringArray:
         """Canonical texts of printed values."""
 
@@ -151,9 +154,10 @@ class _Writer:
             self._items(native.element, array_items(text, native.element.delimiter))
         elif native.fields:
             values = record_values(text)
-            if len(values) != len(native.fields):
+            fields = native.fields_of(len(values))
+            if fields is None:
                 raise OddForm("the type has other fields")
-            for number, ((name, field), value) in enumerate(zip(native.fields, values, strict=True)):
+            for number, ((name, field), value) in enumerate(zip(fields, values, strict=True)):
                 self._parts.append(f"{',' if number else '{'}{to_text(name)}:")
                 self._value(field, value)
             self._parts.append("}")

@@ -45,6 +45,12 @@ def created(schema: TableSchema, commit: str) -> Notice:
     return Notice(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, schema.id, schema=schema)
 
 
+def altered(schema: TableSchema, commit: str, statement: str) -> Notice:
+    """Reports what was done to the names of a table's columns, where no row that follows shows it."""
+    facts = {"connector": CONNECTOR, "ddl": statement, "lsn": str(lsn.number(commit))}
+    return Notice(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, schema.id, schema=schema)
+
+
 def dropped(table: TableId, commit: str) -> Notice:
     """Reports that a table is not there any more, or not in the publication."""
     facts = {"connector": CONNECTOR, "change": "DROP", "ddl": "N/A", "lsn": str(lsn.number(commit))}

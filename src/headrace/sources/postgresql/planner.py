@@ -25,6 +25,7 @@ from headrace.sources.postgresql.guards import require_same_log
 from headrace.sources.postgresql.incremental import AdHocPlanner, KeysNow
 from headrace.sources.postgresql.look import Look, Seen
 from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.shared_window import altered_tables, shared_end
 from headrace.sources.postgresql.snapshot_point import SnapshotPoint
 from headrace.sources.postgresql.snapshot_read import is_as_known, more_chunks
 from headrace.sources.postgresql.stream_state import StreamState
@@ -192,6 +193,16 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
 
     def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
         return self._tables.looked_up(self._sql, start, restarted=window is None, publishes=not only_looks)
+
+    def _cut(self, start: Offset, end: Offset, window: Window) -> str | None:
+        state = StreamState.of(end)
+        oids = altered_tables(state, tables_of(end.schemas))
+        if not oids:
+            return None
+        # Its copy of the slot would be one more.
+        self._forget_look()
+        types = state.types.with_gone(state.earlier.types)
+        return shared_end(self._settings, lsn.boundary(start.commit), lsn.boundary(window.end), oids, types)
 
     def _head(self) -> tuple[str, dt.datetime]:
         """The commit up to which the log is complete and on disk, and the server's clock.

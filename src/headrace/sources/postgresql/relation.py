@@ -52,16 +52,21 @@ class Relation:
 
 
 def table_of(
-    relation: Relation, known: PostgresTable | None, types: TypeCatalog, settings: PostgresSettings, database: str
+    relation: Relation,
+    states: Sequence[PostgresTable],
+    types: TypeCatalog,
+    settings: PostgresSettings,
+    database: str,
 ) -> PostgresTable:
     """The table whose rows follow a RELATION message.
 
-    Names, order and types of the columns are those of the message. The catalog, which may be newer, adds the key and
-    whether a column may be NULL, its default and its comment, where it has a column of that name and type.
+    Names, order and types of the columns are those of the message. The catalog adds the key and whether a column may be
+    NULL, its default and its comment, where it had a column of that name and type at one of the times at which it was
+    read.
 
     Args:
         relation: the message.
-        known: the table as the catalog showed it; null where it did not.
+        states: the table as the catalog showed it, at the time that is nearest to the message first.
         types: what is known of types.
         settings: the source's options.
         database: its name.
@@ -72,26 +77,22 @@ def table_of(
             change, under another name.
     """
     stated = frozenset(column.name for column in relation.columns if column.key)
-    same = _same(relation, known, types)
+    columns = _columns(relation, states, types)
+    known = next(iter(states), None)
     identity = ReplicaIdentity(relation.identity, stated if relation.identity in ("d", "i") else frozenset())
     if known is not None and known.leaves not in ((), (known.oid,)):
         # The message has the identity of the partitioned table, and changes have that of their partition.
         identity = replace(identity, kind=known.identity)
-    columns = [
-        same.get(column.name)
-        or FoundColumn(column.name, types.resolve(column.oid, column.typmod), column.name not in identity.columns)
-        for column in relation.columns
-    ]
-    order = [column.name for column in relation.columns]
+    columns = [replace(c, nullable=c.nullable and c.name not in identity.columns) for c in columns]
+    order = [column.name for column in columns]
+    own = next((key for key in (_own_key(state, columns) for state in states) if key), ())
     keys = []
     if identity.columns:
-        own = _own_key(known)
         key = own if set(own) == identity.columns else tuple(name for name in order if name in identity.columns)
         keys.append(UniqueKey(key, primary=identity.kind != INDEX))
-    elif known is not None and set(_own_key(known)) <= set(order):
-        keys.append(UniqueKey(_own_key(known), primary=True))
-    keys = [key for key in keys if key.columns]
-    chunk_key = () if known is None or not set(known.chunk_key) <= same.keys() else known.chunk_key
+    elif own:
+        keys.append(UniqueKey(own, primary=True))
+    chunk_key = () if known is None else _under_names(known, known.chunk_key, columns)
     table = postgres_table(
         TableRules.of(settings),
         TableId(database, relation.schema, relation.name),
@@ -99,14 +100,14 @@ def table_of(
         keys,
         Storage(relation.oid, (relation.oid,) if known is None else known.leaves, identity),
         comment=None if known is None else known.schema.comment,
-        last=0 if known is None else known.last,
+        last=max((state.last for state in states), default=0),
     )
-    if known is not None:
-        _require_protected(table, known, order)
+    for state in states:
+        _require_protected(table, state, columns)
     return replace(table, chunk_key=chunk_key)
 
 
-def _require_protected(table: PostgresTable, known: PostgresTable, names: Sequence[str]) -> None:
+def _require_protected(table: PostgresTable, known: PostgresTable, columns: Sequence[FoundColumn]) -> None:
     """See that no protected column comes in clear because it had or has another name.
 
     The catalog was read at some moments only, and a column may have been renamed in between.
@@ -114,11 +115,14 @@ def _require_protected(table: PostgresTable, known: PostgresTable, names: Sequen
     Args:
         table: as the log has it.
         known: as the catalog showed it.
-        names: all columns that the log has.
+        columns: all columns that the log has.
     """
+    names = {column.name for column in columns}
+    # What has a greater number than all columns of a table was added to it later.
+    added = {column.name for column in columns if 0 < known.last < column.number}
     gone = next((name for name in known.protected if name not in names), None)
     bare = [column.name for column in table.schema.columns if column.name not in table.protected]
-    fresh = next((name for name in bare if name not in known.names), None)
+    fresh = next((name for name in bare if name not in known.names and name not in added), None)
     if gone is not None and fresh is not None:
         raise OptionError(
             f"Changes of table '{table.id.path}' have a column '{fresh}', which may be column '{gone}' under another "
@@ -128,32 +132,54 @@ def _require_protected(table: PostgresTable, known: PostgresTable, names: Sequen
         )
 
 
-def _same(relation: Relation, known: PostgresTable | None, types: TypeCatalog) -> dict[str, FoundColumn]:
-    """The columns that the catalog has as well, by name and with their types."""
-    if known is None:
-        return {}
-    found = {}
-    stated = {column.name: types.resolve(column.oid, column.typmod) for column in relation.columns}
-    for column, native, number in known.numbered:
-        now = stated.get(column.name)
-        if now is None or (now.oid, now.typmod) != (native.oid, native.typmod):
-            continue
-        found[column.name] = FoundColumn(
-            column.name,
-            now,
-            column.nullable,
-            column.default,
-            column.default_expression,
-            column.identity,
-            column.generated,
-            column.comment,
-            number,
-        )
+def _columns(relation: Relation, states: Sequence[PostgresTable], types: TypeCatalog) -> list[FoundColumn]:
+    """The columns of a message, with what the catalog says of them."""
+    by_name = [{column.name: (column, native, number) for column, native, number in s.numbered} for s in states]
+    found = []
+    for stated in relation.columns:
+        native = types.resolve(stated.oid, stated.typmod)
+        shown = (state[stated.name] for state in by_name if stated.name in state)
+        same = (one for one in shown if (one[1].oid, one[1].typmod) == (native.oid, native.typmod))
+        column, _, number = next(same, (None, None, 0))
+        if column is None:
+            numbers = {state[stated.name][2] for state in by_name if stated.name in state}
+            # A name that belonged to one column only at all times that are known.
+            number = numbers.pop() if len(numbers) == 1 else 0
+            found.append(FoundColumn(stated.name, native, number=number))
+        else:
+            found.append(
+                FoundColumn(
+                    column.name,
+                    native,
+                    column.nullable,
+                    column.default,
+                    column.default_expression,
+                    column.identity,
+                    column.generated,
+                    column.comment,
+                    number,
+                )
+            )
+    for place in range(len(found) - 1):
+        if not found[place].number:
+            before, behind = found[place - 1].number if place else 0, found[place + 1].number
+            # Columns stand in the order of their numbers.
+            if (before or not place) and behind == before + 2:
+                found[place] = replace(found[place], number=before + 1)
     return found
 
 
-def _own_key(known: PostgresTable | None) -> tuple[str, ...]:
-    """The table's own key, whatever the key of its change rows is."""
-    if known is None:
-        return ()
-    return known.schema.key if known.schema.primary_key is None else known.schema.primary_key
+def _own_key(known: PostgresTable, columns: Sequence[FoundColumn]) -> tuple[str, ...]:
+    """The table's own key, whatever the key of its change rows is, under the names of the log."""
+    return _under_names(
+        known, known.schema.key if known.schema.primary_key is None else known.schema.primary_key, columns
+    )
+
+
+def _under_names(known: PostgresTable, names: Sequence[str], columns: Sequence[FoundColumn]) -> tuple[str, ...]:
+    """What columns of a table as the catalog showed it are called in the log; empty where one is not there."""
+    numbers = {column.name: number for column, _, number in known.numbered if number}
+    called = {column.number: column.name for column in columns if column.number}
+    there = {column.name for column in columns if not (column.number and column.name in numbers)}
+    found = [called.get(numbers[name]) if name in numbers else name if name in there else None for name in names]
+    return tuple(name for name in found if name is not None) if None not in found else ()

@@ -36,11 +36,12 @@ from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
 from headrace.sources.postgresql.log_state import written_commit
-from headrace.sources.postgresql.notices import CONNECTOR, created, dropped, empty_table, gap, heartbeat
+from headrace.sources.postgresql.notices import CONNECTOR, altered, created, dropped, empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
 from headrace.sources.postgresql.printed import printed_tables
+from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.signal_table import insert_signal, require_signal_table
 from headrace.sources.postgresql.slices import (
     IncrementalSlice,
@@ -51,6 +52,7 @@ from headrace.sources.postgresql.slices import (
 )
 from headrace.sources.postgresql.stream_read import Window
 from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
@@ -159,7 +161,7 @@ class PostgresSource(Source):
         captured = tables_of(end.schemas)
         ends = end_notices(start, end, CONNECTOR, captured)
         values = added_column_notices(start, end, CONNECTOR, captured)
-        notices = (*_come_and_gone(start, end), *ends, *values)
+        notices = (*_come_and_gone(start, end), *_altered(start, end), *ends, *values)
         if notices:
             slices.append(NoticesSlice(notices, end.capture_time))
         if end.heartbeat != start.heartbeat:
@@ -196,8 +198,22 @@ class PostgresSource(Source):
         before = {path: table.oid for path, table in tables_of(start.schemas).items()}
         kept = tuple(t.oid for path, t in tables_of(end.schemas).items() if before.get(path) == t.oid)
         edges = [start.commit, *state.cuts, end.commit]
+        earlier = state.earlier
+        earlier_tables = {p: table for p, table in earlier.before(tables_of(end.schemas)).items() if p in read}
+        changed = lsn.boundary(earlier.until) if earlier else 0
         for begin, upto in pairwise(map(lsn.boundary, edges)):
-            window = Window(begin, upto, self.settings.database, read, after, kept)
+            window = Window(
+                begin,
+                upto,
+                self.settings.database,
+                read,
+                after,
+                kept,
+                earlier_tables,
+                TypeCatalog(earlier.types),
+                changed,
+                is_last=upto == lsn.boundary(end.commit),
+            )
             yield StreamSlice(window, state.types, end.capture_time)
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
@@ -287,6 +303,16 @@ def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
     before, after = tables_of(start.schemas), tables_of(end.schemas)
     gone = [dropped(before[path].id, end.commit) for path in end.uncaptured if path in start.known]
     return (*gone, *(created(after[path].schema, end.commit) for path in end.known if path not in start.known))
+
+
+def _altered(start: Offset, end: Offset) -> tuple[Notice, ...]:
+    """What was done to names of columns where the batch goes behind it; where rows are read, their reader says it."""
+    state = StreamState.of(end)
+    if state.reads or not start.commit < state.earlier.until <= end.commit:
+        return ()
+    now = tables_of(end.schemas)
+    found = ((now[path], statement(table, now[path])) for path, table in state.earlier.before(now).items())
+    return tuple(altered(table.schema, end.commit, text) for table, text in found if text)
 
 
 def _place(text: str, head: str) -> str:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
-from headrace.sources.postgresql.decode import WindowDecoder
+from headrace.sources.postgresql.decode import Before, WindowDecoder
+from headrace.sources.postgresql.notices import altered
 from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.slots import copy_reader
 from headrace.sources.postgresql.types import TypeCatalog
 
@@ -34,6 +37,10 @@ class Window:
         tables: those whose rows are taken, by path.
         after: for tables whose snapshot is newer than the stream, the commit up to which their changes are in it.
         kept: the oids of the tables that have one name at both ends, whatever they are called in between.
+        earlier: tables, by path, as they were before changes of structure in front of `changed`.
+        earlier_types: the types that were others then.
+        changed: the LSN behind these changes; 0 where there were none.
+        is_last: whether the batch ends with it.
     """
 
     start: int
@@ -42,6 +49,10 @@ class Window:
     tables: Mapping[str, PostgresTable]
     after: Mapping[str, str]
     kept: tuple[int, ...] = ()
+    earlier: Mapping[str, PostgresTable] = field(default_factory=dict)
+    earlier_types: TypeCatalog = field(default_factory=TypeCatalog)
+    changed: int = 0
+    is_last: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -52,13 +63,31 @@ class Window:
             "tables": {path: table.to_json() for path, table in self.tables.items()},
             "after": dict(self.after),
             "kept": list(self.kept),
+            "earlier": {path: table.to_json() for path, table in self.earlier.items()},
+            "earlier_types": self.earlier_types.to_json(),
+            "changed": self.changed,
+            "is_last": self.is_last,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Window:
         """Read `to_json`'s form back."""
-        tables = {path: PostgresTable.from_json(table) for path, table in data["tables"].items()}
-        return cls(data["start"], data["end"], data["database"], tables, data["after"], tuple(data["kept"]))
+        tables, earlier = (
+            {path: PostgresTable.from_json(table) for path, table in data[name].items()}
+            for name in ("tables", "earlier")
+        )
+        return cls(
+            data["start"],
+            data["end"],
+            data["database"],
+            tables,
+            data["after"],
+            tuple(data["kept"]),
+            earlier,
+            TypeCatalog.from_json(data["earlier_types"]),
+            data["changed"],
+            data["is_last"],
+        )
 
 
 def read_window(
@@ -80,8 +109,23 @@ def read_window(
         capture_time,
         {window.tables[path].oid: lsn.number(commit) for path, commit in window.after.items()},
         frozenset(window.kept),
+        Before({table.oid: table for table in window.earlier.values()}, window.earlier_types.types, window.changed),
     )
     with copy_reader(settings, window.start) as reader:
         while not decoder.finished:
             yield from decoder.feed(reader.receive(_WAIT_SECONDS))
         yield from decoder.finish()
+    notices = tuple(_unshown(window, decoder.shown))
+    if notices:
+        yield notice_batch(notices, capture_time)
+
+
+def _unshown(window: Window, shown: Mapping[int, PostgresTable]) -> Iterator[Notice]:
+    """What was done to names of columns and no row of the batch shows, where the batch goes behind it."""
+    if not window.is_last or window.end < window.changed:
+        return
+    for path in window.earlier:
+        now = window.tables[path]
+        text = statement(shown[now.oid], now)
+        if text:
+            yield altered(now.schema, lsn.commit_before(window.end), text)

@@ -109,9 +109,10 @@ class TableSet:
             publishes: whether the publication may be altered.
         """
         state = StreamState.of(start)
+        earlier = state.earlier.behind(start.commit)
         known = tables_of(start.schemas)
         if not restarted and catalog_state(connection, [table.oid for table in known.values()]) == state.catalog:
-            return start
+            return start if earlier == state.earlier else replace(state, earlier=earlier).in_offset(start)
         visible = visible_now(connection)
         found = self.captured(connection, strict=False)
         self._require_matched(known, found, [path for path in found if path not in known])
@@ -143,6 +144,8 @@ class TableSet:
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
         rewrites = unsent_changes(connection, known, found, state.files, new.files, state.types.changed_by(new.types))
         rewrites = [rewrite for rewrite in rewrites if rewrite.path not in fresh]
+        written = written_commit(connection)
+        earlier = earlier.with_changes(known, found, state.types, new.types, written)
         ad_hoc = follow_rewrites(
             rewrites,
             ad_hoc,
@@ -150,7 +153,7 @@ class TableSet:
             self._settings,
             read=read,
             rows=lambda tables: estimated_rows(connection, tables),
-            after=written_commit(connection) if rewrites else "",
+            after=written if rewrites else "",
             since=start.commit,
             under_way=start.tables,
         )
@@ -162,7 +165,15 @@ class TableSet:
             ad_hoc=ad_hoc.to_json(),
             tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
         )
-        new = replace(state, log=new.log, catalog=new.catalog, types=new.types, files=new.files, waiting=waiting)
+        new = replace(
+            state,
+            log=new.log,
+            catalog=new.catalog,
+            types=new.types,
+            files=new.files,
+            earlier=earlier,
+            waiting=waiting,
+        )
         return new.in_offset(end)
 
     def _require_matched(

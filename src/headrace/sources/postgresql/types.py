@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -80,6 +80,7 @@ class NativeType:
         element: the elements' type, of an array.
         fields: names and types, of a composite type.
         labels: of an enum, in its order.
+        other_fields: what `fields` may be as well, where the type was altered and it is not known when.
     """
 
     oid: int
@@ -91,6 +92,7 @@ class NativeType:
     element: NativeType | None = None
     fields: tuple[tuple[str, NativeType], ...] = ()
     labels: tuple[str, ...] = ()
+    other_fields: tuple[tuple[str, NativeType], ...] = ()
 
     @cached_property
     def logical(self) -> LogicalType:
@@ -202,6 +204,11 @@ class NativeType:
         fixed = CLOCK if logical.kind == "time" else DAY_AND_CLOCK
         return moment_texts(values, fixed, logical.digits, zoned=logical.kind == "instant")
 
+    def fields_of(self, count: int) -> Sequence[tuple[str, NativeType]] | None:
+        """The fields of a composite value that has so many; null where that is not known."""
+        found = [fields for fields in (self.fields, self.other_fields) if fields and len(fields) == count]
+        return found[0] if len(found) == 1 else None
+
     @property
     def parts(self) -> Iterator[NativeType]:
         """The type and all that it is made of."""
@@ -258,6 +265,7 @@ class CatalogType:
         labels: of an enum.
         numbers: by what the catalog identifies the fields or the labels, whatever they are called; empty where an
             earlier release wrote the type.
+        other_fields: as `NativeType.other_fields`.
     """
 
     name: str
@@ -270,6 +278,7 @@ class CatalogType:
     fields: tuple[tuple[str, int, int], ...] = ()
     labels: tuple[str, ...] = ()
     numbers: tuple[int, ...] = field(default=(), compare=False)
+    other_fields: tuple[tuple[str, int, int], ...] = ()
 
     def to_json(self) -> list[Any]:
         """The arguments that make it again."""
@@ -284,6 +293,22 @@ class CatalogType:
         parts = tuple((name, oid, modifier) for name, oid, modifier in fields)
         known = tuple(numbers[0]) if numbers else ()
         return cls(name, kind, variable, delimiter, element, base, typmod, parts, tuple(labels), known)
+
+    def is_another_than(self, now: CatalogType | None) -> bool:
+        """Whether a later state is another one; null for a type that is gone."""
+        if now is None:
+            return True
+        return now != self or bool(self.numbers and self.numbers != now.numbers)
+
+    def before(self, now: CatalogType | None) -> CatalogType:
+        """The type for values from before a change to a later state, and for some from behind it.
+
+        Attributes that only got other names keep the earlier ones. Otherwise a value shows by how many it has which
+        state it is of.
+        """
+        if now is None or now.fields == self.fields or (self.numbers and self.numbers == now.numbers):
+            return self
+        return replace(self, other_fields=now.fields)
 
     def changed_by(self, now: CatalogType) -> str:
         """What a later state of the type prints otherwise of values from before, as a clause; empty for nothing."""
@@ -318,6 +343,7 @@ def _built_in(lines: Iterable[str]) -> dict[int, CatalogType]:
 
 BUILT_IN = _built_in(_BUILT_IN.split(","))
 """The types that have the same number in every database."""
+_BUILT_IN_BY_NAME = {kind.name: oid for oid, kind in BUILT_IN.items()}
 # In the order of their numbers, so that equal catalogs give equal texts.
 _TYPES = f"""
 WITH used AS MATERIALIZED (SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped)
@@ -395,9 +421,35 @@ class TypeCatalog:
             known.variable,
             known.delimiter,
             element,
-            tuple((name, self.resolve(part, modifier)) for name, part, modifier in known.fields),
+            self._fields(known.fields),
             known.labels,
+            self._fields(known.other_fields),
         )
+
+    def _fields(self, fields: Iterable[tuple[str, int, int]]) -> tuple[tuple[str, NativeType], ...]:
+        return tuple((name, self.resolve(part, modifier)) for name, part, modifier in fields)
+
+    def before(self, earlier: Mapping[int, CatalogType]) -> TypeCatalog:
+        """The types for what was written before a change of some, which are given as they were."""
+        return TypeCatalog({**self.types, **{oid: kind.before(self.types.get(oid)) for oid, kind in earlier.items()}})
+
+    def with_gone(self, earlier: Mapping[int, CatalogType]) -> TypeCatalog:
+        """With types that are not there any more."""
+        return TypeCatalog({**earlier, **self.types})
+
+    def with_logged(self, oid: int, schema: str, name: str) -> TypeCatalog:
+        """With a type that the log names and no look at the catalog has shown.
+
+        Args:
+            oid: its number.
+            schema: where the type lives that it is made of, where it is a domain; else where it does.
+            name: that type's name.
+        """
+        if oid in self.types or oid in BUILT_IN:
+            return self
+        base = _BUILT_IN_BY_NAME.get(name, 0) if schema == "pg_catalog" else 0
+        made = CatalogType(name, "d", base=base) if base else CatalogType(name, variable=True)
+        return TypeCatalog({**self.types, oid: made})
 
     def changed_by(self, now: TypeCatalog) -> dict[int, str]:
         """The types of which a later state prints values from before otherwise, each with what changed in it."""
