@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.alterations import Unproven, actions_of
-from headrace.sources.mysql.kept_values import can_share, keeps_values
+from headrace.sources.mysql.kept_values import keeps_values
 from headrace.sources.mysql.statements import Named, read_statement
 from headrace.sources.mysql.table_states import TableStatement, states_of
 
@@ -286,21 +286,6 @@ def test_a_column_that_gets_the_name_of_one_that_went_away_before_is_said():
     again = followed(without, "ALTER TABLE t ADD A INT", table("b varchar(10)", "A int"), dropped=gone.dropped)
     assert "'A' is another one than before" in again.rewrite.reason and again.dropped == ()
     assert followed(without, "ALTER TABLE t FORCE", without, dropped=("a",)).dropped == ("a",)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "share"),
-    [
-        ("v varchar(9)", "v text", True),
-        ("v int", "v decimal(9,2)", True),
-        ("v varchar(9)", "v varbinary(9)", False),
-        ("v varchar(9)", "v int", False),
-        ("v binary(16)", "v uuid", False),
-        ("v varchar(9)", "w varbinary(9)", True),
-    ],
-)
-def test_two_states_share_a_batch_where_values_of_a_name_are_of_one_kind(one, other, share):
-    assert can_share(table(one), table(other)) is share
 
 
 TYPES = (

@@ -130,8 +130,8 @@ class EarlierStructures:
         return cls(data["tables"], TypeCatalog.from_json(data["types"]).types, lsn.to_text(data["until"]))
 
 
-def _facts(table: PostgresTable) -> tuple[Any, ...]:
-    return table.schema, table.natives, table.chunk_key, table.identity
+def _facts(table: PostgresTable) -> list[Any]:
+    return [table.to_json()[name] for name in ("schema", "natives", "chunk_key", "identity")]
 
 
 def _written(before: PostgresTable, now: PostgresTable) -> dict[str, Any]:
