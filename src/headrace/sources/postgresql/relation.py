@@ -100,7 +100,7 @@ def table_of(
         keys,
         Storage(relation.oid, (relation.oid,) if known is None else known.leaves, identity),
         comment=None if known is None else known.schema.comment,
-        last=max((state.last for state in states), default=0),
+        last=max([min((state.last for state in states), default=0), *(column.number for column in columns)]),
     )
     for state in states:
         _require_protected(table, state, columns)
