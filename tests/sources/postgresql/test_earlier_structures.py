@@ -1,4 +1,4 @@
-"""What the offset keeps of structures until the stream is behind their change, and what they say of names."""
+"""What the offset keeps of structures until the stream has passed their change, and what they say of names."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_earlier_table_comes_back_as_it_was() -> None:
     later = _table({"nr": 1, "x": 2}, ("nr",), last=6)
     again = kept.with_changes({"t": now}, {"t": later}, _TYPES, _TYPES, "0b")
     assert again.before({"t": later}) == {"t": before}
-    assert (again.behind(f"{10:016x}").until, bool(again.behind("0b"))) == ("0b", False)
+    assert (again.after(f"{10:016x}").until, bool(again.after("0b"))) == ("0b", False)
     # What is as it was before is no change.
     assert not again.with_changes({"t": later}, {"t": before}, _TYPES, _TYPES, "0c")
 

@@ -59,7 +59,7 @@ class Before:
     Args:
         tables: the tables that were others, by their oids.
         types: the types that were others.
-        until: the LSN behind these changes; rows that were written before it are read by the earlier structures.
+        until: the LSN after these changes; rows that were written before it are read by the earlier structures.
     """
 
     tables: Mapping[int, PostgresTable] = field(default_factory=dict)
@@ -378,7 +378,7 @@ class _States:
     Args:
         found: the oid of a table, from which message on it has a state, the state's number, and its number for rows
             that were written before a change of structure.
-        until: the LSN behind that change; 0 for none.
+        until: the LSN after that change; 0 for none.
     """
 
     def __init__(self, found: list[tuple[int, int, int, int]], until: int) -> None:

@@ -2,7 +2,7 @@
 
 The catalog is read when a batch is planned, and its rows were written before. A RELATION message names the columns of a
 table as they were. What else is needed of them (the key under REPLICA IDENTITY FULL, the attributes of types, types
-that were dropped) has to be kept until the stream is behind the change. Of each table the offset keeps only what is
+that were dropped) has to be kept until the stream has passed the change. Of each table the offset keeps only what is
 another now.
 """
 
@@ -25,12 +25,12 @@ _RUN = 2
 
 @dataclass(frozen=True)
 class EarlierStructures:
-    """Tables and types as they were at the stream's place.
+    """Tables and types as they were at the stream's position.
 
     Args:
         tables: those that are others now, by path, written against what they are now: see `table`.
         types: the types that are others now, or gone.
-        until: a commit behind the changes.
+        until: a commit after the changes.
     """
 
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class EarlierStructures:
     def __bool__(self) -> bool:
         return bool(self.tables or self.types)
 
-    def behind(self, commit: str) -> EarlierStructures:
+    def after(self, commit: str) -> EarlierStructures:
         """What is still needed of it once the stream is at a commit."""
         return self if commit < self.until else EarlierStructures()
 
@@ -52,14 +52,14 @@ class EarlierStructures:
         now: TypeCatalog,
         until: str,
     ) -> EarlierStructures:
-        """With what a new look at the catalog showed.
+        """With the changes that the catalog shows now.
 
         Args:
-            known: the tables as the look before showed them.
+            known: the tables as the catalog showed them before.
             found: as they are now.
-            types: the types as the look before showed them.
+            types: the types as the catalog showed them before.
             now: as they are now.
-            until: a commit behind the changes.
+            until: a commit after the changes.
         """
         tables = {}
         for path, new in found.items():

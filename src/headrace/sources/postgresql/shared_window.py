@@ -1,4 +1,4 @@
-"""Where a window has to end because one batch can't have a table's rows from before an ALTER and from behind it.
+"""Where a window has to end because one batch can't have a table's rows from before and after an ALTER.
 
 A column that was text and is bytes now has canonical texts of both kinds, and a sink gives a batch one type. The log is
 read through for that, but only where the catalog showed such a change.

@@ -306,7 +306,7 @@ def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
 
 
 def _altered(start: Offset, end: Offset) -> tuple[Notice, ...]:
-    """What was done to names of columns where the batch goes behind it; where rows are read, their reader says it."""
+    """What was done to names of columns where the batch passes it; where rows are read, their reader says it."""
     state = StreamState.of(end)
     if state.reads or not start.commit < state.earlier.until <= end.commit:
         return ()

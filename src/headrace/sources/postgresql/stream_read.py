@@ -39,7 +39,7 @@ class Window:
         kept: the oids of the tables that have one name at both ends, whatever they are called in between.
         earlier: tables, by path, as they were before changes of structure in front of `changed`.
         earlier_types: the types that were others then.
-        changed: the LSN behind these changes; 0 where there were none.
+        changed: the LSN after these changes; 0 where there were none.
         is_last: whether the batch ends with it.
     """
 
@@ -121,7 +121,7 @@ def read_window(
 
 
 def _unshown(window: Window, shown: Mapping[int, PostgresTable]) -> Iterator[Notice]:
-    """What was done to names of columns and no row of the batch shows, where the batch goes behind it."""
+    """What was done to names of columns and no row of the batch shows, where the batch passes it."""
     if not window.is_last or window.end < window.changed:
         return
     for path in window.earlier:

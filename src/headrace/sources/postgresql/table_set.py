@@ -109,7 +109,7 @@ class TableSet:
             publishes: whether the publication may be altered.
         """
         state = StreamState.of(start)
-        earlier = state.earlier.behind(start.commit)
+        earlier = state.earlier.after(start.commit)
         known = tables_of(start.schemas)
         if not restarted and catalog_state(connection, [table.oid for table in known.values()]) == state.catalog:
             return start if earlier == state.earlier else replace(state, earlier=earlier).in_offset(start)

@@ -301,7 +301,7 @@ class CatalogType:
         return now != self or bool(self.numbers and self.numbers != now.numbers)
 
     def before(self, now: CatalogType | None) -> CatalogType:
-        """The type for values from before a change to a later state, and for some from behind it.
+        """The type for values from before a change to a later state, and for some from after it.
 
         Attributes that only got other names keep the earlier ones. Otherwise a value shows by how many it has which
         state it is of.
@@ -438,7 +438,7 @@ class TypeCatalog:
         return TypeCatalog({**earlier, **self.types})
 
     def with_logged(self, oid: int, schema: str, name: str) -> TypeCatalog:
-        """With a type that the log names and no look at the catalog has shown.
+        """With a type that the log names and the catalog never showed.
 
         Args:
             oid: its number.
