@@ -39,9 +39,11 @@ class Alterations:
     Args:
         database: an empty database.
         seed: two histories of the same seed send the same statements.
+        renames: whether columns get other names, too.
     """
 
-    def __init__(self, database: PostgresDatabase, seed: int) -> None:
+    def __init__(self, database: PostgresDatabase, seed: int, *, renames: bool = False) -> None:
+        self._renames = renames
         self.sent: list[str] = []
         """The statements that the server took, in order."""
         self._rng = random.Random(seed)
@@ -82,6 +84,8 @@ class Alterations:
         kinds += [self._swap, self._rename_away, self._remake, self._rewrite, self._types, self._types, self._member]
         if table == "parted":
             kinds += [self._partition] * 8
+        if self._renames:
+            kinds += [self._rename_column] * 3
         together = rng.random() < 0.3
         if together:
             self._take("BEGIN")
@@ -161,6 +165,12 @@ class Alterations:
         self._take(f"INSERT INTO {new} SELECT * FROM {table}")
         self._take(f"ALTER TABLE {new} {self._clause(table)}")
         self._take(f"BEGIN; ALTER TABLE {table} RENAME TO {new}_old; ALTER TABLE {new} RENAME TO {table}; COMMIT")
+
+    def _rename_column(self, table: str) -> None:
+        others = [name for name in self._columns(table) if name not in KEYS[table]]
+        if others:
+            new = f"n{next(self._numbers)}"
+            self._take(f"ALTER TABLE {table} RENAME COLUMN {self._rng.choice(others)} TO {new}")
 
     def _rename_away(self, table: str) -> None:
         if self._take(f"ALTER TABLE {table} RENAME TO away_{table}"):
