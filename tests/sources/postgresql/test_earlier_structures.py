@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -83,6 +84,26 @@ def test_the_key_under_full_is_found_by_the_numbers_of_columns(
     found = table_of(relation, tables, _TYPES, _SETTINGS, "db")
     assert found.schema.key == tuple(key.split())
     assert (found.numbers or (0,)) == numbers
+
+
+def test_what_the_log_describes_one_after_another_says_what_happened_to_names() -> None:
+    before, now = _table({"id": 1, "a": 2, "b": 3, "c": 4}), _table({"id": 1, "d": 2, "c": 4, "e": 5})
+    described = [
+        table_of(
+            Relation(_OID, "public", "t", "d", tuple(RelationColumn(n, _INT, key=n == "id") for n in names.split())),
+            [before, now],
+            _TYPES,
+            _SETTINGS,
+            "db",
+        )
+        for names in ("id a b c", "id d b c", "id d c e")
+    ]
+    assert [statement(one, other) for one, other in pairwise([before, *described, now])] == [
+        "",
+        'ALTER TABLE "public"."t" RENAME COLUMN "a" TO "d"',
+        'ALTER TABLE "public"."t" DROP COLUMN "b"; ALTER TABLE "public"."t" ADD COLUMN "e"',
+        "",
+    ]
 
 
 def test_an_earlier_table_comes_back_as_it_was() -> None:
