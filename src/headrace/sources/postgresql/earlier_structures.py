@@ -1,9 +1,9 @@
 """Structures from before a change that the catalog shows and the stream has not passed yet.
 
-The catalog is read when a batch is planned, and the rows of the batch were written before. A RELATION message names the columns of a
-table as they were. What else is needed of them (the key under REPLICA IDENTITY FULL, the attributes of types, types
-that were dropped) has to be kept until the stream has passed the change. Of each table the offset keeps only what is
-another now.
+The catalog is read when a batch is planned, and the rows of the batch were written before. A RELATION message names the
+columns of a table as they were. What else is needed of them (the key under REPLICA IDENTITY FULL, the attributes of
+types, types that were dropped) has to be kept until the stream has passed the change. Of each table the offset keeps
+only what is another now.
 """
 
 from __future__ import annotations
