@@ -389,7 +389,7 @@ def test_a_table_in_the_log_is_the_same_as_in_the_catalog_while_nothing_was_alte
         known = captured_tables(connection, database.name, given, strict=True)
     by_oid = {table.oid: table for table in known.values()}
     found = {
-        r.oid: table_of(r, by_oid[r.oid], types, given, database.name) for r in relations(database) if r.oid in by_oid
+        r.oid: table_of(r, [by_oid[r.oid]], types, given, database.name) for r in relations(database) if r.oid in by_oid
     }
     assert found == by_oid
     assert all(found[oid].schema.fingerprint == by_oid[oid].schema.fingerprint for oid in found)
@@ -412,7 +412,7 @@ def test_rows_follow_the_log_where_the_catalog_is_newer(database: PostgresDataba
         types = TypeCatalog.of(connection)
         (known,) = captured_tables(connection, database.name, given, strict=True).values()
     (relation,) = relations(database)
-    table = table_of(relation, known, types, given, database.name)
+    table = table_of(relation, [known], types, given, database.name)
     assert table.id.path == "public.t"
     assert [(column.name, column.native_type, column.length, column.nullable) for column in table.schema.columns] == [
         ("id", "int4", None, False),
@@ -442,7 +442,7 @@ def test_a_protected_column_that_had_another_name_for_a_while_does_not_come_in_c
             types = TypeCatalog.of(connection)
             (known,) = captured_tables(connection, database.name, given, strict=True).values()
         found = relations(database, take=False)
-        return [table_of(relation, known, types, given, database.name).protected for relation in found]
+        return [table_of(relation, [known], types, given, database.name).protected for relation in found]
 
     with pytest.raises(OptionError) as raised:
         read("public.t.secret")

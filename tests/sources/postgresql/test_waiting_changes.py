@@ -270,3 +270,12 @@ def test_a_batch_ends_before_a_column_gets_values_of_another_kind(
         [("t", "bytes"), ("u", "string")],
         [("t", "string")],
     ]
+
+
+def test_a_renamed_column_is_reported_though_no_row_of_its_table_comes(database: CapturedPostgres) -> None:
+    database.create("t", "id int primary key, v text", [(1, "a")])
+    run = database.run()
+    run.all()
+    database.execute("ALTER TABLE t RENAME v TO w")
+    assert _steps(run.all(), "t") == ("rename v w",)
+    assert run.all() == []

@@ -182,6 +182,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             only_looks: whether nothing may be altered on the server.
         """
 
+    def _reports_after(self, start: Offset) -> str:
+        """A commit after which sinks hear of a change of structure, also where no row comes; empty for none."""
+        return ""
+
     def _cut(self, start: Offset, end: Offset, window: Window) -> str | None:
         """The commit at which a window with rows has to end, because one batch can't have all structures of a table.
 
@@ -393,7 +397,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         head, clock = self._head()
-        waits_for = AdHoc.from_json(start.ad_hoc).waits_for
+        waits_for = max(AdHoc.from_json(start.ad_hoc).waits_for, self._reports_after(start))
         # A table that was read ends behind what was in the log then.
         upto = min(head, max(limit.upto, waits_for)) if limit.upto else head
         commits = limit.commits or self._settings.max_commits_per_trigger

@@ -25,6 +25,7 @@ from headrace.sources.postgresql.guards import require_same_log
 from headrace.sources.postgresql.incremental import AdHocPlanner, KeysNow
 from headrace.sources.postgresql.look import Look, Seen
 from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.shared_window import altered_tables, shared_end
 from headrace.sources.postgresql.snapshot_point import SnapshotPoint
 from headrace.sources.postgresql.snapshot_read import is_as_known, more_chunks
@@ -193,6 +194,12 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
 
     def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
         return self._tables.looked_up(self._sql, start, restarted=window is None, publishes=not only_looks)
+
+    def _reports_after(self, start: Offset) -> str:
+        earlier = StreamState.of(start).earlier
+        now = tables_of(start.schemas)
+        is_renamed = any(statement(table, now[path]) for path, table in earlier.before(now).items())
+        return earlier.until if is_renamed else ""
 
     def _cut(self, start: Offset, end: Offset, window: Window) -> str | None:
         state = StreamState.of(end)
