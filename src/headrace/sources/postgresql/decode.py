@@ -200,7 +200,7 @@ class WindowDecoder:
         facts = {**facts, "ddl": self._statements(schemas)}
         return self._writer.batch(Rows.together([schemas, rows]), images, transactions, facts)
 
-    def _table_of(self, relation: Relation, before: bool) -> PostgresTable | None:
+    def _table_of(self, relation: Relation, before: bool = False) -> PostgresTable | None:
         known = self._tables.get(relation.oid)
         if known is None:
             return None
