@@ -28,7 +28,12 @@ _ROWS = "INSERT INTO {0} (id, a, b) VALUES (1, 10, 'one'), (2, 20, 'two')"
 _MARIADB = {
     "a_default": ["ALTER TABLE {0} ADD stock INT NOT NULL DEFAULT 5"],
     "an_expression": ["ALTER TABLE {0} ADD tag CHAR(36) NOT NULL DEFAULT (UUID())"],
+    "generated": ["ALTER TABLE {0} ADD twice INT AS (id * 2) STORED"],
     "cut": ["SET sql_mode = ''", "ALTER TABLE {0} MODIFY b VARCHAR(2)"],
+    "clipped": ["INSERT INTO {0} VALUES (3, 5000, NULL)", "ALTER TABLE {0} MODIFY a TINYINT"],
+    "without_nulls": ["INSERT INTO {0} VALUES (3, 30, NULL)", "ALTER TABLE {0} MODIFY b VARCHAR(9) NOT NULL"],
+    "name_taken": ["ALTER TABLE {0} CHANGE b c VARCHAR(9), ADD b VARCHAR(9) DEFAULT 'x'"],
+    "names_swapped": ["ALTER TABLE {0} ADD c INT", "ALTER TABLE {0} CHANGE a c INT, CHANGE c a INT"],
     "added_again": ["ALTER TABLE {0} DROP a, ADD a INT"],
     "unique_rows": ["INSERT INTO {0} VALUES (3, 30, 'one')", "ALTER IGNORE TABLE {0} ADD UNIQUE (b)"],
     "swapped": [
@@ -36,6 +41,13 @@ _MARIADB = {
         "ALTER TABLE _{0}_gho ADD kind VARCHAR(10) NOT NULL DEFAULT 'std'",
         "INSERT INTO _{0}_gho (id, a, b) SELECT id, a, b FROM {0}",
         "RENAME TABLE {0} TO _{0}_del, _{0}_gho TO {0}",
+    ],
+    "swapped_with_a_unique_key": [
+        "INSERT INTO {0} VALUES (3, 30, 'one')",
+        "CREATE TABLE _{0}_new LIKE {0}",
+        "ALTER TABLE _{0}_new ADD UNIQUE (b)",
+        "INSERT IGNORE INTO _{0}_new SELECT * FROM {0}",
+        "RENAME TABLE {0} TO _{0}_old, _{0}_new TO {0}",
     ],
     "labels": ["SET sql_mode = ''", "ALTER TABLE {0} MODIFY b ENUM('one')"],
 }
