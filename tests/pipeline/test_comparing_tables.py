@@ -35,3 +35,14 @@ def test_rows_that_are_missing_extra_or_different_are_told_by_key(spark: Any) ->
     # Without a key, rows are told apart by their values and counted.
     told = found(spark, [(1, "x", "1"), (1, "x", "1")], [("x", "1", 1)], key=(), most=1)
     assert told.differences == (Difference("different", '{"id":1,"a":"x","b":1.00}'),)
+
+
+def test_a_value_that_the_sources_type_can_not_hold_is_a_difference(spark: Any) -> None:
+    left = local_rows(spark, [(1, "1.23", 7), (2, "2", 7)], "id int, p string, n int")
+    left = left.selectExpr("id", "cast(p as decimal(10,2)) as p", "cast(n as tinyint) as n", "id as t")
+    right = local_rows(spark, [(1, "1.2345", 5000, "1"), (2, "2.0000", 7, "x")], "id bigint, p string, n int, t string")
+    right = right.selectExpr("id", "cast(p as decimal(10,4)) as p", "n", "t")
+    assert compare(left, right, ["id"]).differences == (
+        Difference("different", '{"id":1}', ("p", "n")),
+        Difference("different", '{"id":2}', ("t",)),
+    )

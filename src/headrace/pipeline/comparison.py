@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 50_000
 _MOST_CHUNKS = 4096
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,10 @@ def compare(
 
     columns = expected.columns
     types = {field.name: field.dataType.simpleString() for field in expected.schema}
-    actual = actual.selectExpr(*(f"cast({quote(c)} as {types[c]}) as {quote(c)}" for c in columns))
+    others = {field.name: field.dataType.simpleString() for field in actual.schema}
+    shared = {name: _shared(types[name], others.get(name, types[name])) for name in columns}
+    expected = expected.selectExpr(*(_as(name, types[name], shared[name]) for name in columns))
+    actual = actual.selectExpr(*(_as(name, "", shared[name]) for name in columns))
     if chunks is None:
         chunks = min(_MOST_CHUNKS, expected.count() // CHUNK_ROWS + 1)
     names = ", ".join(quote(name) for name in (key or columns))
@@ -93,20 +98,43 @@ def compare(
     left, right = sums(expected), sums(actual)
     differ = sorted(chunk for chunk in {*left, *right} if left.get(chunk) != right.get(chunk))
     rows = sum(n for n, _ in left.values())
-    others = sum(n for n, _ in right.values())
+    there = sum(n for n, _ in right.values())
     if not differ:
-        return Comparison(rows, others, chunks)
+        return Comparison(rows, there, chunks)
     wanted = f"{in_chunk} in ({', '.join(map(str, differ))})"
     joined = _joined(expected.where(wanted), actual.where(wanted), columns, names).where("kind is not null")
     first = joined.orderBy("k").limit(most).collect()
     return Comparison(
         rows,
-        others,
+        there,
         chunks,
         differing_chunks=len(differ),
         differing_rows=joined.count(),
         differences=tuple(Difference(row["kind"], row["k"], tuple(row["columns"] or ())) for row in first),
     )
+
+
+def _as(name: str, type: str, shared: str) -> str:
+    """Spark SQL for a column in the type in which it is compared; a value that this type can't hold is NULL."""
+    return quote(name) if type == shared else f"try_cast({quote(name)} as {shared}) as {quote(name)}"
+
+
+def _shared(source: str, target: str) -> str:
+    """The type in which values of both are compared: the source's, unless it would round or lose the target's."""
+    one, other = _digits(source), _digits(target)
+    if source == target or one is None or other is None:
+        return source
+    if source in _INTEGER_DIGITS and target in _INTEGER_DIGITS:
+        return source if one > other else target
+    scale = max(one[1], other[1])
+    return f"decimal({min(38, max(one[0], other[0]) + scale)},{scale})"
+
+
+def _digits(type: str) -> tuple[int, int] | None:
+    """The digits of a number before and after the point; None for other types."""
+    if (found := re.fullmatch(r"decimal\((\d+),(\d+)\)", type)) is not None:
+        return int(found[1]) - int(found[2]), int(found[2])
+    return (_INTEGER_DIGITS[type], 0) if type in _INTEGER_DIGITS else None
 
 
 def _joined(expected: DataFrame, actual: DataFrame, columns: Sequence[str], names: str) -> DataFrame:
