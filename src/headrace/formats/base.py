@@ -145,3 +145,12 @@ class Format(Component, ABC):
         """
         template = self.settings.get("topic")
         return None if template is None else topic_for(template, table)
+
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """The name by which messages tell the rows of a table apart from those of other tables in the same topic.
+
+        Args:
+            table: the table.
+            connector: as `topic_for` has it.
+        """
+        return table.full_path

@@ -59,6 +59,7 @@ from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, 
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
+from headrace.pipeline.tables_apart import refuse_databases_alike
 from headrace.pipeline.target import Target, session_settings
 from headrace.pipeline.watch import ObserveSettings
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
@@ -154,6 +155,7 @@ def read_model(path: Path) -> Model:
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
         _check_notifications(document, source, targets)
+        made_in(document, ("sinks",), partial(refuse_databases_alike, targets, source.databases(), section.type))
     letters = _dead_letters(document, sections.dead_letter, source)
     if letters is not None:
         made_in(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, section.type))

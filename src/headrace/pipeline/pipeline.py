@@ -25,6 +25,7 @@ from headrace.pipeline.replay import LetterGroup, OnTrimmed, OutOfOrder, Replay,
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
+from headrace.pipeline.tables_apart import refuse_tables_alike
 from headrace.pipeline.topic_moves import move_topics
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import LeftOut, Verified, verify
@@ -158,6 +159,7 @@ class Pipeline:
                 target.shaping.expect(tables)
             ids = [schema.id for schema in tables]
             refuse_shared_places(self._model.targets, ids, self._model.source_type)
+            refuse_tables_alike(self._model.targets, ids, self._model.source_type)
         for _, sink in self._model.sinks:
             sink.check()
         self._checked = True

@@ -19,6 +19,7 @@ from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.shaping.table_transform import require_columns
 from headrace.pipeline.shared_places import refuse_shared_places
+from headrace.pipeline.tables_apart import refuse_tables_alike
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId
@@ -214,6 +215,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     ]
     require_matched(model.source.settings, unmatched)
     refuse_shared_places(model.targets, (schema.id for schema in captured), model.source_type)
+    refuse_tables_alike(model.targets, (schema.id for schema in captured), model.source_type)
     return replace(
         plan,
         source=", database ".join(filter(None, (model.source_type, ", ".join(sources)))),

@@ -21,6 +21,7 @@ from headrace.sources.health import Health
 from headrace.sources.heartbeat_action import HeartbeatAction
 from headrace.sources.notifications import KIND, Notifications, rows_of
 from headrace.sources.offset import VERSION, Offset, all_known, of_known_version
+from headrace.sources.rows import with_transactions_of
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.snapshots.ad_hoc import with_reads_settled
 from headrace.sources.table_versions import next_versions, versions_of
@@ -285,11 +286,17 @@ class Databases:
         return found
 
     def read(self, database: str, slice: Slice) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice."""
+        """The rows of one slice.
+
+        Databases number their transactions each for itself, so that of several the ids say the database too.
+        """
         if slice.kind == KIND:
             yield rows_of(slice)
-            return
-        yield from self._sources[database].read(slice)
+        elif len(self._sources) == 1:
+            yield from self._sources[database].read(slice)
+        else:
+            for rows in self._sources[database].read(slice):
+                yield with_transactions_of(database, rows)
 
     @property
     def knows_schemas(self) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
 from headrace.wire.arrays import map_array, offsets_of
@@ -90,3 +91,13 @@ def with_fact(rows: pa.RecordBatch, name: str, texts: pa.Array) -> pa.RecordBatc
     present = given | source.is_valid().to_numpy(zero_copy_only=False)
     facts = map_array(offsets, keys, items, present).cast(source.type)
     return rows.set_column(place, rows.schema.field(place), facts)
+
+
+def with_transactions_of(database: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Change rows whose transactions' ids begin with the name of their database."""
+    place = rows.schema.get_field_index("transaction")
+    given = rows.column(place)
+    id, *orders = given.flatten()
+    fields = [pc.binary_join_element_wise(database, id, ":"), *orders]
+    made = pa.StructArray.from_arrays(fields, fields=list(given.type), mask=given.is_null())
+    return rows.set_column(place, rows.schema.field(place), made)

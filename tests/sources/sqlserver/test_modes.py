@@ -146,6 +146,7 @@ def test_several_databases_make_one_stream_with_an_offset_each(server, database)
             **{name: value for name, value in database.settings.items() if name != "database"},
             "database.names": "shop,stock",
             "table.include.list": "dbo.t,stock.dbo.u",
+            "provide.transaction.metadata": True,
         }
         databases = Databases(source_named("sqlserver", options))
         assert [t.id.full_path for t in databases.tables()] == ["shop.dbo.t", "stock.dbo.t", "stock.dbo.u"]
@@ -164,7 +165,13 @@ def test_several_databases_make_one_stream_with_an_offset_each(server, database)
         assert not offsets.reached(databases.head())
         end = databases.advance(offsets, Limit(), NOW)
         assert end.of("shop") == offsets.of("shop")
-        assert {name for name, _ in databases.plan(offsets, end)} == {"stock"}
+        [(name, piece)] = databases.plan(offsets, end)
+        assert name == "stock"
+        rows = [row for batch in databases.read(name, piece) for row in batch.to_pylist()]
+        # Databases number their transactions each for itself.
+        numbered = [row for row in rows if row["op"] != "schema"]
+        assert [row["op"] for row in numbered] == ["begin", "d", "end"]
+        assert {row["transaction"]["id"] for row in numbered} == {f"stock:{end.of('stock').commit}"}
 
 
 @pytest.mark.emulated("counts what was sent by the emulator's log")

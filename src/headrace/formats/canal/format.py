@@ -6,6 +6,7 @@ import re
 import zoneinfo
 from typing import Any
 
+from headrace.changes import TableId
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.canal.decode import CanalDecoder
 from headrace.formats.canal.encode import CanalEncoder, EncodeSettings
@@ -148,3 +149,7 @@ class CanalJson(ArrowFormat):
                 with_key=settings.message_key == "primary_key",
             ),
         )
+
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """Messages name the database and the table, and no schema."""
+        return f"{table.database}.{table.name}"

@@ -146,6 +146,10 @@ class DebeziumAvro(ArrowFormat):
         """The topic of a table's events."""
         return self._json().topic_for(table, connector)
 
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """As those of `debezium_json`."""
+        return self._json().name_for(table, connector)
+
     def _json(self) -> DebeziumJson:
         settings = self.settings
         return DebeziumJson(

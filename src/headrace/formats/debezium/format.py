@@ -19,7 +19,7 @@ from headrace.formats.debezium.recognise import recognise_json
 from headrace.formats.debezium.schemas import DecodeSettings, given_table, given_tables
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.table_texts import EncodeSettings
-from headrace.formats.debezium.topics import topics
+from headrace.formats.debezium.topics import TopicNames, topics
 from headrace.formats.features import Feature
 from headrace.formats.recognition import Evidence, Sample
 
@@ -173,9 +173,14 @@ class DebeziumJson(ArrowFormat):
     def topic_for(self, table: TableId, connector: str = "") -> str:
         """The topic of a table's events."""
         self._prefix()
-        kind = next((one for one in CONNECTORS if one.name == connector), OTHER)
-        names = topics(self.settings, SHAPES[self.settings.shape])
-        return names.of(table, database=kind.database_in_topic)
+        return self._topics().of(table, database=_has_database(connector))
+
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """The topic before any routing: keys have nothing else that names a table, and routers' fields come from it."""
+        return self._topics().unrouted(table, database=_has_database(connector))
+
+    def _topics(self) -> TopicNames:
+        return topics(self.settings, SHAPES[self.settings.shape])
 
     def _prefix(self) -> str:
         prefix = self.settings.topic_prefix
@@ -185,3 +190,8 @@ class DebeziumJson(ArrowFormat):
                 remedy="Set it to the server's logical name, the first part of the topics.",
             )
         return prefix
+
+
+def _has_database(connector: str) -> bool:
+    """Whether a connector's topics name the database, in the shapes that can."""
+    return next((one for one in CONNECTORS if one.name == connector), OTHER).database_in_topic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.changes import TableId
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
@@ -73,3 +74,7 @@ class MaxwellJson(ArrowFormat):
     def encoder(self, facts: Facts) -> MaxwellEncoder:
         """From change rows to messages."""
         return MaxwellEncoder(facts, self.settings.topic)
+
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """Messages name the database and the table, and no schema."""
+        return f"{table.database}.{table.name}"

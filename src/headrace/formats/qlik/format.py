@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts, Look
@@ -200,6 +201,10 @@ class QlikFormat(ArrowFormat):
             little=settings.mask_byte_order == "little",
             external_schema_id=settings.external_schema_id,
         )
+
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """Messages name the schema and the table, and no database."""
+        return f"{table.schema}.{table.name}"
 
 
 def _read(values: Sequence[bytes]) -> list[MetadataMessage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.changes import TableId
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
@@ -123,3 +124,7 @@ class SharePlexJson(ArrowFormat):
         sizes = last.agg(F.expr(f"max(transaction.total_order) as {SIZE}"))
         rows = changes.withColumn("transaction_id", F.expr("if(message is null, transaction.id, null)"))
         return rows.join(F.broadcast(sizes), "transaction_id", "left")
+
+    def name_for(self, table: TableId, connector: str = "") -> str:
+        """As many parts of the name as `table_parts` allows."""
+        return ".".join((table.database, table.schema, table.name)[-min(self.settings.table_parts, 3) :])
