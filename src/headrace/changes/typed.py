@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.changes.refusal import refusal
 from headrace.changes.table import Column, TableSchema
+from headrace.errors import SchemaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,41 +27,107 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def typed_value(text: str, column: Column) -> str:
+@dataclass(frozen=True)
+class Misfit:
+    """What is said of a text that has no value of its column's Spark type, and whether null may stand for it.
+
+    Args:
+        table: the table as messages name it; empty where they name it by themselves.
+        row: Spark SQL for a text that names the row, such as `id=7`; empty where nothing does.
+        null: whether null stands for a value of the source that the type has no place for.
+        remedy: how to go on where the source has such a value.
+    """
+
+    table: str = ""
+    row: str = ""
+    null: bool = False
+    remedy: str = ""
+
+
+ANY = Misfit()
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
+_ENDLESS = "[+-]?inf(inity)?"
+_DAY = "-?[0-9]{4,7}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+)?(Z|[+-][0-9:]+)?( BC)?"
+_VALUES = {
+    **dict.fromkeys(_MOMENTS, f"(?i)^({_ENDLESS}|{_DAY})$"),
+    "decimal": f"(?i)^(nan|{_ENDLESS})$",
+}
+"""The texts that are values of some database, whether or not the Spark type has a place for them."""
+_BEFORE_CHRIST = "^[0-9]{4}-.* BC$"
+_CONTROL = r"\p{Cntrl}"
+_MOST_SHOWN = 100
+
+
+def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
     """Spark SQL that turns canonical text (an SQL expression) into the column's Spark type, never through a double for
     exact types.
 
-    A day that no calendar has (MySQL's `0000-00-00` and `2020-00-10`) is null.
+    The same in every session, whatever `spark.sql.ansi.enabled` is: only null is null. A text that the type has no
+    place for (infinity, a day that no calendar has, NaN among decimals) stops the query with a sentence, unless null
+    may stand for it; any other text that is no value of the type always does. Years before Christ are counted as Spark
+    counts them: 1 BC is 0.
     """
     kind = column.logical.spark_type
     if kind == "string":
         return text
     if kind == "binary":
         return f"unbase64({text})"
-    if kind in ("date", "timestamp", "timestamp_ntz"):
-        # Behind the first character, which may be the sign of a year.
-        text = f"if(contains(substr({text}, 2, 9), '-00'), null, {text})"
-    return f"cast({text} as {kind})"
+    ways = [f"try_cast({text} as {kind})"]
+    if kind in _MOMENTS:
+        year = f"lpad(cast(try_cast(left({text}, 4) as int) - 1 as string), 4, '0')"
+        counted = f"concat('-', {year}, substr({text}, 5, length({text}) - 7))"
+        ways.append(f"try_cast(if({text} rlike {literal(_BEFORE_CHRIST)}, {counted}, null) as {kind})")
+    if kind == "date":
+        # Of a date Spark reads no further than the blank.
+        ways[0] = f"try_cast(if(endswith({text}, ' BC'), null, {text}) as {kind})"
+    return f"coalesce({', '.join(ways)}, {_without_value(text, column, misfit)})"
 
 
-def typed_columns(texts: str, columns: Iterable[Column], known: Mapping[str, str] | None = None) -> list[str]:
+def _without_value(text: str, column: Column, misfit: Misfit) -> str:
+    """Spark SQL for what stands where the Spark type has no value for a text: null for null, or a sentence."""
+    kind = column.logical.spark_type
+    of = f" of table {misfit.table}" if misfit.table else ""
+    shown = f"left(regexp_replace({misfit.row}, {literal(_CONTROL)}, '?'), {_MOST_SHOWN})"
+    row = f", ' in the row ', {shown}" if misfit.row else ""
+    broken = f"A value{of} does not fit its column '{column.name}' of type {column.logical}"
+    then = literal(". Compare the values with the source's column types.")
+    stop = refusal(f"concat({literal(broken)}{row}, {then})", SchemaError)
+    known = _VALUES.get(kind.partition("(")[0])
+    if known is None:
+        return f"if({text} is null, null, {stop})"
+    is_known = f"{text} rlike {literal(known)}"
+    if misfit.null:
+        return f"if({text} is null or {is_known}, null, {stop})"
+    before = literal(f"Column '{column.name}'{of} has the value ")
+    after = literal(f", for which Spark's {kind} has no place. {misfit.remedy}".rstrip())
+    named = refusal(f"concat({before}, left({text}, {_MOST_SHOWN}){row}, {after})", SchemaError)
+    return f"case when {text} is null then null when {is_known} then {named} else {stop} end"
+
+
+def typed_columns(
+    texts: str,
+    columns: Iterable[Column],
+    known: Mapping[str, str] | None = None,
+    misfit: Misfit = ANY,
+) -> list[str]:
     """Spark SQL for each column of a schema, typed, from the texts of an image in order (`texts_in_order`).
 
     Args:
         texts: the name of the column with the texts.
         columns: the schema.
         known: SQL for columns whose typed values are known otherwise.
+        misfit: what is said of a text that has no value.
     """
     known = known or {}
     return [
-        f"{known.get(column.name) or typed_value(f'{texts}[{place}]', column)} as {quote(column.name)}"
+        f"{known.get(column.name) or typed_value(f'{texts}[{place}]', column, misfit)} as {quote(column.name)}"
         for place, column in enumerate(columns)
     ]
 
 
-def typed_struct(texts: str, columns: Iterable[Column]) -> str:
+def typed_struct(texts: str, columns: Iterable[Column], misfit: Misfit = ANY) -> str:
     """Spark SQL for a whole image as a struct of typed columns; null where the image, and so its texts, is null."""
-    return f"if({texts} is null, null, struct({', '.join(typed_columns(texts, columns))}))"
+    return f"if({texts} is null, null, struct({', '.join(typed_columns(texts, columns, misfit=misfit))}))"
 
 
 def texts_in_order(image: str, columns: Iterable[Column]) -> str:
