@@ -96,3 +96,17 @@ def test_texts_are_of_the_size_that_was_asked_for() -> None:
     sizes = [text.size for text in texts(batch, [TEXT], COPY, most_bytes=8_000)]
     assert sum(sizes) == 64 * 1001
     assert max(sizes) <= 8_000 + 1001
+
+
+@given(days=st.lists(st.integers(-1_700_000, 100_000), max_size=9))
+def test_postgresql_counts_years_before_christ_from_1_and_mariadb_from_0(days: list[int]) -> None:
+    dates = pa.array([None, *days], pa.int32()).cast(pa.date32())
+    plain = spelled(dates, LogicalType("date"), VALUES).to_pylist()
+    for shown, copied in zip(plain, spelled(dates, LogicalType("date"), COPY).to_pylist(), strict=True):
+        year = int(re.split("(?<=.)-", shown.strip("'"))[0]) if shown != "NULL" else None
+        if year is None:
+            assert copied == r"\N"
+        elif year > 0:
+            assert copied == shown.strip("'")
+        else:
+            assert copied == f"{1 - year:04}{shown.strip(chr(39))[-6:]} BC"

@@ -17,6 +17,7 @@ class JdbcTarget(TableTarget):
     def __init__(self, spark: Any, running: Running) -> None:
         self.spark = spark
         self.running = running
+        self.has_years_before_christ = running.kind == "postgresql"
 
     def sink(self, **options: Any) -> JdbcSink:
         return self.running.sink(**options)

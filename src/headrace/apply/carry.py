@@ -78,8 +78,8 @@ def _marked(rows: DataFrame, table: TableProfile) -> DataFrame:
     moved = " or ".join(f"not _k{n} <=> _o{n}" for n in range(len(keys)))
     return rows.selectExpr(
         "*",
-        *(f"if(op = 'u', {key_of(column)}, null) as _k{n}" for n, column in enumerate(keys)),
-        *(f"if(op = 'u', {old_key_of(column)}, null) as _o{n}" for n, column in enumerate(keys)),
+        *(f"if(op = 'u', {key_of(column, table)}, null) as _k{n}" for n, column in enumerate(keys)),
+        *(f"if(op = 'u', {old_key_of(column, table)}, null) as _o{n}" for n, column in enumerate(keys)),
         f"{full_image('after', table)} as _full",
     ).selectExpr(
         "*",

@@ -43,7 +43,7 @@ def change_log(rows: DataFrame, table: TableProfile, position_column: str) -> Da
         .selectExpr("*", f"{image} as image")
         .selectExpr("*", f"{texts_in_order('image', table.schema.columns)} as texts")
         .selectExpr(
-            *typed_columns("texts", table.schema.columns),
+            *typed_columns("texts", table.schema.columns, misfit=table.misfit_in_texts),
             f"position as {quote(position_column)}",
             f"op as {OPERATION}",
             f"event_time as {EVENT_TIME}",

@@ -85,7 +85,7 @@ def upserts(rows: DataFrame, table: TableProfile) -> DataFrame:
     return texts.selectExpr(
         "'upsert' as op",
         "position",
-        f"{typed_struct('texts', columns)} as row",
+        f"{typed_struct('texts', columns, table.misfit_in_texts)} as row",
         "cast(null as array<string>) as present",
         "true as whole",
     )
@@ -113,14 +113,14 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
         f"{whole} as whole",
         f"{newest} as newest",
         "false as arrived",
-        *(f"{key_of(column)} as k{number}" for number, column in enumerate(keys)),
+        *(f"{key_of(column, table)} as k{number}" for number, column in enumerate(keys)),
     ]
     facts = line_facts(table) if may_share_keys(table) else {}
     columns += [f"{made} as {name}" for name, made in facts.items()]
     if not table.key_changed:
         lines = changes.selectExpr(*columns)
         return settled(lines, table) if facts else lines
-    old_keys = [old_key_of(column) for column in keys]
+    old_keys = [old_key_of(column, table) for column in keys]
     moved = " or ".join(f"not k{number} <=> o{number}" for number in range(len(keys)))
     names = [f"k{number}" for number in range(len(keys))]
     left, came = ({**facts, **moved_facts("full", table, leaves=leaves)} for leaves in (True, False))
@@ -156,15 +156,16 @@ def _named(made: Mapping[str, str]) -> str:
     return ", ".join(f"{sql} as {name}" for name, sql in made.items())
 
 
-def key_of(column: Column) -> str:
+def key_of(column: Column, table: TableProfile) -> str:
     """Spark SQL for the typed value of a key column of a change row."""
-    return typed_value(_key_value(literal(column.name)), column)
+    return typed_value(_key_value(literal(column.name)), column, table.misfit(column))
 
 
-def old_key_of(column: Column) -> str:
+def old_key_of(column: Column, table: TableProfile) -> str:
     """Spark SQL for the typed value of a key column before an update."""
     name = literal(column.name)
-    return typed_value(f"if(map_contains_key(before, {name}), before[{name}], {_key_value(name)})", column)
+    text = f"if(map_contains_key(before, {name}), before[{name}], {_key_value(name)})"
+    return typed_value(text, column, table.misfit(column))
 
 
 def full_image(image: str, table: TableProfile, *, ignore_nulls: bool = False) -> str:
@@ -281,4 +282,5 @@ def with_texts(changes: DataFrame, image: str, table: TableProfile) -> DataFrame
 def row_of(table: TableProfile) -> str:
     """The struct of all columns: key columns from the typed key, which every change has, the rest from the `texts`."""
     keys = {name: f"k{number}" for number, name in enumerate(table.schema.key)}
-    return f"struct({', '.join(typed_columns('texts', table.schema.columns, keys))})"
+    columns = typed_columns("texts", table.schema.columns, keys, lambda column: table.misfit(column, keys))
+    return f"struct({', '.join(columns)})"

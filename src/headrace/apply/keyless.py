@@ -63,4 +63,4 @@ def fold_keyless(rows: DataFrame, table: TableProfile) -> DataFrame:
 
 
 def _row(table: TableProfile) -> str:
-    return f"struct({', '.join(typed_columns('texts', table.schema.columns))})"
+    return f"struct({', '.join(typed_columns('texts', table.schema.columns, misfit=table.misfit))})"

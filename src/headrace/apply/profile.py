@@ -13,7 +13,7 @@ from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import Column, TableId, TableSchema
-from headrace.changes.typed import laid_over, literal, quote
+from headrace.changes.typed import Misfit, laid_over, literal, quote
 from headrace.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class TableProfile:
         renamed: what columns of older schemas are called in `schema`, by `schema_id`; see `as_newest`.
         old_values: the columns of `schema` that were added with one value for all rows from before.
         lacked: which of them schemas lack that rows follow, by `schema_id`.
+        null_misfits: whether null stands for values that the columns of the target have no place for, but in keys.
+        remedies: how to go on where there is such a value: in a column of the key, and in another.
     """
 
     id: TableId
@@ -117,6 +119,26 @@ class TableProfile:
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     old_values: Mapping[str, OldValue] = field(default_factory=dict)
     lacked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    null_misfits: bool = False
+    remedies: tuple[str, str] = ("", "")
+
+    def misfit(self, column: Column, keys: Mapping[str, str] | None = None) -> Misfit:
+        """What is said of a text that a column has no value for.
+
+        Args:
+            column: the column.
+            keys: Spark SQL for the columns of the key, which name the row.
+        """
+        if column.name in self.schema.key:
+            return Misfit(str(self.id), remedy=self.remedies[0])
+        named = [f"concat({literal(f'{name}=')}, cast({sql} as string))" for name, sql in (keys or {}).items()]
+        row = f"concat_ws(', ', {', '.join(named)})" if named else ""
+        return Misfit(str(self.id), row, self.null_misfits, self.remedies[1])
+
+    def misfit_in_texts(self, column: Column) -> Misfit:
+        """As `misfit`, where the column `texts` has the texts of all columns in order."""
+        columns, key = self.schema.columns, self.schema.key
+        return self.misfit(column, {c.name: f"texts[{at}]" for at, c in enumerate(columns) if c.name in key})
 
     @property
     def emptying(self) -> TableProfile:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes.refusal import refusal
 from headrace.changes.table import Column, TableSchema
-from headrace.errors import SchemaError
+from headrace.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,7 +108,7 @@ def typed_columns(
     texts: str,
     columns: Iterable[Column],
     known: Mapping[str, str] | None = None,
-    misfit: Misfit = ANY,
+    misfit: Callable[[Column], Misfit] = lambda _: ANY,
 ) -> list[str]:
     """Spark SQL for each column of a schema, typed, from the texts of an image in order (`texts_in_order`).
 
@@ -116,16 +116,16 @@ def typed_columns(
         texts: the name of the column with the texts.
         columns: the schema.
         known: SQL for columns whose typed values are known otherwise.
-        misfit: what is said of a text that has no value.
+        misfit: what is said of a text that has no value, by column.
     """
     known = known or {}
     return [
-        f"{known.get(column.name) or typed_value(f'{texts}[{place}]', column, misfit)} as {quote(column.name)}"
+        f"{known.get(column.name) or typed_value(f'{texts}[{place}]', column, misfit(column))} as {quote(column.name)}"
         for place, column in enumerate(columns)
     ]
 
 
-def typed_struct(texts: str, columns: Iterable[Column], misfit: Misfit = ANY) -> str:
+def typed_struct(texts: str, columns: Iterable[Column], misfit: Callable[[Column], Misfit] = lambda _: ANY) -> str:
     """Spark SQL for a whole image as a struct of typed columns; null where the image, and so its texts, is null."""
     return f"if({texts} is null, null, struct({', '.join(typed_columns(texts, columns, misfit=misfit))}))"
 
@@ -181,7 +181,7 @@ def _wrapped(image: str) -> str:
     return f"transform_values({image}, (k, v) -> struct(v as v))"
 
 
-def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
+def typed(changes: DataFrame, table_schema: TableSchema, *, unrepresentable: str = "fail") -> DataFrame:
     """The change rows of one table with `before` and `after` as structs of real Spark types.
 
     Rows of other tables are left out. Absent columns are null in the struct and named in `before_absent` /
@@ -192,18 +192,30 @@ def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
     Args:
         changes: change rows with images as maps; all columns of change rows must be there.
         table_schema: the table schema of the table, as `headrace.tables` or a `schema` row gives it.
+        unrepresentable: what becomes of values that Spark's type has no place for (infinity, days that no calendar
+            has, NaN among decimals): `fail` stops the query with a sentence that names table, column and value, `null`
+            makes them null.
 
     Returns:
         The same rows, order and columns.
+
+    Raises:
+        OptionError: `unrepresentable` is neither.
     """
     from pyspark.sql.functions import expr
 
+    if unrepresentable not in ("fail", "null"):
+        raise OptionError(f"unrepresentable can't be '{unrepresentable}'.", remedy="Pass fail or null.")
     id, columns = table_schema.id, table_schema.columns
+    remedy = "Call headrace.typed with unrepresentable='null' to have null there."
+    misfit = Misfit(str(id), null=unrepresentable == "null", remedy=remedy)
     names = ", ".join(literal(column.name) for column in columns)
     texts, replaced = {}, {}
     for image in ("before", "after"):
         texts[f"_{image}_texts"] = expr(texts_in_order(image, columns))
-        replaced[image] = expr(typed_struct(f"_{image}_texts", columns) if columns else "cast(null as struct<>)")
+        replaced[image] = expr(
+            typed_struct(f"_{image}_texts", columns, lambda _: misfit) if columns else "cast(null as struct<>)"
+        )
         replaced[f"{image}_absent"] = expr(
             f"if({image} is null or size({image}) = {len(columns)}, {image}_absent, "
             f"array_except(array({names}), map_keys({image})))"

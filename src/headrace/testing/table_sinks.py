@@ -52,6 +52,8 @@ class TableTarget(ABC):
     """In which batches are written."""
     examples: int = 0
     """How many tables of their own tests have made so far."""
+    has_years_before_christ: bool = True
+    """Whether its dates go on before the year 1."""
     keeps_deleted: bool = False
     """Whether deleted rows stay; each row of `content` then ends with whether it is one."""
 
@@ -523,6 +525,45 @@ class TableSinkContract(Contract):
             target.write(Batch(T).add("c", T, 1, {**A, "id": "secret7"}), 0)
         assert "secret7" not in str(caught.value)
         assert target.content(T) == []
+
+    def test_days_before_christ_are_days_of_their_own_or_stop(self, target: TableTarget) -> None:
+        days = table("days", ("d",), d="date", at="timestamp(6)")
+        early, late = {"d": "0044-03-15 BC", "at": "0044-03-15 10:00:00.5 BC"}, {"d": "0044-03-15", "at": None}
+        batch = Batch(days).add("c", days, 1, early).add("c", days, 2, late).add("u", days, 3, late)
+        if not target.has_years_before_christ:
+            with pytest.raises(SchemaError, match="does not fit its column"):
+                target.write(batch, 0)
+            return
+        target.write(batch, 0)
+        target.write(Batch(days).add("u", days, 4, early).add("d", days, 5, None, late), 1)
+        kept = target.sink().now(target.spark, days)
+        assert kept is not None
+        # As texts, because Python has no such years.
+        found = kept.selectExpr("cast(d as string)", "cast(at as string)").collect()
+        assert [tuple(row) for row in found] == [("-0043-03-15", "-0043-03-15 10:00:00.5")]
+
+    def test_values_that_no_column_has_a_place_for_stop_or_are_null_or_texts(self, target: TableTarget) -> None:
+        odd, days = table("odd", id="int32", d="date"), table("days", ("d",), d="date", a="string")
+        endless = Batch(odd).add("c", odd, 1, {"id": "7", "d": "infinity"})
+        zeros = Batch(days)
+        for at, day in enumerate(("0000-00-00", "2024-00-00", "2024-02-29"), 1):
+            zeros.add("c", days, at, {"d": day, "a": str(at)})
+        sentence = r"Column 'd' of table db\.dbo\.odd has the value infinity in the row id=7, .* 'unrepresentable'"
+        with pytest.raises(SchemaError, match=sentence):
+            target.write(endless, 0)
+        assert target.content(odd) == []
+        target.write(endless, 0, unrepresentable="null")
+        assert target.content(odd) == [(7, None)]
+        # Three rows would be one.
+        with pytest.raises(SchemaError, match=r"'d' of table db\.dbo\.days has the value .*-00, .* stand in a key"):
+            target.write(zeros, 0, unrepresentable="null")
+        assert target.content(days) == []
+        texts = table("days", ("d",), "texts", d="date", a="string")
+        zeros = Batch(texts)
+        for at, day in enumerate(("0000-00-00", "2024-00-00", "2024-02-29"), 1):
+            zeros.add("c", texts, at, {"d": day, "a": str(at)})
+        target.write(zeros.add("d", texts, 4, None, {"d": "2024-00-00"}), 0, unrepresentable="text")
+        assert target.content(texts) == [("0000-00-00", "1"), ("2024-02-29", "3")]
 
     @pytest.mark.parametrize("moment", ["before_commit=raise@2", "after_commit=raise@1"])
     def test_after_one_table_failed_a_retry_gives_every_table_the_batch_once(

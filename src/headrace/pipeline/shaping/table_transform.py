@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.changes.texts import canonical_text
-from headrace.changes.typed import in_order, literal, quote, typed_value
+from headrace.changes.typed import Misfit, in_order, literal, quote, typed_value
 from headrace.errors import OptionError
 from headrace.options import bare, is_optional
 from headrace.pipeline.shaping.expressions import Expression, read_expression, unknown_column
@@ -98,11 +98,13 @@ class TableTransform:
             other: SQL for the row's other image, which says the values that the first does not carry.
         """
         columns = {column.name: column for column in self.source.columns}
+        misfit = Misfit(str(self.source.id), remedy="Leave the column out of the expressions of transforms.")
         texts = {
             name: f"if(map_contains_key({image}, {literal(name)}), {image}[{literal(name)}], {other}[{literal(name)}])"
             for name in self._opened
         }
-        inner = ", ".join(f"{typed_value(texts[name], columns[name])} as {quote(name)}" for name in self._opened)
+        values = {name: typed_value(_day(texts[name], columns[name]), columns[name], misfit) for name in self._opened}
+        inner = ", ".join(f"{value} as {quote(name)}" for name, value in values.items())
         relation = f"(select {inner or 'null as ' + quote(_KEPT)})"
         for level in self._levels:
             relation = f"(select {', '.join(f'{sql} as {quote(name)}' for name, sql in level)} from {relation})"
@@ -376,6 +378,14 @@ def _masked(text: str, masks: Sequence[tuple[ColumnMask, int | None, int]]) -> s
     for mask, length, place in masks:
         text = mask.sql(text, f"{SALTS}[{place}]", length)
     return text
+
+
+def _day(text: str, column: Column) -> str:
+    """A text, or null for a day that MySQL has and no calendar (`0000-00-00`, `2024-00-10`)."""
+    if column.logical.kind not in ("date", "timestamp", "instant"):
+        return text
+    # Behind the first character, which may be the sign of a year.
+    return f"if(contains(substr({text}, 2, 9), '-00'), null, {text})"
 
 
 def _literals(names: Iterable[str]) -> str:

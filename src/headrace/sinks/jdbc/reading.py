@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from headrace.changes.table import Column, TableSchema
-from headrace.changes.typed import literal, quote
+from headrace.changes.typed import literal, quote, typed_value
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.dialect import TableName
 
@@ -57,7 +57,7 @@ def _typed(text: str, column: Column) -> str:
     kind = column.logical.spark_type
     if kind == "binary":
         return f"unhex({text})"
-    return as_compared(text, column) if kind == "string" else f"cast({text} as {kind})"
+    return as_compared(text, column) if kind == "string" else typed_value(text, column)
 
 
 def _reading(

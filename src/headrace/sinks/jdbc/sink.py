@@ -42,7 +42,17 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import LateChanges, MirrorPlan, StagedBatch, TargetTables, names_in
-from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, old_value, rows_left_by, side_by_side
+from headrace.sinks.table_sink import (
+    WRONG_VALUE,
+    TableSettings,
+    given_steps,
+    kept_profile,
+    kept_schema,
+    old_value,
+    refuse_misfit,
+    rows_left_by,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,6 +176,7 @@ class JdbcSink(Sink):
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""
+        schema = kept_schema(self.settings, schema)
         with self.database.connected(schema.id, TableName("", schema.id.path)) as connection:
             default = self.database.default_schema(connection)
             targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
@@ -216,7 +227,7 @@ class JdbcSink(Sink):
         """
         spark = rows.sparkSession
         rows = self.sequenced(rows)
-        tables = profile(rows, given_steps(self.settings))
+        tables = [kept_profile(self.settings, table) for table in profile(rows, given_steps(self.settings))]
         if not tables:
             return
         targets, works = self._look(tables, batch)
@@ -244,10 +255,11 @@ class JdbcSink(Sink):
         """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
         with closing(self.database.connect()) as connection:
             name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
-        return mirrored_rows(spark, self.database, name, schema)
+        return mirrored_rows(spark, self.database, name, kept_schema(self.settings, schema))
 
     def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
         """The rows that are true after the last change, with values as the database spells them."""
+        table = kept_profile(self.settings, table)
         values = {c.name: as_compared(f"row.{quote(c.name)}", c) for c in table.schema.columns}
         return rows_left_by(rows, table).selectExpr(*(f"{value} as {quote(name)}" for name, value in values.items()))
 
@@ -328,7 +340,7 @@ class JdbcSink(Sink):
         targets.create_stage(connection, mirror)
         for position, given in sorted(by_position.items()):
             texts = {name: table.old_values[name].text for name in given}
-            cells = (old_value(texts.get(column.name), column) for column in mirror.source.columns)
+            cells = (old_value(texts.get(column.name), column, table) for column in mirror.source.columns)
             nothing = ("'v' as o", "'' as p", "cast(null as string) as m", "cast(null as string) as f")
             values = (f"{cell} as c{number}" for number, cell in enumerate(cells))
             row = spark.range(1).selectExpr(*nothing, "cast(null as bigint) as n", *values)
@@ -405,6 +417,7 @@ def _explained(table: TableProfile, mirror: Mirror) -> Iterator[None]:
     except (PySparkException, Py4JError) as failure:
         if StopReason.NO_ORDER in str(failure):
             raise no_order(str(table.id), f"table {mirror.name}") from failure
+        refuse_misfit(failure)
         if any(kind in str(failure) for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",

@@ -30,6 +30,7 @@ class Spelling:
         bytes_before: what stands before the hex digits of bytes.
         bytes_after: the SQL that follows them.
         booleans: the words for true and false.
+        before_christ: what follows a day before Christ, whose year is counted from 1 then; empty where 1 BC is year 0.
     """
 
     null: str
@@ -41,6 +42,7 @@ class Spelling:
     bytes_before: str = ""
     bytes_after: str = ""
     booleans: tuple[str, str] = ("true", "false")
+    before_christ: str = ""
 
 
 def texts(
@@ -78,11 +80,23 @@ def spelled(values: pa.Array, logical: LogicalType, spelling: Spelling) -> pa.Ar
         written = _around(written, spelling.quote, spelling.quote)
     else:
         written = arrow_text(values, logical)
+        if spelling.before_christ and (pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)):
+            written = _with_era(written, spelling.before_christ)
         if pa.types.is_string(values.type):
             for character, escape in spelling.escapes:
                 written = pc.replace_substring(written, character, escape)
         written = _around(written, spelling.quote, spelling.quote)
     return pc.fill_null(written, spelling.null)
+
+
+def _with_era(days: pa.Array, before_christ: str) -> pa.Array:
+    """Days whose years are counted from 0 backwards, with years before Christ. They are few."""
+    early = pc.match_substring_regex(days, "^(-|0000)").fill_null(False)
+    if not pc.any(early).as_py():
+        return days
+    parts = (text.removeprefix("-").partition("-") for text in days.filter(early).to_pylist())
+    texts = [f"{int(year) + 1:04}-{rest}{before_christ}" for year, _, rest in parts]
+    return pc.replace_with_mask(days, early, pa.array(texts, pa.string()))
 
 
 def hex_texts(values: pa.Array) -> pa.Array:

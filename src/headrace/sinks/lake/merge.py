@@ -100,7 +100,7 @@ def give_old_values(table: TableProfile, target: LakeTable, values: Values) -> b
     for position in sorted({value.before for value in wanted.values()}):
         sets, same = {}, []
         for name in sorted(name for name, value in wanted.items() if value.before == position):
-            written = values.written(name, old_value(wanted[name].text, columns[name]))
+            written = values.written(name, old_value(wanted[name].text, columns[name], table))
             sets[quote(name)] = written
             # Variants can't be compared, but what one prints can.
             shown = ("to_json({})" if name in values.variants else "{}").format

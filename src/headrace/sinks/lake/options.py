@@ -9,7 +9,7 @@ from headrace.options import Names, bare
 from headrace.settings import Settings, option
 from headrace.sinks.lake.upkeep import UpkeepSettings
 from headrace.sinks.lake.variants import VARIANT
-from headrace.sinks.table_sink import TableSettings
+from headrace.sinks.table_sink import TableSettings, kept_profile
 
 
 class AutoCdcSettings(Settings):
@@ -130,7 +130,8 @@ def refuse_contradictions(settings: LakeSettings) -> None:
 
 
 def written(settings: LakeSettings, table: TableProfile) -> TableProfile:
-    """The table with the columns that are written."""
+    """The table with the columns that are written, as the target keeps them."""
+    table = kept_profile(settings, table)
     only, never = settings.column_list, settings.except_column_list
     if not only and not never:
         return table

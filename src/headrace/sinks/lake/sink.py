@@ -36,7 +36,14 @@ from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, ses
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
-from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
+from headrace.sinks.table_sink import (
+    WRONG_VALUE,
+    given_steps,
+    kept_schema,
+    refuse_misfit,
+    rows_left_by,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,7 +167,7 @@ class LakeSink(Sink):
         rows = target.read()
         rows = with_documents(rows, variants_in(rows))
         if stored_as == "append":
-            return rows_left(rows, schema, self.settings.position_column)
+            return rows_left(rows, kept_schema(self.settings, schema), self.settings.position_column)
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else self._live(rows)
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 
@@ -448,6 +455,7 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
                 f"A change for the {target.label} has no place in the order: its sequence is null.",
                 remedy="Leave such rows out, or order by an expression that is never null.",
             ) from failure
+        refuse_misfit(failure)
         if any(kind in text for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {source} does not fit its column's type in the {target.label}.",

@@ -47,6 +47,7 @@ _COPY = Spelling(
     end="\n",
     escapes=(("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")),
     bytes_before=r"\\x",
+    before_christ=" BC",
 )
 _WRONG_VALUES = ("22", "23502", "54000")
 """SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
