@@ -558,7 +558,7 @@ class TableSinkContract(Contract):
         with pytest.raises(SchemaError, match=r"'d' of table db\.dbo\.days has the value .*-00, .* stand in a key"):
             target.write(zeros, 0, unrepresentable="null")
         assert target.content(days) == []
-        texts = table("days", ("d",), "texts", d="date", a="string")
+        texts = table("texts", ("d",), d="date", a="string")
         zeros = Batch(texts)
         for at, day in enumerate(("0000-00-00", "2024-00-00", "2024-02-29"), 1):
             zeros.add("c", texts, at, {"d": day, "a": str(at)})
