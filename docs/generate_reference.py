@@ -118,7 +118,8 @@ _ERRORS_HEAD = """# Errors
 Every error is one sentence that names what is wrong (an option, a table, a position, a server) and what to do. The
 command line prints that sentence and exits with 2; on a terminal a second line names the page that says more. `--debug`
 adds the stack trace. No error contains a password or the value of a cell. All of them are in `headrace.errors`, and a
-program can catch `HeadraceError` for any.
+program can catch `HeadraceError` for any. An error that is surely one table's alone has it in `table`; a pipeline may
+[park that table](../repairs.md#a-table-that-is-parked) and go on with the others.
 
 | error | means | more |
 |---|---|---|

@@ -7,7 +7,7 @@ line names the page of the documentation that explains it. No message ever conta
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HeadraceError(Exception):
@@ -20,6 +20,11 @@ class HeadraceError(Exception):
 
     page: ClassVar[str] = "reference/errors.md"
     """The page of the documentation that says more of this kind of error, below `docs`."""
+
+    table: Any = None
+    """The table (a `TableId`) whose trouble it is, where it is surely no other's; see `headrace.changes.one_table`."""
+    others: tuple[HeadraceError, ...] = ()
+    """Errors of other tables that were met together with this one; each has its table too."""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         self.message = message

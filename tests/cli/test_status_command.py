@@ -67,6 +67,7 @@ def test_a_snapshot_shows_its_chunks(shop: Shop) -> None:
         "captured": True,
         "skipped": None,
         "unequal": None,
+        "parked": None,
     }
 
 

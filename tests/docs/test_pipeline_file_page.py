@@ -19,6 +19,6 @@ def test_every_section_has_its_line() -> None:
 def test_every_key_of_a_run_has_its_line_and_default() -> None:
     said = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", KEYS, re.MULTILINE))
     assert said == {
-        name: "**required**" if one.is_required() else f"`{one.default}`"
+        name: "**required**" if one.is_required() else "see right" if one.default is None else f"`{one.default}`"
         for name, one in RunSettings.model_fields.items()
     }

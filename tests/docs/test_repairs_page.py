@@ -40,7 +40,7 @@ def test_commands_on_a_database_run_as_they_stand(tmp_path: Path, monkeypatch: p
     shop.file()
     monkeypatch.chdir(tmp_path)
     ran = [line for kind, line in COMMANDS if kind == "sh"]
-    assert len(ran) == 7
+    assert len(ran) == 8
     for line in ran:
         done = CliRunner().invoke(app, shlex.split(line)[1:])
         # The places of a rewind are those of another server.

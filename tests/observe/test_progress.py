@@ -358,6 +358,7 @@ def test_metrics_have_stable_names_and_leave_out_what_is_unknown() -> None:
     assert metrics(PipelineProgress()) == {
         "headrace_batches_total": 0.0,
         "headrace_rows_per_second": 0.0,
+        "headrace_parked_tables": 0.0,
         "headrace_warnings_total": 0.0,
     }
     tables = (TableState("dbo.a", {"r": 3, "u": 2, "error": 1}, 10, "running", read=4), TableState("dbo.b", {"c": 1}))

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 from tests.support.mysql import mysql_like, needs_mysql
 
 import headrace
+from headrace.changes import TableId
+from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.errors import NewerRelease
 from headrace.observe.checkpoint import CASCADES
 from headrace.pipeline.added_rows import KeptRows
+from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.check import Level, check_file
 from headrace.pipeline.checkpoint import Checkpoint
+from headrace.sources.databases import Databases, Offsets
+from headrace.sources.offset import Offset
 from headrace.testing.faults import InjectedFault
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlDatabase
@@ -251,3 +256,27 @@ def test_added_rows_are_kept_until_the_next_batch_begins(tmp_path: Path) -> None
     (tmp_path / CASCADES).write_text('{"version": 2}')
     with pytest.raises(NewerRelease, match=CASCADES):
         KeptRows(Folder(tmp_path)).of(2)
+
+
+@pytest.mark.parametrize(
+    ("table", "below"), [("a", "bcd"), ("b", "dac"), ("c", ""), ("d", "abc"), ("tree", ""), ("other", "")]
+)
+def test_the_tables_below_one_are_those_that_foreign_keys_change_with_it_directly_or_not(
+    tmp_path: Path, table: str, below: str
+) -> None:
+    def key(child: str, parent: str) -> Cascade:
+        tables = [TableId("shop", "", name) for name in (child, parent)]
+        return Cascade(ForeignKey("fk", tables[0], ("p",), tables[1], ("id",), "cascade", "", ("",)))
+
+    class Keys:
+        def cascades(self, start: Offsets, end: Offsets) -> list[Cascade]:
+            assert start == end == Offsets({"shop": Offset("mysql", "05")})
+            return [key("b", "a"), key("c", "a"), key("d", "b"), key("a", "d"), key("tree", "tree")]
+
+    class Ends(Folder):
+        def offset(self, batch: int) -> str | None:
+            assert batch == 3
+            return Offsets({"shop": Offset("mysql", "05")}).to_text()
+
+    found = Cascades(cast(Databases, Keys()), [], Ends(tmp_path)).below(TableId("shop", "", table), 3)
+    assert "".join(id.name for id in found) == below

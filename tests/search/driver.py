@@ -114,7 +114,7 @@ def write_file(pipeline: Pipeline, database: Database, folder: Path, sinks: list
     data = {
         "source": source,
         "sinks": sinks,
-        "pipeline": {"name": "search", "checkpoint": "./checkpoint", "trigger": "100ms"},
+        "pipeline": {"name": "search", "checkpoint": "./checkpoint", "trigger": "100ms", "on_table_error": "stop"},
     }
     file = folder / "pipeline.yaml"
     file.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8")

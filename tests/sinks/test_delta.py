@@ -12,7 +12,7 @@ import deltalake
 import pytest
 from tests.support.delta_target import DeltaTarget
 
-from headrace.errors import SinkError
+from headrace.errors import HeadraceError, SinkError
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.merge_source import in_spans, key_spans, seen_by
 from headrace.sinks.lake.names import escaped
@@ -186,3 +186,15 @@ def test_files_without_a_key_of_the_batch_are_skipped(spark: Any, tmp_path: Path
         plan = query.queryExecution().executedPlan()
         assert len(query.collect()) == 2, kind
         assert plan.collectLeaves().head().metrics().get(metric).get().value() == 1, kind
+
+
+def test_what_delta_refuses_of_one_table_is_its_own_and_the_others_are_written(target: DeltaTarget) -> None:
+    constrained, fine = table("a"), table("fine")
+    target.write(Batch(constrained, fine).add("c", constrained, 1, A).add("c", fine, 2, A), 0)
+    target.spark.sql(f"ALTER TABLE delta.`{target.path('a')}` ADD CONSTRAINT short CHECK (a <> 'secret7')")
+    more = Batch(constrained, fine).add("c", constrained, 3, {**A, "id": "2", "a": "secret7"})
+    with pytest.raises(HeadraceError) as caught:
+        target.write(more.add("c", fine, 4, {**A, "id": "2"}), 1)
+    assert caught.value.table == constrained.id
+    assert "secret7" not in str(caught.value)
+    assert [len(target.content(schema)) for schema in (constrained, fine)] == [1, 2]

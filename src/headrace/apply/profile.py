@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
+from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import Column, TableId, TableSchema
-from headrace.changes.typed import Misfit, laid_over, literal, quote
+from headrace.changes.typed import Misfit, laid_over, literal, quote, same_table
 from headrace.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -198,10 +199,7 @@ class TableProfile:
     @property
     def same(self) -> str:
         """Spark SQL that is true for rows of this table."""
-        return " and ".join(
-            f"coalesce(table.{part}, '') = {literal(value)}"
-            for part, value in (("database", self.id.database), ("schema", self.id.schema), ("name", self.id.name))
-        )
+        return same_table(self.id)
 
     @property
     def where(self) -> str:
@@ -274,12 +272,18 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
     statements = _statements(
         rows, [id for id, lines in by_table.items() if any(line["has_statement"] for line in lines)]
     )
-    return [
-        _table_batch(id, lines, given, statements.get(id, _NOTHING), known(id))
+
+    def of_table(id: TableId) -> TableProfile:
+        with work_on(id):
+            return _table_batch(id, by_table[id], given, statements.get(id, _NOTHING), known(id))
+
+    wanted = (
+        id
         for id, lines in sorted(by_table.items())
         if any(line["last_at"] for line in lines)
         and not _has_only_statements(lines, statements.get(id, _NOTHING), given)
-    ]
+    )
+    return in_turn(wanted, of_table)
 
 
 def as_newest(rows: DataFrame, table: TableProfile) -> DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes.refusal import refusal
-from headrace.changes.table import Column, TableSchema
+from headrace.changes.table import Column, TableId, TableSchema
 from headrace.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 def quote(name: str) -> str:
     """A column name as Spark SQL reads it whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def same_table(table: TableId) -> str:
+    """Spark SQL that is true of the change rows of a table, and never null."""
+    parts = (("database", table.database), ("schema", table.schema), ("name", table.name))
+    return " and ".join(f"coalesce(table.{part}, '') = {literal(value)}" for part, value in parts)
 
 
 def literal(text: str) -> str:

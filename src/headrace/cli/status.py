@@ -35,8 +35,8 @@ def status(
     """Show where a pipeline stands.
 
     Exits with 1 if its source does not capture or has deleted needed changes, if messages were left out because they
-    could not be read, if changes were skipped by a repair, or if rows may have changed without a change in the log and
-    are not read again.
+    could not be read, if changes were skipped by a repair, if a table is parked, or if rows may have changed without a
+    change in the log and are not read again.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
@@ -174,6 +174,8 @@ def _tables(tables: tuple[TableStatus, ...], now: dt.datetime) -> list[str]:
 
 
 def _table(table: TableStatus, now: dt.datetime) -> str:
+    if table.parked is not None:
+        return f"parked since batch {table.parked.batch:,}, {_time(table.parked.at, now)}: {table.parked.text}"
     if not table.captured:
         return "no longer captured: its changes are missing. Enable its capture again, or remove it from the list"
     lost = "; changes of it were lost" if table.lost else ""

@@ -30,7 +30,9 @@ SKIPPED = "headrace-skipped-messages.json"
 """The file that says which messages of Kafka a user passed over."""
 CASCADES = "headrace-cascades.json"
 """The file that holds the rows which foreign keys add to the batch that is being written."""
-OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED, CASCADES])
+PARKED = "headrace-parked-tables.json"
+"""The file that says which tables are parked; not there where none is, so that an earlier release can go on."""
+OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED, CASCADES, PARKED])
 """Headrace's files in a checkpoint. A release does not go on from a checkpoint that has another: a later one left it.
 
 So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""

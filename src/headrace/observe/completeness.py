@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
 from headrace.observe.checkpoint import batch_offsets, committed_batch, open_folder
+from headrace.observe.parked_tables import ParkedTable, of_database, parked_tables
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
 
@@ -96,7 +97,7 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
             f"The checkpoint '{os.fspath(checkpoint)}' belongs to a stream that captures no database.",
             remedy="Name the checkpoint of the pipeline whose source is the database.",
         )
-    return completeness(databases, batch)
+    return completeness(databases, batch, parked_tables(folder))
 
 
 def offsets_of(line: str) -> Offsets | None:
@@ -108,26 +109,38 @@ def offsets_of(line: str) -> Offsets | None:
     return Offsets.from_json(data) if isinstance(data, dict) and "databases" in data else None
 
 
-def completeness(streams: Iterable[Offsets], batch: int | None) -> Completeness:
-    """The completeness that offsets say; a table that several streams carry is as far as the last of them."""
+def completeness(streams: Iterable[Offsets], batch: int | None, parked: Collection[ParkedTable] = ()) -> Completeness:
+    """The completeness that offsets say; a table that several streams carry is as far as the last of them.
+
+    Args:
+        streams: the offsets.
+        batch: the number of the batch that ends there.
+        parked: the tables whose changes are left out.
+    """
     tables: dict[str, dt.datetime | None] = {}
     for offsets in streams:
         for database, offset in offsets.databases.items():
-            for path, until in of_tables(offset).items():
+            out = of_database(parked, database, several=len(offsets.databases) > 1)
+            for path, until in of_tables(offset, out).items():
                 name = path if len(offsets.databases) == 1 else f"{database}.{path}"
                 other = tables.get(name, until)
                 tables[name] = None if until is None or other is None else min(until, other)
     return Completeness(tables, batch)
 
 
-def of_tables(offset: Offset) -> dict[str, dt.datetime | None]:
-    """Up to which instant each table of a database is complete when this offset's batch is in all sinks."""
+def of_tables(offset: Offset, parked: Collection[str] = ()) -> dict[str, dt.datetime | None]:
+    """Up to which instant each table of a database is complete when this offset's batch is in all sinks.
+
+    Args:
+        offset: the database's.
+        parked: the paths of the tables whose changes are left out.
+    """
     until = _utc(offset.commit_time)
     planned = _utc(offset.capture_time)
     if until is not None and planned is not None:
         # Nothing that was committed after the batch was planned can be in it, whatever a clock that was set back says.
         until = min(until, planned)
-    found = {path: until if _level(offset, path) else None for path in offset.tables_seen}
+    found = {path: until if path not in parked and _level(offset, path) else None for path in offset.tables_seen}
     for path, (_, since) in offset.unequal.items():
         # What was committed before the change of structure is there.
         level, right = found.get(path), _utc(since)

@@ -103,6 +103,12 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
             "Tables that the pipeline has taken in, by state.",
             tuple(({"state": state}, float(count)) for state, count in states.items()),
         ),
+        _one(
+            "headrace_parked_tables",
+            "gauge",
+            "Tables whose changes are left out since they could not be read or written.",
+            sum(bool(table.parked) for table in progress.tables),
+        ),
         Metric(
             "headrace_delay_seconds",
             "gauge",

@@ -193,6 +193,8 @@ def state(progress: PipelineProgress) -> tuple[str, str]:
         return "bad", "messages left out"
     if health is not None and (health.at_risk or health.headroom_is_small):
         return "warning", "little retention left"
+    if any(table.parked for table in progress.tables):
+        return "bad", "tables are parked"
     if any(table.lost or not table.captured for table in progress.tables):
         return "warning", "tables lack changes"
     if health is not None and health.state is CaptureState.LAGGING:
@@ -218,6 +220,7 @@ def _table(table: TableState) -> dict[str, Any]:
         "read_per_second": table.read_per_second,
         "seconds_left": table.snapshot_seconds_left,
         "complete_until": _seconds(table.complete_until),
+        "parked": table.parked,
     }
 
 

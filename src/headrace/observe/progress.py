@@ -7,13 +7,14 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.changes import TableId
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.observe.completeness import Completeness
 from headrace.observe.messages import MessageCounts
+from headrace.observe.parked_tables import ParkedTable
 from headrace.observe.troubles import Trouble
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
@@ -141,6 +142,7 @@ class TableState:
         captured: whether the source captures it still.
         lost: whether changes of it are missing: the source had deleted them, or a user skipped them.
         unequal: whether a change of structure may have changed its rows, and it was not read again since.
+        parked: why its changes are left out, with what to do about it; empty where they are not.
     """
 
     table: str
@@ -153,10 +155,14 @@ class TableState:
     captured: bool = True
     lost: bool = False
     unequal: bool = False
+    parked: str = ""
 
     @property
     def state(self) -> str:
-        """In few words: `streaming`, `in its snapshot`, `catching up`, `not equal`, `changes lost`, `not captured`."""
+        """In few words: `streaming`, `in its snapshot`, `catching up`, `not equal`, `parked`, `changes lost`, `not
+        captured`."""
+        if self.parked:
+            return "parked"
         if not self.captured:
             return "not captured"
         if self.lost:
@@ -344,6 +350,7 @@ class ProgressBoard:
         behind_messages: int | None = None,
         troubles: Sequence[Trouble] = (),
         warnings: int = 0,
+        parked: Collection[ParkedTable] = (),
     ) -> PipelineProgress:
         """The state of now.
 
@@ -356,6 +363,7 @@ class ProgressBoard:
             behind_messages: for topics, how many messages wait.
             troubles: what went wrong lately.
             warnings: how often something went wrong.
+            parked: the tables whose changes are left out.
         """
         with self._lock:
             lagging = offset.tables if offset is not None else {}
@@ -363,7 +371,8 @@ class ProgressBoard:
                 if table.rows >= 0:
                     self._estimates[name] = table.rows
             names = dict.fromkeys([*(offset.tables_seen if offset is not None else ()), *self._counts, *lagging])
-            tables = tuple(self._table(name, offset, complete) for name in names)
+            out = {name: one.text for one in parked for name in (one.table.path, one.table.full_path)}
+            tables = tuple(self._table(name, offset, complete, out.get(name, "")) for name in names)
             return PipelineProgress(
                 batches=self._batches,
                 rows=sum(sum(by_op.values()) for by_op in self._counts.values()),
@@ -391,7 +400,7 @@ class ProgressBoard:
         number, stage, begun = self._under_way
         return BatchUnderWay(number, stage, self._clock() - begun)
 
-    def _table(self, name: str, offset: Offset | None, complete: Completeness | None) -> TableState:
+    def _table(self, name: str, offset: Offset | None, complete: Completeness | None, parked: str) -> TableState:
         rows = dict(self._counts.get(name, {}))
         lagging = offset.tables.get(name) if offset is not None else None
         if offset is not None and lagging is not None and not (lagging.done and lagging.commit >= offset.commit):
@@ -415,6 +424,7 @@ class ProgressBoard:
             captured=offset is None or name not in offset.uncaptured,
             lost=offset is not None and (name in offset.gaps or name in offset.skipped),
             unequal=offset is not None and name in offset.unequal,
+            parked=parked,
         )
 
     def _lag(self, offset: Offset | None, level: bool | None, health: Health | None) -> float | None:

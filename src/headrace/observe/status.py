@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from headrace.observe.completeness import of_tables
 from headrace.observe.kept_figures import KeptFigures
 from headrace.observe.messages import MessageCounts
+from headrace.observe.parked_tables import ParkedTable
 from headrace.observe.progress import PipelineProgress, TableState
 from headrace.observe.skipped_messages import SkippedMessages
 from headrace.sources.databases import Offsets
@@ -37,6 +38,7 @@ class TableStatus:
         unequal: the commit up to which it equals the source, and the time of that where it is known, because a change
             of structure may have changed rows behind that; null where none did, or where it was read again since.
         read_again: whether it is not equal and the pipeline reads it again as a whole, or will without being asked.
+        parked: since when and why its changes are left out; null where they are not.
     """
 
     table: str
@@ -49,11 +51,13 @@ class TableStatus:
     skipped: tuple[str, str] | None = None
     unequal: tuple[str, dt.datetime | None] | None = None
     read_again: bool = False
+    parked: ParkedTable | None = None
 
     @property
     def is_fine(self) -> bool:
         """Whether nothing of it is missing, but for what the pipeline reads again by itself."""
-        return self.captured and self.skipped is None and (self.unequal is None or self.read_again)
+        equal = self.unequal is None or self.read_again
+        return equal and self.captured and self.skipped is None and self.parked is None
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class DatabaseStatus:
     @property
     def is_fine(self) -> bool:
         """Whether the source answers and captures every table, and nothing that is needed is deleted or about to be, or
-        was skipped, or changed without a change in the log and is not read again.
+        was skipped, or changed without a change in the log and is not read again; and no table is parked.
         """
         if not all(table.is_fine for table in self.tables):
             return False
@@ -173,6 +177,7 @@ class PipelineStatus:
                 captured=table.captured,
                 lost=table.lost or table.skipped is not None,
                 unequal=table.unequal is not None,
+                parked="" if table.parked is None else table.parked.text,
             )
             for database in self.databases
             for table in database.tables
@@ -206,7 +211,14 @@ class PipelineStatus:
 
 
 def database_status(
-    name: str, offset: Offset, head: str | None, health: Health | None, now: dt.datetime, *, asked: bool = True
+    name: str,
+    offset: Offset,
+    head: str | None,
+    health: Health | None,
+    now: dt.datetime,
+    *,
+    asked: bool = True,
+    parked: Mapping[str, ParkedTable] | None = None,
 ) -> DatabaseStatus:
     """One database's status.
 
@@ -217,8 +229,10 @@ def database_status(
         health: the health of the source.
         now: the time of day, for a source that does not say its own.
         asked: whether the source was queried.
+        parked: the tables whose changes are left out, by path.
     """
-    complete = of_tables(offset)
+    out = parked or {}
+    complete = of_tables(offset, out)
     uncaptured = tuple(offset.uncaptured) if health is None else health.uncaptured
     paths = (*offset.known, *(path for path in uncaptured if path not in offset.known))
     return DatabaseStatus(
@@ -229,7 +243,10 @@ def database_status(
         health=health,
         answered=head is not None or not asked,
         tables=tuple(
-            TableStatus(path, captured=False) if path in uncaptured else _table(path, offset, complete[path])
+            replace(
+                TableStatus(path, captured=False) if path in uncaptured else _table(path, offset, complete[path]),
+                parked=out.get(path),
+            )
             for path in paths
         ),
         ad_hoc=_ad_hoc(offset),
@@ -298,6 +315,7 @@ def _database(status: DatabaseStatus) -> dict[str, Any]:
                 "captured": table.captured,
                 "skipped": None if table.skipped is None else list(table.skipped),
                 "unequal": None if table.unequal is None else _unequal(table.unequal, read_again=table.read_again),
+                "parked": None if table.parked is None else _parked(table.parked),
             }
             for table in status.tables
         },
@@ -308,6 +326,11 @@ def _database(status: DatabaseStatus) -> dict[str, Any]:
 def _unequal(since: tuple[str, dt.datetime | None], *, read_again: bool) -> dict[str, Any]:
     position, time = since
     return {"since": _text(time), "position": position, "read_again": read_again}
+
+
+def _parked(parked: ParkedTable) -> dict[str, Any]:
+    names = ("batch", "at", "sentence", "remedy", "command")
+    return {name: value for name, value in parked.to_json().items() if name in names}
 
 
 def health_json(health: Health) -> dict[str, Any]:

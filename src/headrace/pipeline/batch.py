@@ -23,6 +23,7 @@ from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
+from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
@@ -126,6 +127,7 @@ class BatchWriter:
         holds: called before a batch is given to the sinks; raises where another driver took the checkpoint over.
         several: whether the stream has several databases, so that the names of tables begin with theirs.
         cascades: adds the rows that foreign keys delete or change without a change in the log.
+        parking: which tables go on without their changes; by default none, and each error stops the run.
     """
 
     def __init__(
@@ -149,6 +151,7 @@ class BatchWriter:
         holds: Callable[[], None] = lambda: None,
         several: bool = False,
         cascades: Cascades | None = None,
+        parking: Parking | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -168,6 +171,7 @@ class BatchWriter:
         self._holds = holds
         self._several = several
         self._cascades = cascades
+        self._parking = parking or Parking()
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -226,17 +230,22 @@ class BatchWriter:
                 self._state.notify_all()
 
     def _write_of_one_reading(self, rows: DataFrame, batch: BatchId) -> None:
-        """Write a batch, and once more from its beginning when rows are lost that were kept of a live table.
+        """Write a batch, and once more from its beginning when rows are lost that were kept of a live table, or when a
+        table is parked.
 
         What was found out about the first reading does not hold for the rows of a second one.
         """
-        live = self._live(batch.number)
-        for reading in range(1, _READINGS + 1):
+        live, losses = self._live(batch.number), 0
+        self._parking.begin(batch.number)
+        while True:
             try:
                 self._write(rows, batch, live)
                 return
             except Exception as error:
-                if reading == _READINGS or not _lost_rows(error):
+                if self._parking.take(error, batch.number):
+                    continue
+                losses += 1
+                if losses == _READINGS or not _lost_rows(error):
                     raise
 
     def _write(self, rows: DataFrame, batch: BatchId, live: bool) -> None:
@@ -263,8 +272,12 @@ class BatchWriter:
             else:
                 summary = BatchSummary(count_rows(changes, several=self._several))
             counts = summary.counts
+            self._parking.refuse_unreadable(changes, counts, batch.number)
             if self._cascades is not None:
-                changes, counts = self._cascades.followed(changes, counts, batch.number)
+                # With the changes of parked tables, from which changes of others follow.
+                out = self._parking.out(batch.number)
+                changes, counts = self._cascades.followed(changes, counts, batch.number, out)
+            changes, counts = self._parking.going_on(changes, counts, batch.number)
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
@@ -311,7 +324,8 @@ class BatchWriter:
                     if self._decode is not None:
                         given = target.sink.sequenced(given, epochs)
                     if not self._rests(summary):
-                        target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
+                        with self._parking.writing(target):
+                            target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
                 found = [
                     (self._targets[0], summary.out_of_range),

@@ -16,6 +16,7 @@ from headrace.apply.cascades import Added, Change, Image, RowKey, added_changes,
 from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.changes.key_text import key_text
+from headrace.changes.one_table import work_on
 from headrace.changes.operation import Operation
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
@@ -91,8 +92,22 @@ class Cascades:
         self._said: set[str] = set()
         self._looked = False
 
+    def below(self, table: TableId, batch: int) -> list[TableId]:
+        """The tables whose rows the database deletes or changes with rows of a table, directly or by others of them.
+
+        Args:
+            table: the table.
+            batch: the number of a batch, at whose end it is asked.
+        """
+        end = Offsets.from_json(json.loads(self._checkpoint.offset(batch) or "{}"))
+        keys = [cascade.key for cascade in self._databases.cascades(end, end)]
+        found = {table: None}
+        while more := {key.child for key in keys if key.parent in found} - set(found):
+            found |= dict.fromkeys(sorted(more))
+        return list(found)[1:]
+
     def followed(
-        self, rows: DataFrame, counts: Sequence[BatchCount], batch: int
+        self, rows: DataFrame, counts: Sequence[BatchCount], batch: int, parked: Collection[TableId] = ()
     ) -> tuple[DataFrame, Sequence[BatchCount]]:
         """A batch's rows and counts with what foreign keys add to them; the same where they add nothing.
 
@@ -100,6 +115,7 @@ class Cascades:
             rows: the batch as the source gives it, persisted.
             counts: its rows by table and operation.
             batch: its number.
+            parked: tables whose rows nobody asks for, because their targets lack changes.
 
         Raises:
             SchemaError: rows that should be looked up can't be.
@@ -110,7 +126,7 @@ class Cascades:
                 return rows, counts
             keys, uncertain, offsets = self._keys(batch)
             schemas = {schema.id: schema for schema in self._databases.schemas(offsets)}
-            keys = [key for key in keys if key.child in schemas and key.parent in schemas]
+            keys = [key for key in keys if key.child in schemas and key.parent in schemas and key.child not in parked]
             parents = {key.parent for key in keys}
             if not any(count.op in _CHANGED and count.id in parents for count in counts):
                 return rows, counts
@@ -219,6 +235,10 @@ class _LookUp:
         Raises:
             SchemaError: the table lacks a column that this takes.
         """
+        with work_on(key.child):
+            return self._rows(key, to)
+
+    def _rows(self, key: ForeignKey, to: Collection[str]) -> Iterable[Image]:
         schema = self.schemas[key.child]
         now = self.mirror.sink.now(self._spark, schema)
         if now is None:

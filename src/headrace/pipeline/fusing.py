@@ -63,9 +63,14 @@ class Fusing:
         return f"{_WHERE_READ}, and sent by Spark, because {self.unsent}" if self.unsent else _WHERE_READ
 
     @classmethod
-    def of(cls, model: Model) -> Fusing:
-        """What suits a pipeline."""
-        reason = _reason(model)
+    def of(cls, model: Model, *, parked: bool = False) -> Fusing:
+        """What suits a pipeline.
+
+        Args:
+            model: its file.
+            parked: whether changes of parked tables are left out.
+        """
+        reason = "tables that can't be written are parked" if parked or model.parks else _reason(model)
         if reason:
             return cls({}, reason)
         target = model.targets[0]

@@ -54,6 +54,7 @@ from headrace.pipeline.components import (
 )
 from headrace.pipeline.dead_letter import DeadLetters, LetterTableSettings, LetterTopicSettings
 from headrace.pipeline.kafka_source import KafkaTopics, KafkaTopicsSettings, OnErrorSettings
+from headrace.pipeline.parking import PARK, on_table_error
 from headrace.pipeline.sections import Sections, listed_sinks, read_sections
 from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
@@ -86,6 +87,7 @@ class Model:
         checkpoint: path or URL, absolute.
         trigger: how often to look for changes, in Spark's words (`1 seconds`).
         lease_seconds: how long a run holds a checkpoint elsewhere without renewing it; 0 for no lease.
+        on_table_error: what happens when one table can't be read or written: `stop` or `park`.
         source_type: the registered name of the source, or `kafka`.
         source_options: what the user gave, for Spark's reader; holds secrets.
         source: a database, or topics with the format that reads them.
@@ -102,6 +104,7 @@ class Model:
     checkpoint: str
     trigger: str
     lease_seconds: int
+    on_table_error: str
     source_type: str
     source_options: Mapping[str, Any] = field(repr=False)
     source: Source | KafkaTopics
@@ -126,6 +129,11 @@ class Model:
             OptionError: two of them need different ones.
         """
         return session_settings(self.sinks)
+
+    @property
+    def parks(self) -> bool:
+        """Whether a table that can't be read or written is parked, and the others go on."""
+        return self.on_table_error == PARK
 
     @property
     def keeps_tables(self) -> bool:
@@ -168,6 +176,11 @@ def read_model(path: Path) -> Model:
         checkpoint=checkpoint,
         trigger=_trigger(document, settings.trigger),
         lease_seconds=settings.lease_seconds,
+        on_table_error=made_in(
+            document,
+            ("pipeline", "on_table_error"),
+            partial(on_table_error, settings.on_table_error, source, targets),
+        ),
         source_type=section.type,
         source_options=section.options,
         source=source,

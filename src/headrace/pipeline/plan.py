@@ -243,7 +243,7 @@ def _table(source: Source, path: str, schema: TableSchema, start: Offset, end: O
     if progress is not None:
         plan = replace(plan, rows=progress.rows)
     only_streamed = progress is not None and progress.done and not progress.bounds and not progress.empty
-    if progress is not None and end.takes_in(start, path) and snapshots.reads_tables and not only_streamed:
+    if progress is not None and end.begins_to_read(start, path) and snapshots.reads_tables:
         rows = snapshots.chunk_rows if schema.key else 0
         chunks = None if progress.rows < 0 else -(-progress.rows // rows) if rows else 1
         plan = replace(plan, snapshot="begins", chunks=chunks, after=progress.commit)

@@ -18,6 +18,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.observe.checkpoint import committed_batch, local_path, open_folder, planned_batch
 from headrace.observe.kept_offsets import check_checkpoint
+from headrace.observe.parked_tables import ParkedTable, of_database, parked_tables
 from headrace.pipeline.checkpoint import holder, known_offsets
 from headrace.pipeline.model import Model
 from headrace.pipeline.target import Target
@@ -124,7 +125,10 @@ def reread_tables(
     looked = _Looked(model, spark)
     kind = "incremental" if incremental else "blocking"
     parts, named = [], []
-    for schema, database in looked.chosen(tables):
+    found = looked.chosen(tables)
+    if incremental:
+        looked.refuse_parked(found, "Without --incremental it is read again and goes on.")
+    for schema, database in found:
         rows = looked.estimate(database, schema.id)
         does = "some of its rows are read" if filter else "all its rows are read"
         waits = "beside its changes" if incremental else "and its changes wait until then"
@@ -132,10 +136,14 @@ def reread_tables(
         sinks = looked.sinks(schema, partial(_reread_effect, vanished=ends_equal))
         parts.append(RepairedPart(looked.name(schema.id), f"{does} again, {waits}", rows, sinks=sinks))
         named.append(looked.signal_name(schema.id))
+    notes = [
+        f"Table {one.table.path} is parked. It goes on when the read begins, unless the cause is still there: {one.why}"
+        for one in looked.parked_among(found)
+    ]
     data = signal_data(EXECUTE, named, kind=kind, filter=filter or None)
     signal = Signal(_id(), EXECUTE, data)
     looked.source.check_signal(signal)
-    return looked.repair("reread", parts, [signal])
+    return with_notes(looked.repair("reread", parts, [signal]), *notes)
 
 
 def move_tables(
@@ -156,7 +164,9 @@ def move_tables(
     """
     looked = _Looked(model, spark)
     parts, signals = [], []
-    for schema, database in looked.chosen(tables):
+    found = looked.chosen(tables)
+    looked.refuse_parked(found, "Read it again: headrace repair reread.")
+    for schema, database in found:
         offset = looked.offsets.of(database)
         plan = looked.sources[database].move(TableMove(schema.id.path, kind, to), offset)
         place = plan.move.to + ("" if plan.time is None else f" ({_shown(plan.time)})")
@@ -193,6 +203,7 @@ class _Looked:
                 f"Pipeline '{model.name}' has no finished batch yet, so there is nothing to repair.",
                 remedy="Run it first.",
             )
+        self.parked = parked_tables(folder)
         self.planned = planned_batch(folder) != committed_batch(folder)
         self.databases = Databases(model.source)
         self.sources = self.databases.sources
@@ -215,6 +226,24 @@ class _Looked:
                 )
             meant |= dict.fromkeys(found)
         return [(schema, name) for schema, name in self._captured if schema.id in meant]
+
+    def parked_among(self, tables: Sequence[tuple[TableSchema, str]]) -> list[ParkedTable]:
+        """Those of some tables that are parked."""
+        several = len(self.sources) > 1
+        found = (of_database(self.parked, name, several=several).get(schema.id.path) for schema, name in tables)
+        return [one for one in found if one is not None]
+
+    def refuse_parked(self, tables: Sequence[tuple[TableSchema, str]], remedy: str) -> None:
+        """Stop at a parked table, which comes back by a read of all its rows alone.
+
+        Raises:
+            OptionError: one is parked.
+        """
+        for one in self.parked_among(tables):
+            raise OptionError(
+                f"Table '{one.table.path}' is parked since batch {one.batch}, so its targets lack changes.",
+                remedy=remedy,
+            )
 
     def name(self, id: TableId) -> str:
         """A table as people see it."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.formats.convert import read
-from headrace.observe.checkpoint import LAST_RUN, TOPIC_IDS
+from headrace.observe.checkpoint import LAST_RUN, PARKED, TOPIC_IDS
 from headrace.observe.completeness import completeness
 from headrace.observe.kept_figures import FILE as FIGURES
 from headrace.observe.open_lineage import Lineage, LineageEvents, lineage_client
@@ -31,6 +31,7 @@ from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import to_text as last_run_text
 from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
+from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import full_text, recover
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
@@ -78,7 +79,18 @@ class RunningPipeline:
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
         topics = source if isinstance(source, KafkaTopics) else None
         self._topic_ids = None if topics is None else self._ids_of(topics)
-        self._fusing = Fusing.of(model)
+        cascades = None
+        if self._databases is not None and self._databases.may_cascade:
+            cascades = Cascades(self._databases, model.targets, self._checkpoint)
+        self._parking = Parking(
+            parks=model.parks,
+            kept=self._checkpoint.text(PARKED),
+            keep=self._keep_parked,
+            offsets=lambda batch: _offsets(self._checkpoint.offset(batch)),
+            command=("headrace", "repair", "reread", str(model.file)),
+            below=None if cascades is None else cascades.below,
+        )
+        self._fusing = Fusing.of(model, parked=bool(self._parking.tables))
         if any(target.format is not None for target in model.targets):
             _LOG.info("Messages are encoded %s.", self._fusing.text)
         self._writer = BatchWriter(
@@ -98,9 +110,8 @@ class RunningPipeline:
             sent=self._fusing.sends,
             holds=lambda: self._confirm(),
             several=self._databases is not None and len(self._databases.sources) > 1,
-            cascades=None
-            if self._databases is None or not self._databases.may_cascade
-            else Cascades(self._databases, model.targets, self._checkpoint),
+            cascades=cascades,
+            parking=self._parking,
         )
         flow = flow_of(model)
         often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS
@@ -113,6 +124,7 @@ class RunningPipeline:
             )
             self._troubles.open()
             held.callback(self._troubles.close)
+            self._parking.say_parked()
             held.callback(self._close_watch)
             if model.observe.prometheus is not None:
                 self.watch.serve_metrics(model.observe.prometheus)
@@ -135,6 +147,14 @@ class RunningPipeline:
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
         self.watch.begin()
+
+    def _keep_parked(self, text: str | None) -> None:
+        # Another driver may have taken the checkpoint over.
+        self._confirm()
+        if text is None:
+            self._checkpoint.remove(PARKED)
+        else:
+            self._checkpoint.keep(PARKED, text)
 
     def _ids_of(self, topics: KafkaTopics) -> TopicIds:
         return TopicIds(
@@ -192,7 +212,8 @@ class RunningPipeline:
             None if offsets is None else offsets.merged(),
             level,
             health,
-            None if offsets is None else completeness([offsets], None),
+            None if offsets is None else completeness([offsets], None, self._parking.tables),
+            parked=self._parking.tables,
             **self._wrong,
         )
 
@@ -301,6 +322,7 @@ class RunningPipeline:
             "serialNumbers": str(numbered).lower(),
             # The end of such a run is a place in the log.
             "followsLog": str(once).lower(),
+            "parksTables": str(self._model.parks).lower(),
         }
         return reader.options(**given, **own, **self._fusing.options).load()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -13,7 +13,8 @@ from headrace.registry import did_you_mean
 
 
 class RunSettings(BaseModel):
-    """The section `pipeline`: the name under which sinks know it, where its state is kept, how often it looks."""
+    """The section `pipeline`: the name under which sinks know it, where its state is kept, how often it looks, and what
+    it does when one table can't be read or written."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,6 +22,7 @@ class RunSettings(BaseModel):
     checkpoint: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
     trigger: str = "1s"
     lease_seconds: Annotated[int, Field(ge=0, le=86_400)] = SECONDS
+    on_table_error: Literal["stop", "park"] | None = None
 
 
 class Sections(BaseModel):
@@ -80,6 +82,10 @@ def _frame_error(document: Document, error: ValidationError) -> OptionError:
     if place == ("pipeline", "lease_seconds"):
         return document.error(
             place, f"Key '{name}' must be a number of seconds.", "Write 60, or 0 for a checkpoint without a lease."
+        )
+    if place == ("pipeline", "on_table_error"):
+        return document.error(
+            place, f"Key '{name}' must be stop or park.", "Write park, so that other tables go on without one, or stop."
         )
     wanted = {"list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}.get(kind, "a text")
     return document.error(

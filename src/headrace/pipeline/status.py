@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from headrace.observe.kept_figures import FILE as FIGURES
 from headrace.observe.kept_figures import KeptFigures
 from headrace.observe.kept_offsets import check_checkpoint
 from headrace.observe.messages import KeptCounts
+from headrace.observe.parked_tables import ParkedTable, of_database, parked_tables
 from headrace.observe.skipped_messages import skipped_messages
 from headrace.observe.status import DatabaseStatus, PipelineStatus, database_status
 from headrace.pipeline.checkpoint import holder
@@ -57,18 +59,24 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
     offsets = (offsets_of(line) if line else None) or Offsets()
     now = dt.datetime.now(dt.UTC)
     captured = Databases(source).sources
-    found = [_database(name, one, offsets.of(name), now, ask_source) for name, one in captured.items()]
+    parked, several = parked_tables(folder), len(captured) > 1
+    found = [
+        _database(name, one, offsets.of(name), now, ask_source, of_database(parked, name, several=several))
+        for name, one in captured.items()
+    ]
     return replace(status, databases=tuple(found), messages=counts or None)
 
 
-def _database(name: str, source: Source, offset: Offset, now: dt.datetime, ask: bool) -> DatabaseStatus:
+def _database(
+    name: str, source: Source, offset: Offset, now: dt.datetime, ask: bool, parked: Mapping[str, ParkedTable]
+) -> DatabaseStatus:
     if not ask:
-        return database_status(name, offset, None, None, now, asked=False)
+        return database_status(name, offset, None, None, now, asked=False, parked=parked)
     health = source.health(offset)
     try:
         head = source.head_behind(offset)
     except HeadraceError as error:
         if not health.sentence:
             health = replace(health, sentence=f"The source can't be asked: {error.message}", remedy=error.remedy)
-        return database_status(name, offset, None, health, now)
-    return database_status(name, offset, head, health, now)
+        return database_status(name, offset, None, health, now, parked=parked)
+    return database_status(name, offset, head, health, now, parked=parked)

@@ -177,6 +177,11 @@ class Sink(Component, ABC):
         return False
 
     @property
+    def keeps_versions(self) -> bool:
+        """Whether it keeps what rows were before, which no read of a table brings back."""
+        return False
+
+    @property
     def largest_value(self) -> int | None:
         """The bytes of the largest value in a change whose message is too large: larger ones are left out of it, as
         columns that were not sent. Null where no message is made smaller, so that `too_large` is not asked.
@@ -303,5 +308,7 @@ class Sink(Component, ABC):
 
         Raises:
             SinkError: the target belongs to another pipeline or checkpoint, or can't be written.
-            SchemaError: the target can't carry the rows; raised before the first row that doesn't fit is written.
+            SchemaError: the target can't carry the rows; raised before the first row that doesn't fit is written. Of a
+                sink that keeps tables, it has its table (`headrace.changes.one_table`), so that a pipeline can go on
+                without it; what can't be another table's alone has none.
         """

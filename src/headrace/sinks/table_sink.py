@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.apply import TableProfile, fold, fold_keyless, upserts
 from headrace.apply.column_names import Step
+from headrace.changes.one_table import in_turn, raise_together
 from headrace.changes.refusal import refused
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import literal, typed_value
@@ -179,13 +180,23 @@ def rows_left_by(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = F
 def side_by_side(
     spark: SparkSession, items: Sequence[Item], do: Callable[[Item], Result], *, workers: int
 ) -> list[Result]:
-    """Do it for all items, so many at a time. All are tried; then the first failure is raised. Runs in the driver."""
+    """Do it for all items, so many at a time. Runs in the driver.
+
+    A failure that is one table's alone (`HeadraceError.table`) keeps no other from being tried; those of all tables are
+    raised together at the end. One at a time, any other failure ends it at once.
+    """
     if min(workers, len(items)) <= 1:
-        return [do(item) for item in items]
+        return in_turn(items, do)
     from pyspark.util import inheritable_thread_target
 
     with ThreadPoolExecutor(min(workers, len(items)), thread_name_prefix="headrace-table") as pool:
         # Spark's job group goes along, so that stopping the query stops these jobs too. Each has a copy of its own:
         # Spark writes down there which statement a thread runs.
         running = [pool.submit(inheritable_thread_target(spark)(do), item) for item in items]
+    failures = [error for error in (future.exception() for future in running) if error is not None]
+    for error in failures:
+        if not isinstance(error, Exception):
+            raise error
+    if failures:
+        raise_together([error for error in failures if isinstance(error, Exception)])
     return [future.result() for future in running]

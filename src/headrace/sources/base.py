@@ -140,6 +140,11 @@ class Source(Component, ABC):
         """
         return is_told(self.settings.get("skipped_operations") or ())
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether a signal can have a table read again (`signal`)."""
+        return type(self).signal is not Source.signal and not self.snapshots.ends_stream
+
     def databases(self) -> Mapping[str, Source]:
         """One source for each database that the options name, by the database's name; this one where it is just one.
 
@@ -324,6 +329,16 @@ class Source(Component, ABC):
         Raises:
             DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
         """
+
+    def without(self, slice: Slice, table: str) -> Slice | None:
+        """A slice without the rows of one table, whose other rows are the same; null where there are none. The slice
+        itself where its other rows can't be read alone. Runs in executors; asks nobody.
+
+        Args:
+            slice: a slice.
+            table: the table (`schema.name`).
+        """
+        return None if slice.tables == (table,) else slice
 
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas that the rows of a slice follow; asks nobody. Runs in executors.

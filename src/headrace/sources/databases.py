@@ -180,6 +180,10 @@ class Databases:
                 return source.still_there(key, rows, offsets.of(name))
         return [False] * len(rows)
 
+    def without(self, name: str, slice: Slice, table: str) -> Slice | None:
+        """As `Source.without`, for a slice of one of the databases."""
+        return self._sources[name].without(slice, table)
+
     def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
         """The tables that were captured and are not among these."""
         there = {schema.id for schema in tables}

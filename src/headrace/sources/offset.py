@@ -160,6 +160,15 @@ class Offset:
             return True
         return earlier.done and not progress.done
 
+    def begins_to_read(self, before: Offset, table: str) -> bool:
+        """Whether a table's rows are read from the first one on with the batch that ends here, or it has none. Not so
+        where changes alone come again or are left out.
+        """
+        progress = self.tables.get(table)
+        if progress is None or (progress.done and not progress.bounds and not progress.empty):
+            return False
+        return self.takes_in(before, table)
+
     def next_read(self, table: str) -> int:
         """The number of a table's read that begins after this offset: 0 where it was never taken in."""
         return self.reads + 1 if table in self.tables_seen else 0

@@ -16,6 +16,7 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.messages import Messages
 from headrace.sources.serial_numbers import numbered, shares
+from headrace.sources.table_errors import rows_of_others
 from headrace.sources.table_versions import with_versions
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ def source_named(name: str, options: dict[str, Any]) -> Source:
 
 
 def _of_reader(name: str) -> bool:
-    return name.replace("_", "").lower() in ("parallelism", "serialnumbers", "followslog")
+    return name.replace("_", "").lower() in ("parallelism", "serialnumbers", "followslog", "parkstables")
 
 
 def _of_format(name: str) -> bool:
@@ -129,6 +131,11 @@ class ReadingSettings(Settings):
         "that waits for a place in the log. Otherwise it takes some minutes, or some megabytes of log.",
         default=False,
     )
+    parks_tables: bool = option(
+        "Whether one table whose rows can't be read stops the query no more, for a driver that leaves its changes out: "
+        "an `error` row whose `source` has `table_error` says why.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,7 @@ class Reading:
         parallelism: by how many tasks light slices are read that together are the work of one.
         serial_numbers: whether each change has a serial number (`sources.serial_numbers`).
         follows_log: whether empty batches follow the log at once.
+        parks_tables: whether a table that can't be read is an `error` row.
     """
 
     source: str
@@ -150,6 +158,7 @@ class Reading:
     parallelism: int = 1
     serial_numbers: bool = False
     follows_log: bool = False
+    parks_tables: bool = False
 
     @classmethod
     def of(cls, source: str, options: Mapping[str, Any], /) -> Reading:
@@ -165,7 +174,7 @@ class Reading:
         settings = ReadingSettings.parse(ours, owner=f"source '{source}'")
         parallelism, numbers = settings.parallelism or os.cpu_count() or 1, settings.serial_numbers
         if not named:
-            return cls(source, own, None, parallelism, numbers, settings.follows_log)
+            return cls(source, own, None, parallelism, numbers, settings.follows_log, settings.parks_tables)
         format = named.pop(_FORMAT, None)
         if format is None:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
@@ -252,6 +261,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         reading = Reading.of(name, options)
         self._messages, self._parallelism = reading.messages, reading.parallelism
         self._serial_numbers = reading.serial_numbers
+        self._parks_tables = reading.parks_tables
         self._limit = Limit(follows=reading.follows_log)
         self._databases = Databases(source_named(name, dict(reading.options)))
         if self._messages is not None and not self._databases.knows_schemas:
@@ -326,7 +336,12 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         return self._messages.outlet.shipment(int(number))
 
     def _rows(self, piece: tuple[str, Slice], numbers: range) -> Iterator[pa.RecordBatch]:
-        rows = self._databases.read(*piece)
+        name, slice = piece
+        read = partial(self._databases.read, name)
+        if self._parks_tables:
+            rows = rows_of_others(slice, read, partial(self._databases.without, name))
+        else:
+            rows = read(slice)
         return numbered(rows, numbers) if self._serial_numbers else rows
 
     def commit(self, end: dict[str, Any]) -> None:

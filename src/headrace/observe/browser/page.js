@@ -3,7 +3,7 @@
 
 const MOST_POINTS = 3600, MOST_TABLES = 200, EVERY = 1000;
 const SIGNS = {good: "✓", busy: "●", warning: "▲", bad: "✕", off: "■"};
-const TABLE_LEVELS = {"streaming": "good", "in its snapshot": "busy", "catching up": "busy", "not equal": "busy", "changes lost": "bad", "not captured": "bad"};
+const TABLE_LEVELS = {"streaming": "good", "in its snapshot": "busy", "catching up": "busy", "not equal": "busy", "parked": "bad", "changes lost": "bad", "not captured": "bad"};
 const at = id => document.getElementById(id);
 const number = value => Math.round(value).toLocaleString("en");
 const decimals = value => value.toLocaleString("en", {maximumFractionDigits: value < 10 ? 1 : 0});
@@ -243,7 +243,7 @@ function showTables(tables) {
     const row = make("tr"), state = make("span");
     setState(state, TABLE_LEVELS[table.state] ?? "warning", table.state);
     cell(row, "table", table.table || "(no table)", table.rows.error ? counted(table.rows.error, "unreadable change") : "");
-    cell(row, "state", state);
+    cell(row, "state", state, table.parked ?? "");
     cell(row, "complete until", table.complete_until === null ? "" : timeText(table.complete_until),
       table.complete_until === null ? "" : ago(table.complete_until));
     cell(row, "snapshot", ...snapshotCell(table));

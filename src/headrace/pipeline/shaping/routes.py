@@ -201,9 +201,7 @@ class Destinations:
         Raises:
             OptionError: another table has the name, and their routes do not both merge.
         """
-        # Without regard to case, because not every target has it.
-        place = tuple(part.casefold() for part in (destination.id.database, destination.id.schema, destination.id.name))
-        tables = self._seen.setdefault(place, {})
+        tables = self._seen.setdefault(_place(destination.id), {})
         tables[source] = destination
         for other, theirs in tables.items():
             renamed = theirs.id != other or destination.id != source
@@ -215,6 +213,16 @@ class Destinations:
                     f"Tables '{first}' and '{second}' would both be '{_shown(destination.id)}' in {self.owner}.",
                     remedy="Tell them apart in 'to' of their routes ({schema}_{table}), or say merge: true in both.",
                 )
+
+    def only_source(self, target: TableId) -> TableId | None:
+        """The source's table that is this one in the sink; null where it is several or none that was seen."""
+        tables = self._seen.get(_place(target), {})
+        return next(iter(tables)) if len(tables) == 1 else None
+
+
+def _place(target: TableId) -> tuple[str, ...]:
+    # Without regard to case, because not every target has it.
+    return tuple(part.casefold() for part in (target.database, target.schema, target.name))
 
 
 def refuse_different(target: TableId, tables: Sequence[tuple[TableId, TableSchema]]) -> None:

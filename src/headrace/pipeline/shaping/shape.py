@@ -154,6 +154,12 @@ class Shaping:
                     remedy="Name the column as it is called now, and put 'optional:' before the name that is there.",
                 )
 
+    def source_of(self, table: TableId) -> TableId | None:
+        """The source's table that is this one in the sink; null where it is several, or where none went there yet."""
+        if self.changes_nothing:
+            return table
+        return self._destinations.only_source(table)
+
     def structure(self, schema: TableSchema, spark: SparkSession | None) -> TableSchema | None:
         """What a table is in the sink; null where it is left out.
 

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.changes.one_table import about
 from headrace.changes.table import Column, TableId
 from headrace.changes.types import LogicalType
 from headrace.errors import HeadraceError, SchemaError, SinkError
@@ -111,6 +112,12 @@ class Database(ABC):
     def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
         """A failure of the driver in our words, without any value of a cell."""
 
+    @abstractmethod
+    def is_refusal(self, failure: Exception) -> bool:
+        """Whether a failure of the driver, met in work on one table, is surely that table's: the server refuses its
+        name, its structure, a statement on it or a row, and takes others. Not so what passes, and what all may meet.
+        """
+
     def ask(self, connection: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query."""
         with closing(connection.cursor()) as cursor:
@@ -124,19 +131,32 @@ class Database(ABC):
                 cursor.execute(statement, values or None)
 
     @contextmanager
-    def connected(self, id: TableId, name: TableName) -> Iterator[Any]:
+    def connected(self, id: TableId, name: TableName, *, alone: bool = True) -> Iterator[Any]:
         """A connection for work on one table, and failures of the driver in our words.
 
         What is not committed at the end is rolled back by the server.
+
+        Args:
+            id: the source's table.
+            name: its target.
+            alone: whether all the work is on that table.
         """
         connection = self.connect()
         try:
-            yield connection
-        except self.troubles() as failure:
-            # The driver's own error may hold values of cells, so it is not kept as the cause either.
-            raise self.explain(failure, id, name) from None
+            with self.explaining(id, name, alone=alone):
+                yield connection
         finally:
             connection.close()
+
+    @contextmanager
+    def explaining(self, id: TableId, name: TableName, *, alone: bool = True) -> Iterator[None]:
+        """Failures of the driver in our words; those that are surely this table's say so."""
+        try:
+            yield
+        except self.troubles() as failure:
+            error = self.explain(failure, id, name)
+            # The driver's own error may hold values of cells, so it is not kept as the cause either.
+            raise (about(error, id) if alone and self.is_refusal(failure) else error) from None
 
     def stage(self, connection: Any, mirror: Mirror, label: str, batches: Iterable[pa.RecordBatch]) -> int:
         """Load folded rows into the staging table, under a label of their own; how many there were.

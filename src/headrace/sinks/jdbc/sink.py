@@ -26,11 +26,12 @@ from headrace.apply import (
     upserts,
 )
 from headrace.changes.dataset import Dataset
+from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import presence_in_order, quote
 from headrace.changes.types import LogicalType
-from headrace.errors import OptionError, SchemaError, SinkError
+from headrace.errors import HeadraceError, OptionError, SchemaError, SinkError
 from headrace.passwords import PasswordSettings
 from headrace.permissions import Permissions
 from headrace.settings import option
@@ -233,9 +234,12 @@ class JdbcSink(Sink):
         targets, works = self._look(tables, batch)
         workers = self.settings.max_parallel_tables
         with parted(rows, tables) as rows_of:
-            side_by_side(
-                spark, works, lambda work: self._bring(rows_of(work[0]), *work, targets, batch), workers=workers
-            )
+
+            def bring(work: tuple[TableProfile, MirrorPlan]) -> None:
+                with work_on(work[0].id):
+                    self._bring(rows_of(work[0]), *work, targets, batch)
+
+            side_by_side(spark, works, bring, workers=workers)
 
     @property
     def keeps_tables(self) -> bool:
@@ -268,7 +272,7 @@ class JdbcSink(Sink):
     ) -> tuple[TargetTables, list[tuple[TableProfile, MirrorPlan]]]:
         """Look at every target before the first is touched, then claim those that are new."""
         first = tables[0].id
-        with self.database.connected(first, TableName("", first.path)) as connection:
+        with self.database.connected(first, TableName("", first.path), alone=False) as connection:
             default = self.database.default_schema(connection)
             progress = _named(self._progress_parts, default, first)
             targets = TargetTables(self.database, progress)
@@ -276,17 +280,30 @@ class JdbcSink(Sink):
             folds = self.database.dialect.folds_names
             _refuse_shared_targets([*names.values(), progress], folds=folds)
             takeover, behavior = self.settings.takeover, self.settings.schema_change_behavior
-            works = []
-            for table in tables:
-                if table.key_unknown:
-                    known = targets.read(connection, names[table.id])
-                    if known is None:
-                        # There is nothing to empty. The table is made when a row says what its key is.
-                        continue
-                    table = table.keyed_by(names_in(known.key_columns))
-                mirror = Mirror(names[table.id], table.schema, self.settings.position_column)
-                plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
-                works.append((table, plan))
+
+            def look(table: TableProfile) -> tuple[TableProfile, MirrorPlan] | None:
+                name = names[table.id]
+                with work_on(table.id), self.database.explaining(table.id, name):
+                    if table.key_unknown:
+                        known = targets.read(connection, name)
+                        if known is None:
+                            # There is nothing to empty. The table is made when a row says what its key is.
+                            return None
+                        table = table.keyed_by(names_in(known.key_columns))
+                    mirror = Mirror(name, table.schema, self.settings.position_column)
+                    steps = table.steps
+                    plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=steps)
+                    return table, plan
+
+            def look_apart(table: TableProfile) -> tuple[TableProfile, MirrorPlan] | None:
+                try:
+                    return look(table)
+                except HeadraceError:
+                    # Nothing was written yet, and after a refusal PostgreSQL answers nothing else in the transaction.
+                    connection.rollback()
+                    raise
+
+            works = [work for work in in_turn(tables, look_apart) if work is not None]
             connection.rollback()
             targets.begin(connection, [plan for _, plan in works], batch)
         return targets, works

@@ -22,6 +22,7 @@ from headrace.apply import (
     sequenced,
 )
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
+from headrace.changes.one_table import about, in_turn, work_on
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import quote
@@ -32,6 +33,7 @@ from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
+from headrace.sinks.lake.refusals import is_refusal
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
@@ -104,13 +106,14 @@ class LakeSink(Sink):
         """
         spark = rows.sparkSession
         rows = self.sequenced(rows)
-        tables = [written(self.settings, table) for table in profile(rows, given_steps(self.settings))]
+        tables = in_turn(profile(rows, given_steps(self.settings)), self._written)
         # Every target is looked at before the first is touched.
         workers = self.settings.max_parallel_tables if can_clone(spark) else 1
-        targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
-        _refuse_shared(target for _, target in targets)
+        targets: list[tuple[TableProfile, LakeTable]] = []
         try:
-            works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
+            in_turn(tables, lambda table: targets.append((table, self._target(spark, table))))
+            _refuse_shared(target for _, target in targets)
+            works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             with parted(rows, tables) as rows_of:
                 side_by_side(
@@ -123,6 +126,14 @@ class LakeSink(Sink):
             for _, target in targets:
                 target.release()
 
+    def _written(self, table: TableProfile) -> TableProfile:
+        with work_on(table.id):
+            return written(self.settings, table)
+
+    def _target(self, spark: SparkSession, table: TableProfile) -> LakeTable:
+        with work_on(table.id):
+            return self.target(session_for(spark, table.size), table.id)
+
     @property
     def keeps_tables(self) -> bool:
         """Whether it keeps more than a log of changes."""
@@ -132,6 +143,11 @@ class LakeSink(Sink):
     def takes_old_values(self) -> bool:
         """Its mirrors do. A history takes them from rows that are read, which say since when they were there."""
         return self.settings.stored_as_scd_type == "1"
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether it keeps a history."""
+        return self.settings.stored_as_scd_type == "2"
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`); a change log keeps all as is."""
@@ -187,10 +203,14 @@ class LakeSink(Sink):
         finally:
             target.release()
 
+    def _look_at(self, found: tuple[TableProfile, LakeTable], batch: BatchId) -> _Work | None:
+        with work_on(found[0].id):
+            return self._look(*found, batch)
+
     def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         stored_as = self.settings.stored_as_scd_type
         if table.key_unknown:
-            with explained(table.id.full_path, target):
+            with explained(table.id.full_path, target, table.id):
                 if target.exists:
                     table = table.keyed_by(target.kept_key())
                 elif stored_as != "append":
@@ -224,7 +244,7 @@ class LakeSink(Sink):
             json=frozenset(c.name for c in schema.columns if self._may_be_variant(c, schema)),
             clustered=self.settings.cluster_by_key,
         )
-        with explained(table.id.full_path, target):
+        with explained(table.id.full_path, target, table.id):
             plan = target.plan(
                 layout,
                 batch,
@@ -245,7 +265,7 @@ class LakeSink(Sink):
         if self.settings.schema_change_behavior not in RENAMING or not target.exists:
             return None
         stored_as = self.settings.stored_as_scd_type
-        with explained(table.id.full_path, target):
+        with explained(table.id.full_path, target, table.id):
             plan = target.plan_names(
                 table.id.full_path,
                 table.steps,
@@ -260,20 +280,21 @@ class LakeSink(Sink):
         self, rows: DataFrame, found: tuple[TableProfile, LakeTable], work: _Work, batch: BatchId
     ) -> None:
         """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
-        for _ in range(TRIES - 1):
-            try:
-                self._bring(rows, work, batch)
-                return
-            except TargetMoved:
-                again = self._look(*found, batch)
-                if again is None:
+        with work_on(work.table.id):
+            for _ in range(TRIES - 1):
+                try:
+                    self._bring(rows, work, batch)
                     return
-                work = again
-        self._bring(rows, work, batch)
+                except TargetMoved:
+                    again = self._look(*found, batch)
+                    if again is None:
+                        return
+                    work = again
+            self._bring(rows, work, batch)
 
     def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
         table, target = work.table, work.target
-        with explained(table.id.full_path, target):
+        with explained(table.id.full_path, target, table.id):
             if work.plan.done:
                 return
             follows = self.settings.schema_change_behavior not in KEEPING
@@ -434,7 +455,7 @@ class LakeSink(Sink):
 
 
 @contextmanager
-def explained(source: str, target: LakeTable) -> Iterator[None]:
+def explained(source: str, target: LakeTable, table: TableId | None = None) -> Iterator[None]:
     """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -462,10 +483,11 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
                 remedy="Compare the source's column types with the table's; run with --debug to see Spark's message.",
             ) from failure
         condition = failure.getCondition() if isinstance(failure, PySparkException) else None
-        raise SinkError(
+        error = SinkError(
             f"The {target.label} can't be written ({condition or type(failure).__name__}).",
             remedy="Run with --debug to see Spark's message. You can repeat the batch.",
-        ) from failure
+        )
+        raise (error if table is None or not is_refusal(failure) else about(error, table)) from failure
 
 
 def _refuse_shared(targets: Iterator[LakeTable] | Sequence[LakeTable]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.one_table import about
 from headrace.errors import CaptureError
 from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.change_tables.native import NativeType, NativeTypes
@@ -179,9 +180,10 @@ def _texts(table: TableId, column: str, native: NativeType, values: pa.Array) ->
         return native.texts(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         # What Arrow says holds the value.
-        raise UnreadableValue(
+        error = UnreadableValue(
             f"Column '{column}' of table '{table.path}' is declared {native.declaration}, but the driver gave "
             f"{values.type}, with a value that can't be converted.",
             remedy="Leave the column out with 'column_exclude_list', and report it; or let 'unreadable_changes' leave "
             "such changes out.",
-        ) from None
+        )
+        raise about(error, table) from None

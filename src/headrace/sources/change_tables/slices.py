@@ -8,8 +8,8 @@ from __future__ import annotations
 import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -83,6 +83,10 @@ class ChangeTableSlice(ABC):
             settings: the source's options.
             dialect: the server's own part.
         """
+
+    def without(self, table: str) -> Self | None:
+        """As `Source.without`."""
+        return None if self.tables == (table,) else self
 
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
@@ -370,6 +374,11 @@ class TransactionsSlice(ChangeTableSlice):
     def tables(self) -> tuple[str, ...]:
         """Those of the windows."""
         return tuple(window.table.id.path for window in self.windows)
+
+    def without(self, table: str) -> TransactionsSlice | None:
+        """The windows of the other tables."""
+        left = tuple(window for window in self.windows if window.table.id.path != table)
+        return replace(self, windows=left) if left else None
 
     @property
     def begin(self) -> str:

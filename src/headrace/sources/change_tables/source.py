@@ -258,6 +258,11 @@ class ChangeTableSource(Source):
         share = slice_of(slice, self.dialect)
         yield from retries.rows(lambda: share.rows(self._connect, self.settings, self.dialect), same=share.same_rows)
 
+    def without(self, slice: Slice, table: str) -> Slice | None:
+        """A range of commits can be read for some of its tables."""
+        left = slice_of(slice, self.dialect).without(table)
+        return None if left is None else left.planned()
+
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas of the tables that a slice is of."""
         return slice_of(slice, self.dialect).schemas

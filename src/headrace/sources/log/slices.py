@@ -52,6 +52,10 @@ class LogSlice(ABC, Generic[Settings]):
     def rows(self, settings: Settings) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order."""
 
+    def without(self, table: str) -> Self | None:
+        """As `Source.without`."""
+        return None if self.tables == (table,) else self
+
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
         return Slice(self.kind, self.to_json(), tables=self.tables)

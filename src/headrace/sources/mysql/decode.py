@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import Operation
+from headrace.changes.one_table import about, work_on
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.mysql.captured_table import MysqlTable
@@ -387,8 +388,9 @@ class WindowDecoder:
         """The table of a description that is new."""
         path = self._paths[table_named(described)]
         table = read_table_map(described, mariadb=self._window.connector == "mariadb")
-        known = self._now.get(path, self._window.tables[path])
-        layout = described_table(table, known or self._window.tables[path], self._settings, altered=known is None)
+        known, shown = self._now.get(path, self._window.tables[path]), self._window.tables[path]
+        with work_on(shown.id, CaptureError):
+            layout = described_table(table, known or shown, self._settings, altered=known is None)
         found = path, self._layouts.add(layout)
         self._numbers[described] = found
         return found
@@ -464,9 +466,8 @@ class WindowDecoder:
         if error.column in layout.places:
             column = f" in column '{layout.table.schema.columns[layout.places.index(error.column)].name}'"
         place = self._place(block, step)
-        return FormatError(
-            f"The rows of table '{layout.table.path}' at {place} can't be read: an event {error.what}{column}."
-        )
+        sentence = f"The rows of table '{layout.table.path}' at {place} can't be read: an event {error.what}{column}."
+        return about(FormatError(sentence), layout.table.id)
 
     def _place(self, block: _Block, step: int) -> str:
         return f"{file_name(self._window.log, block.steps.files[step])}, position {block.steps.positions[step]}"
@@ -478,13 +479,14 @@ class WindowDecoder:
             return
         lacking = images.lacking(np.where(rows.new >= 0, rows.new, rows.old), arrays.key)
         if lacking >= 0:
-            path = self._layouts.all[rows.tables[lacking]].table.path
+            table = self._layouts.all[rows.tables[lacking]].table
             place = self._place(block, int(rows.steps[lacking]))
-            raise CaptureError(
-                f"The change of table '{path}' at {place} does not have all columns of the table's key.",
+            error = CaptureError(
+                f"The change of table '{table.path}' at {place} does not have all columns of the table's key.",
                 remedy="Run SET GLOBAL binlog_row_image = 'FULL' and start with a new checkpoint, or set "
                 "'message_key_columns' to columns of the primary key.",
             )
+            raise about(error, table.id)
 
     def _check_moved(self, moved: Array, steps: Array, tables: Array, images: RowImages, block: _Block) -> None:
         """Stop where a row got another key, and values are missing that would be taken from the row of the old one.

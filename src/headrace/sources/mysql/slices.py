@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.changes.one_table import work_on
 from headrace.sources.base import Slice
 from headrace.sources.log.slices import LogSlice, NoticesSlice
 from headrace.sources.mysql.captured_table import MysqlTable
@@ -85,7 +86,9 @@ class SnapshotSlice(LogSlice[MysqlSettings]):
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
-        yield from _reader(settings, self.log).chunk(self.table, self.chunk, self.capture_time)
+        reader = _reader(settings, self.log)
+        with work_on(self.table.schema.id):
+            yield from reader.chunk(self.table, self.chunk, self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ class IncrementalSlice(LogSlice[MysqlSettings]):
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         reader = _reader(settings, self.log)
-        yield from read_incremental(reader, self.table, self.chunk, self.commit, self.capture_time)
+        with work_on(self.table.schema.id):
+            yield from read_incremental(reader, self.table, self.chunk, self.commit, self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,10 @@ class StreamSlice(LogSlice[MysqlSettings]):
     def schemas(self) -> Sequence[TableSchema]:
         """Those of the tables as the catalog showed them."""
         return [table.schema for table in self.window.tables.values()]
+
+    def without(self, table: str) -> Self:
+        """The window without the changes of one table."""
+        return replace(self, window=self.window.without(table))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import Operation
+from headrace.changes.one_table import about
 from headrace.errors import CaptureError
 from headrace.settings import Settings
 from headrace.sources.images import WholeRows, constant_map
@@ -160,21 +161,23 @@ def _images(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> tuple[Count
     for batch in changes:
         ops = batch.column("op").to_pylist()
         if Operation.TRUNCATE.value in ops:
-            raise CaptureError(
+            error = CaptureError(
                 f"Table '{table.path}' has no key, and was truncated while it was read.",
                 remedy="Start with a new checkpoint, and truncate it when the snapshot is done.",
             )
+            raise about(error, table.schema.id)
         for column, counter in (("before", gone), ("after", came)):
             for op, image in zip(ops, batch.column(column).to_pylist(), strict=True):
                 if image is None or op not in _OF_ROWS:
                     continue
                 found = dict(image)
                 if len(found) != len(names):
-                    raise CaptureError(
+                    error = CaptureError(
                         f"Table '{table.path}' has no key, and was changed while it was read by a change without whole "
                         "images.",
                         remedy="Run: SET GLOBAL binlog_row_image = FULL; and start with a new checkpoint.",
                     )
+                    raise about(error, table.schema.id)
                 counter[tuple(found[name] for name in names)] += 1
     return came, gone
 

@@ -208,6 +208,11 @@ class MysqlSource(Source):
         share = slice_of(slice)
         yield from self._retries.rows(lambda: share.rows(self.settings), same=share.same_rows)
 
+    def without(self, slice: Slice, table: str) -> Slice | None:
+        """A window of the log can be read for some of its tables."""
+        left = slice_of(slice).without(table)
+        return None if left is None else left.planned()
+
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas that are known before a slice is read; its rows bring `schema` rows of others."""
         return slice_of(slice).schemas

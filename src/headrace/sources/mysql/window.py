@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.sources.mysql.captured_table import MysqlTable
@@ -51,6 +51,11 @@ class Window:
     def names(self) -> dict[tuple[str, str], str]:
         """The paths of the tables, by database and name as the log spells them."""
         return {(table.id.database or "", table.id.name): path for path, table in self.tables.items()}
+
+    def without(self, table: str) -> Window:
+        """The same part of the log without the changes of one table."""
+        tables = {path: one for path, one in self.tables.items() if path != table}
+        return replace(self, tables=tables, after={path: upto for path, upto in self.after.items() if path != table})
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import Operation
+from headrace.changes.one_table import about
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.batch_sizes import BATCH_BYTES
 from headrace.sources.log.row_images import RowImages
@@ -249,7 +250,8 @@ class WindowDecoder:
         if wrong >= 0:
             read(block.payloads[at[wrong]])
             place = lsn.to_server(int(messages.places[at[wrong]]))
-            raise FormatError(f"The row of pgoutput at {place} has not the columns that its table was said to have.")
+            error = FormatError(f"The row of pgoutput at {place} has not the columns that its table was said to have.")
+            raise about(error, self._layouts.all[tables[wrong]].table.id)
         images.spell(arrays.spelled, arrays.by, arrays.spellings)
         ops = np.zeros(256, np.int64)
         for letter, code in _OPERATIONS.items():
@@ -288,13 +290,15 @@ class WindowDecoder:
         lacking = images.lacking(np.where(rows.new >= 0, rows.new, rows.old), arrays.key)
         if lacking < 0:
             return
-        path = self._layouts.all[rows.tables[lacking]].table.id.path
-        raise CaptureError(
+        table = self._layouts.all[rows.tables[lacking]].table.id
+        path = table.path
+        error = CaptureError(
             f"The change of table '{path}' at {lsn.to_server(int(rows.places[lacking]))} does not have all columns of "
             "the table's key.",
             remedy=f"Run ALTER TABLE {path} REPLICA IDENTITY FULL and read the table again, or set "
             "'message_key_columns' to columns of its replica identity.",
         )
+        raise about(error, table)
 
     def _truncates(self, block: Block, transactions: Transactions, states: _States) -> Rows:
         found: list[tuple[int, int, int]] = []

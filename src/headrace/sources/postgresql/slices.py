@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.changes.one_table import work_on
 from headrace.sources.base import Slice
 from headrace.sources.log.slices import LogSlice, NoticesSlice
 from headrace.sources.offset import time_of, time_text
@@ -79,7 +80,8 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
-        yield from read_chunk(self.table, self.chunk, settings, self.capture_time, snapshot=self.snapshot)
+        with work_on(self.table.schema.id):
+            yield from read_chunk(self.table, self.chunk, settings, self.capture_time, snapshot=self.snapshot)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ class IncrementalSlice(LogSlice[PostgresSettings]):
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
-        yield from read_incremental(self.table, self.chunk, self.commit, settings, self.capture_time)
+        with work_on(self.table.schema.id):
+            yield from read_incremental(self.table, self.chunk, self.commit, settings, self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,10 @@ class StreamSlice(LogSlice[PostgresSettings]):
     def schemas(self) -> Sequence[TableSchema]:
         """Those of the tables as the catalog showed them."""
         return [table.schema for table in self.window.tables.values()]
+
+    def without(self, table: str) -> Self:
+        """The window without the changes of one table."""
+        return replace(self, window=self.window.without(table))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""

@@ -221,6 +221,11 @@ class PostgresSource(Source):
         share = slice_of(slice)
         yield from Retries.of(self.settings).rows(lambda: share.rows(self.settings), same=share.same_rows)
 
+    def without(self, slice: Slice, table: str) -> Slice | None:
+        """A window of the log can be read for some of its tables."""
+        left = slice_of(slice).without(table)
+        return None if left is None else left.planned()
+
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas that are known before a slice is read; its rows bring `schema` rows of others."""
         return slice_of(slice).schemas

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +53,14 @@ class Window:
     earlier_types: TypeCatalog = field(default_factory=TypeCatalog)
     changed: int = 0
     is_last: bool = False
+
+    def without(self, table: str) -> Window:
+        """The same part of the log without the changes of one table."""
+        tables, after, earlier = (
+            {path: one for path, one in known.items() if path != table}
+            for known in (self.tables, self.after, self.earlier)
+        )
+        return replace(self, tables=tables, after=after, earlier=earlier)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""

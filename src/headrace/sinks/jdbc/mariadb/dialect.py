@@ -57,6 +57,17 @@ _VALUES = Spelling(
 _MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO"
 _WRONG_VALUES = (1048, 1264, 1265, 1292, 1366, 1367, 1406, 1411, 4025)
 """Null in a key, out of range, cut, no such date, no such number, too long, no such time, a check fails."""
+_REFUSALS = frozenset(
+    [
+        *_WRONG_VALUES,
+        *(1142, 1143),  # Permissions on a table and a column.
+        *(1050, 1051, 1054, 1060, 1061, 1091, 1146, 1347),  # What is there already, or is not.
+        *(1059, 1103, 1166),  # Names.
+        *(1067, 1068, 1069, 1070, 1071, 1072, 1074, 1117, 1118, 1163, 1170, 1171, 1845, 1846),  # Structures.
+        *(1062, 1169, 1216, 1217, 1451, 1452, 1644, 1701, 1834, 3819),  # Constraints, triggers and other tables.
+    ]
+)
+"""What is refused of one table."""
 _DRIVER_TEXTS = ("ssl_ca", "ssl_cert", "ssl_key")
 _DRIVER_FLAGS = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER_SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
@@ -364,6 +375,10 @@ class MariaDb(Database):
         if code in _WRONG_VALUES:
             return self.wrong_value(id, name, f"error {code}")
         return self.not_written(name, f"error {code}")
+
+    def is_refusal(self, failure: Exception) -> bool:
+        """By its number."""
+        return _code(failure) in _REFUSALS
 
 
 def _driver_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:

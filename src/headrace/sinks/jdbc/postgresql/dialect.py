@@ -51,6 +51,10 @@ _COPY = Spelling(
 )
 _WRONG_VALUES = ("22", "23502", "54000")
 """SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
+_REFUSALS = (*_WRONG_VALUES, "0A", "23", "2BP01", "42", "44", "54", "P0001")
+"""SQLSTATE of what is refused of one table, by class or whole: what is not supported (a type that a view uses), a
+constraint, a dependent object, a name or a permission, a check option, a limit (columns, the size of a row), a trigger.
+"""
 
 
 class PostgresDialect(TargetDialect):
@@ -298,6 +302,10 @@ class Postgres(Database):
         if state.startswith(_WRONG_VALUES):
             return self.wrong_value(id, name, state)
         return self.not_written(name, state)
+
+    def is_refusal(self, failure: Exception) -> bool:
+        """By the class of its SQLSTATE."""
+        return _state(failure).startswith(_REFUSALS)
 
 
 def _state(failure: Exception) -> str:
