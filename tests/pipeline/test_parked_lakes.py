@@ -51,6 +51,7 @@ class Lakes:
             ("", "org.apache.iceberg.spark.SparkCatalog"),
             (".type", "hadoop"),
             (".warehouse", str(folder / "iceberg")),
+            (".cache-enabled", "false"),  # another session's commits are seen at once
         ]:
             self.spark.conf.set(f"spark.sql.catalog.parked{name}", value)
 
@@ -94,7 +95,7 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     return arming(tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_parked_tables_of_lakes_come_back_equal_and_messages_lack_only_theirs(
     spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase, arm: Callable[[str], None]
 ) -> None:

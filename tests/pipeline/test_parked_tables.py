@@ -103,7 +103,7 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     return arming(tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("kind", [KINDS[0]])
 def test_several_troubles_stop_no_other_table(
     kind: str, shop: Shop, arm: Callable[[str], None], caplog: pytest.LogCaptureFixture
