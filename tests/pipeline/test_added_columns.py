@@ -38,6 +38,9 @@ def test_a_mirror_gets_the_value_of_a_column_that_was_added_without_a_read(
     (tmp_path / "pipeline.yaml").write_text(json.dumps(document))
     pipeline = load_pipeline(tmp_path / "pipeline.yaml")
     assert pipeline.start(spark, once=True).wait(PATIENCE)
+    # A table is read again if it is altered before the batch after its snapshot.
+    database.execute("UPDATE item SET a = 22 WHERE id = 2")
+    assert pipeline.start(spark, once=True).wait(PATIENCE)
     database.execute("UPDATE item SET a = 11 WHERE id = 1")
     database.execute("ALTER TABLE item ADD price numeric(9,2) NOT NULL DEFAULT 1.5")
     database.execute("INSERT INTO item VALUES (4, 4, 7)")
@@ -45,7 +48,7 @@ def test_a_mirror_gets_the_value_of_a_column_that_was_added_without_a_read(
     assert pipeline.start(spark, once=True).wait(PATIENCE)
     (table,) = (tmp_path / "lake").rglob("item")
     rows = spark.read.format("delta").load(str(table)).select("id", "a", "price").orderBy("id").collect()
-    texts = [(1, 11, "1.50"), (2, 2, "2.00"), (3, 3, "1.50"), (4, 4, "7.00")]
+    texts = [(1, 11, "1.50"), (2, 22, "2.00"), (3, 3, "1.50"), (4, 4, "7.00")]
     assert [tuple(row) for row in rows] == [(id, a, Decimal(text)) for id, a, text in texts]
     assert spark.sql(f"DESCRIBE HISTORY delta.`{table}`").where("operation = 'UPDATE'").count() == 1
     # What is read again is newer than the changes from before the statement.
