@@ -56,10 +56,10 @@ class Window:
 
     def without(self, table: str) -> Window:
         """The same part of the log without the changes of one table."""
-        tables, after, earlier = (
-            {path: one for path, one in known.items() if path != table}
-            for known in (self.tables, self.after, self.earlier)
+        tables, earlier = (
+            {path: one for path, one in known.items() if path != table} for known in (self.tables, self.earlier)
         )
+        after = {path: upto for path, upto in self.after.items() if path != table}
         return replace(self, tables=tables, after=after, earlier=earlier)
 
     def to_json(self) -> dict[str, Any]:
