@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.formats.images import Image
 from headrace.wire.spans import Array
+
+
+_NO_STATEMENT = "N/A"
+"""What Debezium writes as `ddl` where a source says a change of structure without its statement."""
 
 
 class SourceFacts:
@@ -35,3 +40,8 @@ class SourceFacts:
         at = np.full(self._present.size, -1, np.int64)
         at[self.row[hits]] = hits
         return self.values.take(pa.array(at, mask=(at < 0) | ~self._present))
+
+    def statements(self) -> pa.StringArray:
+        """The statement of each change of structure; null where its source has none that could be executed."""
+        ddl = self.texts("ddl")
+        return pc.if_else(pc.equal(ddl, _NO_STATEMENT), pa.scalar(None, pa.string()), ddl)

@@ -170,7 +170,7 @@ class CanalEncoder(Codec):
             name: batch.column(name)[number].as_py() for name in ("op", "table", "source", "event_time", "capture_time")
         }
         source, table = dict(row["source"] or ()), row["table"] or {}
-        sql = source.get("ddl")
+        sql = SourceFacts(batch.slice(number, 1)).statements()[0].as_py()
         if row["op"] == "schema" and sql is None:
             return None
         name = table.get("name") or ""

@@ -90,8 +90,8 @@ class DtsEncoder(Codec):
         taken = pc.fill_null(pc.is_in(batch.column("op"), _TAKEN), False).to_numpy(zero_copy_only=False)
         schema_rows = pc.equal(batch.column("op"), "schema").to_numpy(zero_copy_only=False).astype(bool)
         if schema_rows.any():
-            ddl = SourceFacts(batch).texts("ddl")
-            taken &= ~schema_rows | ddl.is_valid().to_numpy(zero_copy_only=False)
+            statements = SourceFacts(batch).statements()
+            taken &= ~schema_rows | statements.is_valid().to_numpy(zero_copy_only=False)
         if not taken.any():
             return
         rows = picked(batch, np.flatnonzero(taken))
@@ -197,7 +197,7 @@ class _Records:
 
     def _statements(self, tables: pa.Int32Array, ids: list[TableId]) -> dict[int, str]:
         """The statements of truncates and DDL by their rows."""
-        ddl, found = self._source.texts("ddl"), {}
+        ddl, found = self._source.statements(), {}
         for row in np.flatnonzero(self._is(("t", "schema"))):
             name = ids[tables[int(row)].as_py()].name
             quote = "`" if SOURCE_TYPES[self._type[row]] in _WITH_BACKTICKS else '"'

@@ -144,7 +144,7 @@ def _statement(batch: pa.RecordBatch, number: int) -> str | None:
     """The message of a DDL text; None where the row has none."""
     row: dict[str, Any] = {name: batch.column(name)[number].as_py() for name in ("table", "source")}
     source, table = dict(row["source"] or ()), row["table"] or {}
-    sql = source.get("ddl")
+    sql = SourceFacts(batch.slice(number, 1)).statements()[0].as_py()
     if sql is None:
         return None
     own = source.get("type")
