@@ -302,12 +302,12 @@ def test_captured_changes_are_numbered_in_their_transaction(spark: SparkSession)
 
     rows = [row(2, scn="8", commit_scn="9"), row(1, scn="7", commit_scn="9"), row(2, op="end"), row(1, scn="5")]
     rows[3] |= {"transaction": {"id": "8.0.1", "total_order": 1}, "message": {"topic": "t"}}
-    lines = [tuple(({"position": str(n)} | r).get(f.name) for f in spark_schema()) for n, r in enumerate(rows)]
+    lines = [tuple(({"position": f"5/{n}/"} | r).get(f.name) for f in spark_schema()) for n, r in enumerate(rows)]
     messages = encode(local_rows(spark, lines, CHANGE_ROW_DDL), format="shareplex_json").orderBy("position").collect()
     metas = [json.loads(m.value)["meta"] for m in messages]
     said = [(m.get("scn"), m.get("seq"), m.get("size"), m.get("idx")) for m in metas]
     # Of a decoded transaction only its own messages know the size.
-    assert said == [("9", 2, 2, "2/2"), ("9", 1, 2, "1/2"), ("5", 1, None, None)]
+    assert said == [("9", 1, 2, "1/2"), ("9", 2, 2, "2/2"), ("5", 1, None, None)]
 
 
 def test_an_lsn_of_another_database_stands_where_an_scn_would() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.change_messages import RowSchemas, message_batch, picked, rows_of, table_part, topics
+from headrace.formats.change_messages import ROWS, RowSchemas, message_batch, picked, rows_of, table_part, topics
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
 from headrace.formats.qlik.avro_schema import data_schema
@@ -21,9 +21,6 @@ from headrace.formats.qlik.rows import (
     DataRows,
     EncodeSettings,
     clock,
-    has_transaction,
-    is_data,
-    last_events,
     path_of,
 )
 from headrace.formats.qlik.sequence import Counter
@@ -62,54 +59,25 @@ class QlikEncoder(Codec):
         self.columns = SchemaColumns(self.schemas.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
-        self._held: pa.RecordBatch | None = None
         self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order; rows that are neither data nor a schema give none.
-
-        The next row shows which row ends a transaction, so whatever follows it waits for that.
-        """
-        if "captured" not in batch.schema.names:
-            batch = batch.append_column("captured", batch.column("message").is_null())
-        if self._held is not None:
-            batch, self._held = pa.concat_batches([self._held, batch]), None
-        waiting = self._waiting(batch)
-        if waiting < batch.num_rows:
-            self._held = batch.slice(waiting)
-        yield from self._messages(batch, waiting)
-
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """The messages of the rows that waited."""
-        if self._held is not None:
-            yield from self._messages(self._held, self._held.num_rows)
-
-    def _waiting(self, batch: pa.RecordBatch) -> int:
-        """The number of the first row that waits: the last one with images, where it is of a captured transaction."""
-        numbers = np.flatnonzero(is_data(batch))
-        last = int(numbers[-1]) if numbers.size else batch.num_rows
-        waits = numbers.size and has_transaction(batch.slice(last, 1))[0]
-        return last if waits else int(batch.num_rows)
-
-    def _messages(self, batch: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
-        """The messages of the first rows of a batch."""
+        """The messages of rows, in their order; rows that are neither data nor a schema give none."""
         made = []
-        numbers = np.flatnonzero(is_data(batch))
-        written = numbers[numbers < count]
-        if written.size:
-            last = last_events(picked(batch, numbers))[: written.size]
-            rows = picked(batch, written)
+        numbers = rows_of(batch, ROWS)
+        if numbers.size:
+            rows = picked(batch, numbers)
             data = DataRows.of(rows, self.schemas, self.columns)
             headers = {"operation": data.operation(), **data.headers(self._counter)}
-            said = Headers(headers, data.counter(), data.is_last(last), self._external_ids(data))
+            said = Headers(headers, data.counter(), data.is_last(), self._external_ids(data))
             made.append(
                 (
-                    written,
+                    numbers,
                     message_batch(rows, topics(rows, self.writing.topic), self.values(data, said), self.keys(data)),
                 )
             )
         if self.writing.envelope:
-            numbers = rows_of(batch.slice(0, count), ("schema",))
+            numbers = rows_of(batch, ("schema",))
             numbers = numbers[self.schemas.of(batch)[numbers] >= 0]
             if numbers.size:
                 made.append((numbers, self._metadata(picked(batch, numbers))))

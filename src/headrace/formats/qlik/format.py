@@ -15,6 +15,7 @@ from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import with_schema_rows
 from headrace.formats.given_tables import TableOptions
+from headrace.formats.places import EVENT, PLACE, SIZE, with_places
 from headrace.formats.qlik.avro_encode import QlikAvroEncoder, Registration
 from headrace.formats.qlik.avro_message import AvroReader
 from headrace.formats.qlik.avro_schema import data_schema, key_schema
@@ -24,7 +25,7 @@ from headrace.formats.qlik.masks import ORDERS
 from headrace.formats.qlik.message import json_messages
 from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, message_of_bytes, metadata_of, read_metadata
 from headrace.formats.qlik.recognise import recognise_avro, recognise_json
-from headrace.formats.qlik.rows import EncodeSettings
+from headrace.formats.qlik.rows import CHANGES, EncodeSettings
 from headrace.formats.qlik.schemas import DecodeSettings
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.registry.client import Registry, avro_given
@@ -162,7 +163,7 @@ class QlikFormat(ArrowFormat):
 
     written_columns = (
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
-        "capture_time", "transaction", "source", "schema_id", "captured",
+        "capture_time", "transaction", "source", "schema_id", EVENT, SIZE, PLACE,
     )  # fmt: skip
 
     def with_schemas(self, changes: DataFrame, facts: Facts) -> DataFrame:
@@ -180,8 +181,8 @@ class QlikFormat(ArrowFormat):
         return with_schema_rows(changes, missing) if missing else changes
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
-        """Which rows are captured ones, whose transactions are whole."""
-        return changes.withColumn("captured", changes["message"].isNull())
+        """Changes of a batch with their numbers in commits and transactions."""
+        return with_places(changes, CHANGES)
 
     @property
     @abstractmethod
@@ -238,10 +239,13 @@ class QlikJson(QlikFormat):
     `source['transactionLastEvent']` 'true'; no row closes a transaction.
 
     Encoding. A change keeps the `changeSequence` that it came with. Else it is a number of 35 digits from the change's
-    position, by which the messages of a table sort in the order of its source: 25 digits for the commit and 10 that
-    count the table's changes in it. So rows must come in the order and the partitions in which they were captured or
-    decoded; sort and shuffle messages, and not rows. `streamPosition` is the position, `transactionLastEvent` is said
-    where captured rows name their transaction. REFRESH messages have no headers but the operation. `tableVersion` is
+    position, by which the messages of all tables sort in the order of their source: 25 digits for the commit and 10
+    that count the changes in it; several databases, and partitions of Kafka, have an order each. In a batch DataFrame
+    the changes of a commit are counted whatever its partitions are. In a plain stream a task counts those that it
+    sees, in their order. `streamPosition` is the position. `transactionEventCounter` and `transactionLastEvent` count
+    the messages of a transaction, where captured rows name it (`provide_transaction_metadata`): a batch has whole
+    transactions, and of a DataFrame that was cut elsewhere they count the part; a plain stream has the source's number
+    and does not say which event is the last. REFRESH messages have no headers but the operation. `tableVersion` is
     what `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its schemas there.
 
     Ordering: `position` is the Kafka offset; Qlik's own order is `source['changeSequence']`, a text of 35 digits.

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_messages import ROWS, RowSchemas, are, first_of, operations, table_part, unknown_schema
+from headrace.formats.change_messages import RowSchemas, are, first_of, operations, table_part, unknown_schema
 from headrace.formats.images import Image
+from headrace.formats.places import EVENT, PLACE, SIZE
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
 from headrace.formats.schema_columns import ABSENT, ColumnPlaces, SchemaColumns
@@ -19,6 +20,8 @@ from headrace.wire.canonical import TIMESTAMP, moment_texts
 from headrace.wire.spans import Array
 
 _OPERATIONS = {"r": "REFRESH", "c": "INSERT", "u": "UPDATE", "d": "DELETE"}
+CHANGES = ("c", "u", "d")
+"""The operations that are no full load."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ class DataRows:
         numbered = self.facts.texts("changeSequence")
         if numbered.null_count:
             missing = pa.array(self.streamed)
-            own = counter.sequences(rows.select(["position", "table"]).filter(missing))
+            own = counter.sequences(_columns(rows, "position", PLACE).filter(missing))
             numbered = first_of(numbered, pc.replace_with_mask(pa.nulls(rows.num_rows, pa.string()), missing, own))
         found = {
             "changeSequence": numbered,
@@ -175,48 +178,25 @@ class DataRows:
 
     def counter(self) -> pa.Int64Array:
         """The number of each row in its transaction."""
-        return self._of_changes(pc.struct_field(self.rows.column("transaction"), "total_order"))
+        said = pc.struct_field(self.rows.column("transaction"), "total_order")
+        return self._of_changes(pc.coalesce(self._counted(EVENT), said))
 
-    def is_last(self, last: Array | None) -> pa.StringArray:
-        """`true` or `false` where it is known whether a row is the last one of its transaction.
-
-        Args:
-            last: which captured rows are; None where there are none. Others say it themselves.
-        """
+    def is_last(self) -> pa.StringArray:
+        """`true` or `false` where it is known whether a row is the last one of its transaction."""
         found = self.facts.texts("transactionLastEvent")
-        known = pc.if_else(pc.is_in(found, pa.array(["true", "false"])), found, pa.scalar(None, pa.string()))
-        if last is not None:
-            own = pa.array(np.where(last, "true", "false"), mask=~has_transaction(self.rows))
-            known = pc.coalesce(known, own)
-        return self._of_changes(known)
+        said = pc.if_else(pc.is_in(found, pa.array(["true", "false"])), found, pa.scalar(None, pa.string()))
+        own = pc.equal(self._counted(EVENT), self._counted(SIZE)).cast(pa.string())
+        return self._of_changes(pc.coalesce(said, own))
+
+    def _counted(self, name: str) -> pa.Int64Array:
+        """A number that was counted over the batch; null where none was."""
+        there = name in self.rows.schema.names
+        return self.rows.column(name) if there else pa.nulls(self.rows.num_rows, pa.int64())
 
     def _of_changes(self, values: pa.Array) -> pa.Array:
         return (
             values if self.streamed.all() else pc.if_else(pa.array(self.streamed), values, pa.scalar(None, values.type))
         )
-
-
-def has_transaction(rows: pa.RecordBatch) -> Array:
-    """Which rows are captured ones that name their transaction; of others, the order of a transaction is not known."""
-    return pc.and_(rows.column("captured"), transaction_ids(rows).is_valid()).to_numpy(zero_copy_only=False)
-
-
-def transaction_ids(rows: pa.RecordBatch) -> pa.StringArray:
-    """The ids of transactions."""
-    return pc.struct_field(rows.column("transaction"), "id")
-
-
-def last_events(rows: pa.RecordBatch) -> Array:
-    """Which data rows are the last ones of captured transactions, whose rows stand side by side."""
-    found = transaction_ids(rows).dictionary_encode().indices.fill_null(-1).to_numpy()
-    last = np.ones(found.size, bool)
-    last[:-1] = found[1:] != found[:-1]
-    return last & has_transaction(rows)
-
-
-def is_data(rows: pa.RecordBatch) -> Array:
-    """Which rows have images."""
-    return pc.fill_null(pc.is_in(rows.column("op"), pa.array(ROWS)), False).to_numpy(zero_copy_only=False)
 
 
 def clock(moments: pa.TimestampArray) -> pa.StringArray:
@@ -228,6 +208,11 @@ def path_of(rows: pa.RecordBatch) -> pa.StringArray:
     """The schema and the name of tables with a point between; null where both are empty."""
     parts = [empty_as_null(table_part(rows, name)) for name in ("schema", "name")]
     return empty_as_null(pc.binary_join_element_wise(*parts, ".", null_handling="skip"))
+
+
+def _columns(rows: pa.RecordBatch, *names: str) -> pa.RecordBatch:
+    """Rows with only these columns, as far as they have them."""
+    return rows.select([name for name in names if name in rows.schema.names])
 
 
 def _differ(values: pa.StringArray, one: Array, other: Array) -> Array:

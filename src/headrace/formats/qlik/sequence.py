@@ -1,8 +1,8 @@
 """`changeSequence` of rows that bring none along.
 
-A change's number has 35 digits: 25 for the commit of its position, and 10 that count the changes of its table in that
-commit. A position itself is too long for 35 digits, and commit times are no order, because clocks are set. So sorting
-the messages of a table by it gives the source's order, and since a batch has whole commits, a repeated one repeats it.
+A change's number has 35 digits: 25 for the commit of its position, and 10 that count the changes in that commit, of all
+tables. A position itself is too long for 35 digits, and commit times are no order, because clocks are set. So sorting
+messages by it gives the source's order, and since a batch has whole commits, a repeated one repeats it.
 """
 
 from __future__ import annotations
@@ -13,47 +13,49 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import TableId
 from headrace.errors import FormatError
-from headrace.formats.change_messages import tables_of
+from headrace.formats.places import PLACE
+from headrace.wire.spans import Array
 
 COMMIT, COUNT = 25, 10
 _SHORT = 16
 
 
 class Counter:
-    """Numbers the changes that a task writes."""
+    """Numbers the changes that a task writes, as far as they were not counted over the whole batch."""
 
     def __init__(self) -> None:
-        self._last: dict[TableId, tuple[str, int]] = {}
+        self._last: tuple[str, int] = ("", 0)
 
     def sequences(self, rows: pa.RecordBatch) -> pa.StringArray:
         """The number of each change.
 
         Args:
-            rows: changes with positions; those of a table and commit come in their order, in one task.
+            rows: changes with positions, and with their places in commits where those were counted; those of a commit
+                come in their order, in one task, where they were not.
         """
         positions = rows.column("position").fill_null("")
         commits = pc.replace_substring_regex(positions, "/.*$", "").dictionary_encode()
-        words = commits.dictionary.to_pylist()
-        numbers, tables = tables_of(rows)
-        table, commit = numbers.to_numpy(), commits.indices.to_numpy()
-        group = table.astype(np.int64) * max(1, len(words)) + commit
-        order = np.argsort(group, kind="stable")
-        first = np.ones(order.size, bool)
-        first[1:] = group[order][1:] != group[order][:-1]
-        begin = np.maximum.accumulate(np.where(first, np.arange(order.size), 0))
-        count = np.empty(order.size, np.int64)
-        count[order] = np.arange(order.size) - begin + 1
-        for number, known in ((n, self._last.get(id)) for n, id in enumerate(tables)):
-            if known is not None and known[0] in words:
-                count[group == number * len(words) + words.index(known[0])] += known[1]
-        # The last row of each table says where its next ones go on.
-        _, ends = np.unique(table[::-1], return_index=True)
-        for row in table.size - 1 - ends:
-            self._last[tables[table[row]]] = words[commit[row]], int(count[row])
-        begins = pa.array([commit_digits(word) for word in words], pa.string()).take(commits.indices)
-        return pc.binary_join_element_wise(begins, pc.utf8_lpad(pa.array(count).cast(pa.string()), COUNT, "0"), "")
+        count = pa.array(self._counts(commits))
+        if PLACE in rows.schema.names:
+            count = pc.coalesce(rows.column(PLACE), count)
+        begins = pa.array([commit_digits(word) for word in commits.dictionary.to_pylist()], pa.string())
+        digits = pc.utf8_lpad(count.cast(pa.string()), COUNT, "0")
+        return pc.binary_join_element_wise(begins.take(commits.indices), digits, "")
+
+    def _counts(self, commits: pa.DictionaryArray) -> Array:
+        """The number of each change among those of its commit."""
+        words, of = commits.dictionary.to_pylist(), commits.indices.to_numpy()
+        count: Array = np.empty(of.size, np.int64)
+        order = np.argsort(of, kind="stable")
+        begins = np.searchsorted(of[order], np.arange(len(words)))
+        count[order] = np.arange(of.size) - begins[of[order]] + 1
+        if of.size:
+            commit, known = self._last
+            if commit in words:
+                count[of == words.index(commit)] += known
+            self._last = words[of[-1]], int(count[-1])
+        return count
 
 
 def commit_digits(commit: str) -> str:

@@ -26,15 +26,15 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.images import Image
+from headrace.formats.places import EVENT, SIZE
 from headrace.formats.source_facts import SourceFacts
 from headrace.wire.json_writer import Entries, Part, members, objects
 from headrace.wire.spans import Array
 from headrace.wire.typed_exact import bytes_of
 
-SIZE = "transaction_size"
-"""The column of change rows that says how many events the transaction of a captured row has."""
-
 _WORDS = {"r": "ins", "c": "ins", "u": "upd", "d": "del", "t": "truncate"}
+OPERATIONS = tuple(_WORDS)
+"""The operations that become messages."""
 _SECONDS = LogicalType("timestamp", 0)
 _TIMESTAMP, _BYTES = 1, 2
 _ODD = re.compile('[."]')
@@ -127,6 +127,7 @@ class SharePlexEncoder(Codec):
         seq = pc.struct_field(transaction, "total_order").cast(pa.string())
         size = integers(facts.texts("size"))
         if SIZE in rows.schema.names:
+            seq = first_of(rows.column(EVENT).cast(pa.string()), seq)
             size = first_of(size, rows.column(SIZE).cast(pa.string()))
         scn = first_of(facts.texts("commit_scn"), facts.texts("scn"), _numbers_of_lsn(facts.texts("commit_lsn")))
         return members(

@@ -9,9 +9,10 @@ from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
+from headrace.formats.places import EVENT, SIZE, with_places
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.shareplex.decode import SharePlexDecoder
-from headrace.formats.shareplex.encode import SIZE, EncodeSettings, SharePlexEncoder
+from headrace.formats.shareplex.encode import OPERATIONS, EncodeSettings, SharePlexEncoder
 from headrace.formats.shareplex.recognise import recognise
 from headrace.settings import option
 
@@ -55,9 +56,10 @@ class SharePlexJson(ArrowFormat):
 
     Encoding. Creates and reads become `ins`, updates `upd` with the whole old row in `key` and the changed columns in
     `data`, deletes `del`, truncates `truncate`. Times and bytes are written as Oracle's texts (`T` between day and
-    clock, hex), where the schema is known. `seq`, `size` and `idx` number the changes of a transaction: a captured
-    source's are counted in the batch, which has whole transactions, where the source says them
-    (`provide_transaction_metadata`), and decoded ones keep theirs. `scn` is Oracle's; of
+    clock, hex), where the schema is known. `seq`, `size` and `idx` number the changes of a transaction: those of
+    captured rows are counted in the batch, which has whole transactions, where the source names them
+    (`provide_transaction_metadata`), and decoded ones keep theirs. They count messages, so that a change of a key is
+    one; of a DataFrame that was cut elsewhere they count the part. `scn` is Oracle's; of
     other databases it is the commit's log sequence number as a decimal. The Kafka key is a JSON object of the key's
     columns.
 
@@ -87,7 +89,7 @@ class SharePlexJson(ArrowFormat):
 
     written_columns = (
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
-        "transaction", "source", "schema_id", SIZE,
+        "transaction", "source", "schema_id", EVENT, SIZE,
     )  # fmt: skip
 
     @classmethod
@@ -114,16 +116,8 @@ class SharePlexJson(ArrowFormat):
         return SharePlexEncoder(facts, writing)
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
-        """Captured rows of a batch with the number of the last event of their transaction; others have null."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        if changes.isStreaming:
-            return changes.withColumn(SIZE, F.lit(None).cast("bigint"))
-        captured = "message is null and transaction.id is not null and op in ('r', 'c', 'u', 'd', 't')"
-        last = changes.where(captured).groupBy(F.expr("transaction.id").alias("transaction_id"))
-        sizes = last.agg(F.expr(f"max(transaction.total_order) as {SIZE}"))
-        rows = changes.withColumn("transaction_id", F.expr("if(message is null, transaction.id, null)"))
-        return rows.join(F.broadcast(sizes), "transaction_id", "left")
+        """Captured rows of a batch with their numbers in their transactions."""
+        return with_places(changes, OPERATIONS)
 
     def name_for(self, table: TableId, connector: str = "") -> str:
         """As many parts of the name as `table_parts` allows."""
