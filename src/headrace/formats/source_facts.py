@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from headrace.formats.images import Image
 from headrace.wire.spans import Array
 
-
 _NO_STATEMENT = "N/A"
 """What Debezium writes as `ddl` where a source says a change of structure without its statement."""
 
