@@ -75,6 +75,20 @@ def test_a_table_that_was_out_of_the_publication_is_read_again_and_then_followed
     assert pipeline.rows() == [("c", "a", "4")]
 
 
+def test_a_publication_that_left_out_changes_while_nobody_read_it_lets_its_tables_be_read_again(
+    database: PostgresDatabase,
+) -> None:
+    pipeline = Pipeline(database, tables="public.*")
+    pipeline.rows()
+    for operations in ("insert", "insert, update, delete, truncate"):
+        database.execute(f"ALTER PUBLICATION {database.name} SET (publish = '{operations}')")
+        database.execute("INSERT INTO a VALUES (2)")
+        database.execute("DELETE FROM a WHERE id = 2")
+    pipeline.restart()
+    assert ("r", "a", "1") in pipeline.rows()
+    assert pipeline.rows() == []
+
+
 @pytest.mark.parametrize("commits", ["0", "2"])
 def test_changes_of_a_table_under_another_name_are_its_own_once_it_has_its_name_again(
     database: PostgresDatabase, commits: str

@@ -84,6 +84,12 @@ CASES = {
         "INSERT INTO {t} VALUES (1, '{low,high}')",
         "ALTER TYPE {t}_mood RENAME VALUE 'low' TO 'x'; ALTER TYPE {t}_mood ADD VALUE 'low' BEFORE 'x'",
     ),
+    "label_in_range": Case(
+        _MOOD + "CREATE TYPE {t}_r AS RANGE (subtype = {t}_mood, multirange_type_name = {t}_rs);"
+        "CREATE TABLE {t} (id int PRIMARY KEY, m {t}_r, several {t}_rs);"
+        "INSERT INTO {t} VALUES (1, '[low,high]', '{[low,high]}')",
+        "ALTER TYPE {t}_mood RENAME VALUE 'low' TO 'sad'",
+    ),
     "attribute": Case(
         _ADDRESS + "CREATE TABLE {t} (id int PRIMARY KEY, a {t}_address); INSERT INTO {t} VALUES (1, '(Ash,13)')",
         "ALTER TYPE {t}_address RENAME ATTRIBUTE zip TO code; ALTER TYPE {t}_address ADD ATTRIBUTE city text",
@@ -106,6 +112,11 @@ CASES = {
     "partition_away_and_back": Case(
         _PARTS,
         "ALTER TABLE {t} DETACH PARTITION {t}_a; INSERT INTO {t}_a VALUES (2, 'meanwhile');"
+        "ALTER TABLE {t} ATTACH PARTITION {t}_a FOR VALUES FROM (0) TO (10)",
+    ),
+    "partition_away_and_back_without_rows": Case(
+        _PARTS,
+        "ALTER TABLE {t} DETACH PARTITION {t}_a; DELETE FROM {t}_a; COMMIT; VACUUM {t}_a; BEGIN;"
         "ALTER TABLE {t} ATTACH PARTITION {t}_a FOR VALUES FROM (0) TO (10)",
     ),
     "partitions_of_a_partition": Case(
@@ -192,10 +203,11 @@ def _held(rows: list[dict[str, Any]], table: str, like: list[dict[str, Any]]) ->
     mine = [row for row in rows if row["table"] and row["table"]["name"] == table]
     emptied = max((row["position"] for row in mine if row["op"] == "t"), default="")
     mine = [row for row in mine if row["position"] > emptied]
+    nested = {name for row in like for name, value in row.items() if isinstance(value, list | dict)}
     found = []
     for row in sorted(replay(mine).values(), key=lambda row: int(row["id"])):
         values = {name: row.get(name) for name in (like[0] if like else {})}
-        found.append({n: json.loads(v) if v and v[0] in "{[" else v for n, v in values.items()})
+        found.append({n: json.loads(v) if v and n in nested else v for n, v in values.items()})
     return found
 
 

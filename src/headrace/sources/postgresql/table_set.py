@@ -16,7 +16,7 @@ from headrace.sources.postgresql.log_state import LogState, written_commit
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
-from headrace.sources.postgresql.unsent_changes import TableFiles, unsent_changes, visible_now
+from headrace.sources.postgresql.unsent_changes import TableFiles, unpublished_changes, unsent_changes, visible_now
 from headrace.sources.signals import say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.first_reads import read_first
@@ -143,6 +143,7 @@ class TableSet:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
         rewrites = unsent_changes(connection, known, found, state.files, new.files, state.types.changed_by(new.types))
+        rewrites += unpublished_changes(connection, self._settings.publication_name, known, state.files)
         rewrites = [rewrite for rewrite in rewrites if rewrite.path not in fresh]
         written = written_commit(connection)
         earlier = earlier.with_changes(known, found, state.types, new.types, written)

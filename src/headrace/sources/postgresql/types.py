@@ -259,7 +259,7 @@ class CatalogType:
         variable: as `NativeType.variable`.
         delimiter: as `NativeType.delimiter`.
         element: the number of the elements' type; 0 for what is no array.
-        base: the number of the type that a domain is made of.
+        base: the number of the type that a domain or a range is made of, or of the range that a multirange is made of.
         typmod: that type's modifier.
         fields: name, type and modifier of a composite type's fields.
         labels: of an enum.
@@ -348,7 +348,9 @@ _BUILT_IN_BY_NAME = {kind.name: oid for oid, kind in BUILT_IN.items()}
 _TYPES = f"""
 WITH used AS MATERIALIZED (SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped)
 SELECT t.oid::bigint, t.typname::text, t.typtype::text, t.typlen = -1 AND t.typstorage <> 'p', t.typdelim::text,
-  CASE WHEN t.typinput = 'array_in'::regproc THEN t.typelem::bigint ELSE 0 END, t.typbasetype::bigint, t.typtypmod,
+  CASE WHEN t.typinput = 'array_in'::regproc THEN t.typelem::bigint ELSE 0 END,
+  coalesce((SELECT CASE t.typtype WHEN 'r' THEN r.rngsubtype ELSE r.rngtypid END FROM pg_range r
+    WHERE t.oid IN (r.rngtypid, r.rngmultitypid)), t.typbasetype)::bigint, t.typtypmod,
   (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod, a.attnum) ORDER BY a.attnum)
    FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)::text,
   (SELECT json_agg(json_build_array(e.enumlabel, e.oid::bigint) ORDER BY e.enumsortorder)
@@ -454,7 +456,12 @@ class TypeCatalog:
     def changed_by(self, now: TypeCatalog) -> dict[int, str]:
         """The types of which a later state prints values from before otherwise, each with what changed in it."""
         both = ((oid, known.changed_by(now.types[oid])) for oid, known in self.types.items() if oid in now.types)
-        return {oid: change for oid, change in both if change}
+        found = {oid: change for oid, change in both if change}
+        for kind in "rm":
+            # A range prints values of its type, and a multirange ranges.
+            made = ((oid, found.get(known.base)) for oid, known in now.types.items() if known.kind == kind)
+            found |= {oid: change for oid, change in made if change}
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, by number as text."""

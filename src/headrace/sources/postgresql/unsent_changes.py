@@ -39,6 +39,7 @@ SELECT attrelid::bigint, attname::text, atthasmissing, (attmissingval::text::tex
   EXISTS (SELECT FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND d.xmin = a.xmin)
 FROM pg_attribute a WHERE attrelid = ANY (%s::bigint[]::oid[]) AND attnum > 0 AND NOT attisdropped AND {since}
 """
+_PUBLICATION = "SELECT {since} FROM pg_publication p WHERE pubname = %s"
 _LEAVES = """
 SELECT oid::bigint, relname::text, reltuples > 0, pg_relation_size(oid) = 0, reltoastrelid <> 0,
   EXISTS (SELECT FROM pg_attribute a WHERE attrelid = reltoastrelid AND attnum > 0 AND {since})
@@ -118,7 +119,7 @@ class Leaf:
         rewritten: it has rows, in another file, and nothing proves that ALTER TABLE did not write them there.
         emptied: its rows are in another file, and the server has not counted any there. TRUNCATE forgets how many there
             were, a statement that copies rows counts them.
-        attached: it came, or came again, with rows.
+        attached: it came with rows, or came again with whatever it has now.
     """
 
     name: str = ""
@@ -128,6 +129,24 @@ class Leaf:
     rewritten: bool = False
     emptied: bool = False
     attached: bool = False
+
+
+def unpublished_changes(
+    connection: Connection, publication: str, tables: Iterable[str], before: TableFiles
+) -> list[Rewrite]:
+    """All tables where the publication was altered since the offset: nothing shows what it left out for a time.
+
+    Args:
+        connection: to the database.
+        publication: its name.
+        tables: the paths of the captured tables.
+        before: their files at the offset.
+    """
+    since = _since("p", before)
+    if not since or not any(is_new for (is_new,) in connection.rows(_PUBLICATION.format(since=since), (publication,))):
+        return []
+    reason = f"publication '{publication}' was altered, and for a time it may not have had all of its changes"
+    return [Rewrite(path, reason) for path in tables]
 
 
 def unsent_changes(
@@ -191,7 +210,7 @@ def _partitions(old: PostgresTable, new: PostgresTable, leaves: Iterable[Leaf]) 
         yield "a partition was detached or dropped"
     for leaf in leaves:
         if leaf.attached:
-            yield f"partition '{leaf.name}' came with its rows"
+            yield f"partition '{leaf.name}' came with its rows, or came again"
         elif leaf.emptied:
             yield f"partition '{leaf.name}' was emptied"
 
@@ -274,7 +293,7 @@ def _leaves(
             frozenset(altered[oid]),
             rewritten=oid in moved and not empty and (new_store or not has_store),
             emptied=oid in moved and not counted,
-            attached=oid in came and not empty,
+            attached=oid in came and (not empty or oid in before.numbers),
         )
     return found
 
