@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import random
@@ -305,6 +306,13 @@ def test_the_change_sequence_is_the_sources_order_over_all_tables_and_restarts(
     assert all(re.fullmatch("[0-9]{35}", number) for number in numbers)
     # One order over all tables.
     assert numbers == sorted(set(numbers))
+
+
+def test_a_structure_that_was_said_is_not_said_again() -> None:
+    other = dataclasses.replace(TABLE, key=())
+    rows = [schema_row(TABLE), streamed(0, "u", "5", "1"), schema_row(TABLE), schema_row(other), schema_row(TABLE)]
+    made = [json.loads(message["value"]) for message in sent("qlik_json", change_batch(rows), [TABLE, other])]
+    assert [value["type"] for value in made] == ["MD", "DT", "MD"]
 
 
 def test_a_delete_sorts_behind_the_update_of_the_same_commit() -> None:

@@ -56,7 +56,7 @@ def lines(plan: PipelinePlan) -> list[str]:
         found.append(f"  topic   {topic}: {at}")
     found += [f"  sink    {sink}" for sink in plan.sinks]
     found += [f"  encode  {plan.encoding}"] if plan.encoding else []
-    found += [f"  note    {plan.rewrites}"] if plan.rewrites else []
+    found += [f"  note    {sentence}" for sentence in (plan.rewrites, *plan.unsaid) if sentence]
     for table in plan.tables:
         found.append(f"  table   {table.table}: {table_text(table, targets=False)}")
         found += [

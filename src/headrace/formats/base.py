@@ -77,6 +77,8 @@ class Format(Component, ABC):
     """What encoding can say; the rest is lost on the way into this format."""
     numbered: ClassVar[bool] = False
     """Whether messages say a serial number, which a change has as `source['id']`."""
+    of_transactions: ClassVar[str] = ""
+    """What messages say only where the source names transactions, in words; empty for nothing that readers rely on."""
 
     @property
     def left_out(self) -> frozenset[str]:

@@ -339,7 +339,7 @@ def _plan(model: Model) -> Iterator[Finding]:
     if any(target.shaping.has_sql for target in model.targets):
         said = "Of expressions in transforms only names of columns were looked at; the rest takes Spark."
         yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at all of it.")
-    for sentence in (*plan.unmatched, *([plan.rewrites] if plan.rewrites else [])):
+    for sentence in (*plan.unmatched, *([plan.rewrites] if plan.rewrites else []), *plan.unsaid):
         yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)
     if not isinstance(model.source, KafkaTopics):
         yield from _unlogged(Databases(model.source), model.targets)

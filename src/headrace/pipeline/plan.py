@@ -112,6 +112,7 @@ class PipelinePlan:
             no sink takes messages.
         rewrites: what happens to tables whose rows a change of structure may have changed, where that follows from the
             sinks; empty where the options say it, or where they are read again.
+        unsaid: what messages do not say because the source does not name transactions, as sentences.
     """
 
     name: str
@@ -129,6 +130,7 @@ class PipelinePlan:
     sinks: tuple[str, ...] = ()
     encoding: str = ""
     rewrites: str = ""
+    unsaid: tuple[str, ...] = ()
 
     @property
     def stops(self) -> list[tuple[str, SinkPlan]]:
@@ -153,6 +155,7 @@ class PipelinePlan:
             "sinks": list(self.sinks),
             "encoding": self.encoding,
             "rewrites": self.rewrites,
+            "unsaid": list(self.unsaid),
         }
 
 
@@ -180,6 +183,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         sinks=tuple(_sink_text(target) for target in model.targets),
         encoding=Fusing.of(model).text if any(target.format is not None for target in model.targets) else "",
         rewrites=REWRITES_ARE_SAID if model.warns_of_rewrites else "",
+        unsaid=unsaid_of_transactions(model),
     )
     if isinstance(model.source, KafkaTopics):
         topics = tuple(model.source.settings.topics) or (model.source.settings.topics_pattern,)
@@ -225,6 +229,18 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         unmatched=tuple(one.sentence for one in unmatched),
         cascades=tuple(one.sentence for one in described(databases.cascades(), model.targets)),
         lacking=tuple(lacking),
+    )
+
+
+def unsaid_of_transactions(model: Model) -> tuple[str, ...]:
+    """What messages do not say because the source does not name transactions, as sentences."""
+    if isinstance(model.source, KafkaTopics) or model.source.settings.get("provide_transaction_metadata") is not False:
+        return ()
+    return tuple(
+        f"Messages of {target.label} say no {target.format.of_transactions}. Set 'provide_transaction_metadata' of the "
+        "source if readers need them."
+        for target in model.targets
+        if target.format is not None and target.format.of_transactions
     )
 
 

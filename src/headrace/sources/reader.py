@@ -123,7 +123,9 @@ class ReadingSettings(Settings):
         minimum=1,
     )
     serial_numbers: bool = option(
-        "Whether each change has a serial number in `source['id']`, as messages of Canal and DTS say it.",
+        "Whether each change has a serial number in `source['id']`, as messages of Canal and DTS say it. Pipelines set "
+        "it for these formats. Without it, the `id` of Canal's messages is 0, and that of DTS's is the number at the "
+        "beginning of the position, which many share.",
         default=False,
     )
     follows_log: bool = option(

@@ -29,6 +29,7 @@ from headrace.formats.source_facts import SourceFacts
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_writer import Entries, Part, members, messages, objects, to_text
+from headrace.wire.spans import Array
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class QlikEncoder(Codec):
         self.columns = SchemaColumns(self.schemas.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
+        self._told: set[tuple[str | None, ...]] = set()
         self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -78,11 +80,23 @@ class QlikEncoder(Codec):
             )
         if self.writing.envelope:
             numbers = rows_of(batch, ("schema",))
-            numbers = numbers[self.schemas.of(batch)[numbers] >= 0]
+            numbers = self._untold(batch, numbers[self.schemas.of(batch)[numbers] >= 0])
             if numbers.size:
                 made.append((numbers, self._metadata(picked(batch, numbers))))
         if made:
             yield in_order(made)
+
+    def _untold(self, batch: pa.RecordBatch, numbers: Array) -> Array:
+        """Of the rows that say a structure, those whose table and structure no earlier one of the task said."""
+        found = []
+        for number, row in zip(
+            numbers.tolist(), picked(batch, numbers).select(["table", "schema_id"]).to_pylist(), strict=True
+        ):
+            told = (row["schema_id"], *(row["table"] or {}).values())
+            if told not in self._told:
+                self._told.add(told)
+                found.append(number)
+        return np.array(found, np.int64)
 
     def _external_ids(self, data: DataRows) -> pa.StringArray:
         """The id of each row's schema: the row's own, or one that is made if an option requests it."""

@@ -43,8 +43,8 @@ class QlikSettings(FormatSettings):
     """What both forms of Qlik's messages have."""
 
     mask_byte_order: str = option(
-        "How to read changeMask and columnMask: `big`, a number with its most significant byte first; `little`, the "
-        "other way round; `auto`, as `little` if only that fits the message.",
+        "How to read and write changeMask and columnMask: `big`, a number with its most significant byte first; "
+        "`little`, the other way round; `auto`, read as `little` if only that fits the message, and written as `big`.",
         default="big",
         choices=ORDERS,
     )
@@ -118,6 +118,7 @@ class QlikFormat(ArrowFormat):
             Feature.EVENT_MILLISECONDS, Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
         )
     )  # fmt: skip
+    of_transactions = "transactionId, transactionEventCounter and transactionLastEvent"
     metadata_mark: bytes
     """What the value of each metadata message holds."""
 
@@ -245,8 +246,12 @@ class QlikJson(QlikFormat):
     sees, in their order. `streamPosition` is the position. `transactionEventCounter` and `transactionLastEvent` count
     the messages of a transaction, where captured rows name it (`provide_transaction_metadata`): a batch has whole
     transactions, and of a DataFrame that was cut elsewhere they count the part; a plain stream has the source's number
-    and does not say which event is the last. REFRESH messages have no headers but the operation. `tableVersion` is
-    what `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its schemas there.
+    and does not say which event is the last. REFRESH messages have no headers but the operation. A
+    metadata message comes with a new structure and where a stream begins or goes on, since a reader of a new topic
+    needs it; it comes once in a task, and one that comes again has the same schema id. `tableVersion` is what
+    `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its schemas there. Masks are
+    numbers in hexadecimal digits with the most significant byte first, as recorded messages have them, where Qlik's
+    page calls them little-endian; its example of one byte fits both, and `mask_byte_order: little` writes the other.
 
     Ordering: `position` is the Kafka offset; Qlik's own order is `source['changeSequence']`, a text of 35 digits.
     Idempotence: messages and metadata alone decide the rows. Process: executors; a batch's metadata messages are

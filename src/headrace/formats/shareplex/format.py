@@ -70,6 +70,7 @@ class SharePlexJson(ArrowFormat):
 
     name = "shareplex_json"
     settings: SharePlexSettings
+    of_transactions = "trans, seq, size and idx"
     reads = frozenset(
         (
             Feature.TRUNCATE, Feature.TOMBSTONE, Feature.DDL, Feature.EDGES, Feature.BEFORE, Feature.WHOLE_BEFORE,
