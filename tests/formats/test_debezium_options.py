@@ -71,8 +71,8 @@ def test_messages_per_operation(options: dict[str, Any], expected: list[Any]) ->
 
 MODES = {
     ("decimal_handling_mode", "string"): [
-        ("c_decimal", ("string", None, "1.5"), "-1234567890123.12345", "1.10000"),
-        ("nn_money", ("string", None, "0"), "5.3230", "5.3230"),
+        ("c_decimal", ("string", None, "1.50000"), "-1234567890123.12345", "1.10000"),
+        ("nn_money", ("string", None, "0.0000"), "5.3230", "5.3230"),
     ],
     ("decimal_handling_mode", "double"): [
         ("c_decimal38", ("double", None, None), 1e28, 0.0),
@@ -104,7 +104,10 @@ MODES = {
         ("c_binary", ("string", None, "AQIDBA=="), "_wAAAA==", "AAAAAA=="),
     ],
 }
-"""Option to (column, (type, name, default), value of row 1, value of row 4), as recorded; null where not looked at."""
+"""Option to (column, (type, name, default), value of row 1, value of row 4), as recorded; null where not looked at.
+
+A default that is text has the digits of its column's scale, as values have.
+"""
 
 
 @pytest.mark.parametrize("option", MODES)

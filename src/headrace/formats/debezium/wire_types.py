@@ -229,8 +229,7 @@ def _decimal(column: Column, modes: ValueModes) -> WireType:
     if modes.decimals == "double":
         return WireType("double", lambda text: value_of(text, pa.float64()), FLOAT, 15)
     if modes.decimals == "string":
-        # Recorded: values have the scale's digits, defaults only their own.
-        return WireType("string", _as_is, QUOTED, checked=False, constant=_shortest)
+        return WireType("string", _as_is, QUOTED, checked=False)
     if precision is None:
         return WireType(
             "struct",
@@ -287,11 +286,6 @@ def _base64(number: int) -> str:
     """A whole number in the fewest bytes of two's complement, most significant first, as base64."""
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return base64.b64encode(number.to_bytes(size, "big", signed=True)).decode()
-
-
-def _shortest(text: str) -> str:
-    found = format(Decimal(text), "f")
-    return found.rstrip("0").rstrip(".") if "." in found else found
 
 
 def _interval(column: Column, modes: ValueModes) -> WireType:
