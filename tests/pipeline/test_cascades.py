@@ -200,7 +200,7 @@ def test_check_names_each_table_for_a_login_that_may_only_read(tmp_path: Path, m
     given = {"user": login, "password": "x"}
     messages = {"type": "files", "path": "./messages", "format": {"type": "debezium_json", "topic.prefix": "s"}}
 
-    def said(sinks: list[dict[str, Any]], **options: str) -> dict[str, tuple[str, bool]]:
+    def said(sinks: list[dict[str, Any]], **options: Any) -> dict[str, tuple[str, bool]]:
         found = check_file(write(tmp_path / "p", database, sinks, **given, **options), Level.PLAN).findings
         return {
             one.subject.split(".")[1]: (one.sentence.partition(": ")[2], bool(one.remedy))
@@ -221,6 +221,13 @@ def test_check_names_each_table_for_a_login_that_may_only_read(tmp_path: Path, m
     )
     warned = said([{"type": "delta", "path": "./lake"}], on_cascade="warn")
     assert set(warned.values()) == {(f"{lost} 'on_cascade' is warn.", True)}
+    database.run(
+        "CREATE TABLE doubled (id INT PRIMARY KEY, customer INT, twice INT AS (customer * 2) VIRTUAL, CONSTRAINT fk_d "
+        "FOREIGN KEY (customer) REFERENCES customers (id) ON DELETE SET NULL)"
+    )
+    tables = [f"{database.name}.{name}" for name in ("customers", "doubled")]
+    stays = "Values that the server computes in them ('twice') stay until the row's next change."
+    assert said([{"type": "delta", "path": "./lake"}], tables=tables) == {"doubled": (f"{told} {stays}", True)}
 
 
 class Folder(Checkpoint):

@@ -86,11 +86,13 @@ class Cascade:
         lack: why the rows that it changes can't be told from changes of `key.parent`, as a clause; empty where they
             can.
         certain: whether it was there, as it is, for all changes of the batch.
+        computed: columns of `key.child` that the server may compute from those that it changes.
     """
 
     key: ForeignKey
     lack: str = ""
     certain: bool = True
+    computed: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:

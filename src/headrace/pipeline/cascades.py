@@ -65,6 +65,10 @@ def described(cascades: Iterable[Cascade], targets: Sequence[Target]) -> list[Un
         else:
             assert mirror is not None
             found.append(f"{cascade.sentence}: these rows are looked up in {mirror.label} and given to all sinks.")
+            if cascade.computed:
+                lost.add(path)
+                names = ", ".join(f"'{name}'" for name in cascade.computed)
+                found.append(f"Values that the server computes in them ({names}) stay until the row's next change.")
     return [Unlogged(path, " ".join(found), _remedy(path) if path in lost else "") for path, found in sentences.items()]
 
 

@@ -123,7 +123,17 @@ def cascades(
         uncertain: those of the keys that came, went or changed within a batch.
     """
     captured = {table.id: table for table in tables.values()}
-    return [Cascade(key, _lack(key, captured, settings), key not in uncertain) for key in keys if key.child in captured]
+    return [
+        Cascade(key, _lack(key, captured, settings), key not in uncertain, _computed(key, captured[key.child]))
+        for key in keys
+        if key.child in captured
+    ]
+
+
+def _computed(key: ForeignKey, child: MysqlTable) -> tuple[str, ...]:
+    """The columns that may have another value where a foreign key changes rows and deletes none."""
+    changes = key.on_delete == "set null" or bool(key.on_update)
+    return tuple(column.name for column in child.schema.columns if column.generated) if changes else ()
 
 
 def require_followed(keys: Sequence[ForeignKey], settings: MysqlSettings) -> None:
