@@ -110,6 +110,15 @@ def test_one_of_its_own_to_which_somebody_gave_a_row_filter_is_refused_too(datab
         ensure(database, "a")
 
 
+def test_one_of_its_own_that_names_partitions_since_is_refused_with_the_statement(database: PostgresDatabase) -> None:
+    ensure(database, "a", "days")
+    database.execute(f"ALTER PUBLICATION {database.name} SET (publish_via_partition_root = false)")
+    with pytest.raises(CaptureError, match="names rows of partitioned tables by their partitions now") as caught:
+        ensure(database, "a", "days")
+    database.execute(caught.value.remedy.removeprefix("Run: "))
+    ensure(database, "a", "days")
+
+
 def test_where_none_may_be_made_the_statement_is_told(database: PostgresDatabase) -> None:
     with pytest.raises(CaptureError) as caught:
         ensure(database, "a", publication_autocreate="disabled")

@@ -169,6 +169,12 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
         comment = _MADE.format(slot=settings.slot)
         statements = [statement, f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(comment)}"]
     else:
+        if not state.via_root:
+            raise CaptureError(
+                f"Publication '{name}' names rows of partitioned tables by their partitions now (its option "
+                "publish_via_partition_root).",
+                remedy=f"Run: ALTER PUBLICATION {identifier(name)} SET (publish_via_partition_root = true);",
+            )
         here = [table for table in tables if table.oid in state.members]
         require_complete(state, here, settings.skipped_operations)
         added = {oid: each for oid, each in names.items() if oid not in state.members}
