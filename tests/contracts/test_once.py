@@ -4,6 +4,7 @@ emulated databases; Spark is not needed for the decision."""
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -13,6 +14,7 @@ from headrace.errors import PositionMismatch
 from headrace.pipeline import ending
 from headrace.pipeline.ending import DatabasesEnding
 from headrace.sources.databases import Databases, Offsets
+from headrace.sources.health import CaptureState
 from headrace.testing.captured_database import data
 
 KINDS = [SqlServerDatabase, Db2Database, OracleDatabase]
@@ -140,6 +142,10 @@ def test_a_database_that_was_restored_is_an_error_and_no_end(kind, tmp_path, mon
     ends = DatabasesEnding(looked, checkpoint.texts.__getitem__, checkpoint.last)
     with pytest.raises(PositionMismatch, match="restored or failed over to an older state"):
         ends.is_reached(checkpoint.last)
+    # Status says what the run says.
+    [health] = looked.health(Offsets.from_json(json.loads(checkpoint.texts[checkpoint.last]))).values()
+    assert health.state is CaptureState.NOT_CAPTURING
+    assert "restored or failed over to an older state" in health.sentence and "when_needed" in health.remedy
 
 
 def test_an_oracle_database_of_another_incarnation_is_an_error_and_no_end(tmp_path, monkeypatch):

@@ -320,6 +320,11 @@ ERRORS = [
         "A trigger can't be 'often'. Write 500ms, 1s, 10s or 5m. A run with --once ends when everything is read.",
     ),
     (
+        SOURCE + SINKS + "pipeline: {name: a, checkpoint: c,\n  trigger: 0s}\n",
+        4,
+        "A trigger can't be '0s'. Write 500ms, 1s, 10s or 5m. A run with --once ends when everything is read.",
+    ),
+    (
         "source: folder\n" + SINKS + RUN,
         1,
         "Key 'source' must be a mapping. See the example in the documentation of pipelines.",

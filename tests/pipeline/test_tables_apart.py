@@ -10,6 +10,7 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.tables_apart import refuse_tables_alike
 
@@ -23,7 +24,7 @@ ROUTED = {
 }
 
 
-def model(folder: Path, format: dict[str, Any], databases: str = "north,south", **sink: Any) -> Model:
+def model(folder: Path, format: dict[str, Any], databases: str | list[str] = "north,south", **sink: Any) -> Model:
     file = folder / "pipeline.yaml"
     source = {"type": "sqlserver", "driver": "emulator", "hostname": str(folder / "server"), "database": databases}
     text = {
@@ -101,3 +102,14 @@ def test_tables_that_a_route_makes_one_are_one(tmp_path: Path) -> None:
     merged = {"routes": [{"tables": "*", "to": "dbo.all", "merge": True}]}
     tables = [TableId("north", "dbo", "a"), TableId("north", "dbo", "b")]
     refuse_tables_alike(model(tmp_path, OLD, databases="north", **merged).targets, tables, "sqlserver")
+
+
+def test_databases_are_a_list_or_a_text_with_commas(tmp_path: Path) -> None:
+    for databases in ("north, south", ["north", "south"]):
+        found = model(tmp_path, {**OLD, "shape": "3"}, databases=databases)
+        assert not isinstance(found.source, KafkaTopics) and list(found.source.databases()) == ["north", "south"]
+
+
+def test_a_prefix_that_leaves_no_room_for_tables_is_refused_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"The topic of table database\.schema\.table would have \d+ characters"):
+        model(tmp_path, {"type": "debezium_json", "topic.prefix": "p" * 240}, databases="north")

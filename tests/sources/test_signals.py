@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from headrace.changes import TableId
-from headrace.errors import FormatError, HeadraceError, OptionError
+from headrace.changes import Column, LogicalType, TableId
+from headrace.errors import CaptureError, FormatError, HeadraceError, OptionError
 from headrace.sources.signal_files import TakenFiles, present_files, read_file, take_files, write_file
 from headrace.sources.signals import (
     SENT,
@@ -22,6 +22,7 @@ from headrace.sources.signals import (
     chosen,
     names,
     parse_signal,
+    require_signal_columns,
     signal_data,
 )
 
@@ -252,3 +253,22 @@ def test_a_folder_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "signals").write_text("a file")
     with pytest.raises(HeadraceError, match=r"Signal folder .* can't be written"):
         write_file(tmp_path / "signals", Signal("x", "log", None))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("string", "string", "string"), None),
+        (("int64", "string", "json", "date"), None),
+        (("string", "string"), "fewer than three captured columns"),
+        (("string", "int32", "string"), "Column 'c2' of the signal table 'dbo.s' holds no text"),
+        (("string", "string", "bytes"), "Column 'c3' of the signal table 'dbo.s' holds no text"),
+    ],
+)
+def test_a_signal_table_has_texts_where_signals_are_read(kinds, said):
+    columns = [Column(f"c{n}", n, LogicalType(kind)) for n, kind in enumerate(kinds, 1)]
+    if said is None:
+        require_signal_columns("dbo.s", columns, "three")
+        return
+    with pytest.raises(CaptureError, match=said):
+        require_signal_columns("dbo.s", columns, "three")

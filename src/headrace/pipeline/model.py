@@ -534,7 +534,7 @@ def _mappings(document: Document, listed: Any, place: Place, example: str) -> li
 
 def _trigger(document: Document, text: str) -> str:
     match = _TRIGGER.fullmatch(text.strip())
-    if match is None:
+    if match is None or not int(match[1]):
         raise document.error(
             ("pipeline", "trigger"),
             f"A trigger can't be '{text}'.",

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from headrace.changes import TableId
-from headrace.errors import FormatError, OptionError
+from headrace.changes import Column, TableId
+from headrace.errors import CaptureError, FormatError, OptionError
 from headrace.registry import did_you_mean
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
@@ -31,6 +31,9 @@ KINDS = ("incremental", "blocking")
 """How a snapshot can be requested."""
 _WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Rows that other programs write into the same table for their own sake."""
+SIGNAL_COLUMNS = 3
+"""A signal table's columns: id, type and data, whatever their names."""
+_TEXTS = ("string", "json", "nested", "xml")
 _CORRECT = "Correct it and send it again."
 
 
@@ -277,6 +280,29 @@ def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
     """
     wanted = name.strip().casefold()
     return next((path for path in paths if wanted in (path.casefold(), f"{database}.{path}".casefold())), None)
+
+
+def require_signal_columns(path: str, columns: Sequence[Column], definition: str) -> None:
+    """The signal table has the columns of one: at least three, and texts in the second and third.
+
+    Args:
+        path: the table's.
+        columns: those that are captured.
+        definition: what they have to be, in the words of the server.
+
+    Raises:
+        CaptureError: it has not.
+    """
+    remedy = f"It needs three: {definition}, in this order."
+    if len(columns) < SIGNAL_COLUMNS:
+        raise CaptureError(f"The signal table '{path}' has fewer than three captured columns.", remedy=remedy)
+    for column in columns[1:SIGNAL_COLUMNS]:
+        if column.logical.kind not in _TEXTS:
+            raise CaptureError(
+                f"Column '{column.name}' of the signal table '{path}' holds no text ({column.native_type}), so that no "
+                "signal would be understood.",
+                remedy=remedy,
+            )
 
 
 def _move(signal: Signal, kind: Literal["rewind", "skip"], data: Mapping[str, Any]) -> MoveTables:

@@ -147,8 +147,18 @@ class TopicNames:
         return topic
 
     def of(self, table: TableId, *, database: bool = True) -> str:
-        """The topic of a table's events."""
-        return self.routed(table, database=database) or self.unrouted(table, database=database)
+        """The topic of a table's events.
+
+        Raises:
+            OptionError: Kafka has no such topic.
+        """
+        topic = self.routed(table, database=database) or self.unrouted(table, database=database)
+        if not _LEGAL_TOPIC.fullmatch(topic):
+            raise OptionError(
+                f"The topic of table {table} would have {len(topic)} characters.",
+                remedy="Topics have up to 249; write a shorter 'topic_prefix', or use a topic route.",
+            )
+        return topic
 
     @property
     def schema_changes(self) -> str:

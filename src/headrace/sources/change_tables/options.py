@@ -81,8 +81,8 @@ class ChangeTableSettings(
     snapshot_mode: str = option(
         "initial reads all tables once, then streams; initial_only ends there; no_data (schema_only) only streams; "
         "always reads again at every start; when_needed reads a table again whose changes were lost, and all of a "
-        "database that was restored; recovery takes the schemas from the server again and continues from the "
-        "checkpoint.",
+        "database that was restored, once it is captured beyond what was delivered; recovery takes the schemas from "
+        "the server again and continues from the checkpoint.",
         kind=snapshot_mode,
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),

@@ -66,7 +66,8 @@ class SameHistory:
         raise PositionMismatch(
             f"Database '{self._database}' is captured up to LSN {lsn.read(head)}, but changes up "
             f"to LSN {start.commit} were delivered already: it was restored or failed over to an older state.",
-            remedy="Take a new snapshot with a new checkpoint.",
+            remedy="Take a new snapshot with a new checkpoint. With snapshot.mode=when_needed, a run that "
+            "begins when the database is captured beyond that LSN reads all tables again.",
         )
 
     def require_same(self, start: Offset, oldest: Any) -> None:

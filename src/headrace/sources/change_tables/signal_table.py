@@ -15,9 +15,7 @@ from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied, MissingObject
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.signals import Signal, signal_table
-
-_COLUMNS = 3
+from headrace.sources.signals import SIGNAL_COLUMNS, Signal, require_signal_columns, signal_table
 
 
 def require_signal_table(
@@ -26,7 +24,7 @@ def require_signal_table(
     """The signal table is there, where the option names one for this database.
 
     Raises:
-        CaptureError: it is not among the captured tables, or has fewer than three columns.
+        CaptureError: it is not among the captured tables, or lacks the columns.
     """
     if not name:
         return
@@ -39,19 +37,16 @@ def require_signal_table(
             f"The signal table '{name}' is not among the captured tables of database '{database}'.",
             remedy=f"{advice.enable} and add it to 'tables'.",
         )
-    if len(catalog[path].newest.schema.columns) < _COLUMNS:
-        raise CaptureError(
-            f"The signal table '{path}' has fewer than three captured columns.",
-            remedy="It needs three: id varchar(42), type varchar(32), data varchar(2048), in this order.",
-        )
+    definition = "id varchar(42), type varchar(32), data varchar(2048)"
+    require_signal_columns(path, catalog[path].newest.schema.columns, definition)
 
 
 def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Signal]:
     """The rows that were inserted into the signal table in a window of commits, in order."""
     found: list[Signal] = []
     for window in windows:
-        names = [column.name for column in window.table.schema.columns[:_COLUMNS]]
-        if len(names) < _COLUMNS:
+        names = [column.name for column in window.table.schema.columns[:SIGNAL_COLUMNS]]
+        if len(names) < SIGNAL_COLUMNS:
             continue
         sql = connection.statements.inserted(window.table, names)
         try:
@@ -71,7 +66,7 @@ def insert_signal(connection: Connection, table: CapturedTable, signal: Signal) 
     Raises:
         CaptureError: the login may not insert, or the row does not fit.
     """
-    names = [column.name for column in table.schema.columns[:_COLUMNS]]
+    names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
     try:
         connection.run(connection.statements.insert(table, names), (signal.id, signal.type, signal.data))
     except CaptureError as error:

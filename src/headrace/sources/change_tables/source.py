@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
-from headrace.errors import CaptureError, HeadraceError, OptionError
+from headrace.errors import CaptureError, HeadraceError, OptionError, PositionMismatch
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal
@@ -29,6 +30,7 @@ from headrace.sources.change_tables.moves import TableMoves
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
+from headrace.sources.change_tables.restored import SameHistory
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
@@ -273,9 +275,27 @@ class ChangeTableSource(Source):
             self._probe = self._health_probe()
         health = self._probe.ask(offset)
         known = Offset.nothing() if offset is None else offset
+        if not known.is_nothing and health.state is not CaptureState.UNKNOWN:
+            health = self._of_same_history(health, known)
         if not known.tables_seen or health.state is CaptureState.UNKNOWN:
             return replace(health, uncaptured=tuple(known.uncaptured))
         return replace(health, uncaptured=self._uncaptured(known))
+
+    def _of_same_history(self, health: Health, offset: Offset) -> Health:
+        """The health, or that a run would stop because the database is not the one that was read."""
+        try:
+            with self._asking() as connection:
+                history, statements = SameHistory(connection, self.settings.database), connection.statements
+                history.require_not_older(offset)
+                head = connection.value(statements.MAX_LSN)
+                if head is not None and lsn.read(head) > offset.commit:
+                    history.require_same(offset, connection.value(statements.OLDEST_MAPPED))
+        except PositionMismatch as error:
+            return replace(health, state=CaptureState.NOT_CAPTURING, sentence=error.message, remedy=error.remedy)
+        except HeadraceError:
+            # What can't be asked is no other history; the run says what it is.
+            return health
+        return health
 
     def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
         """The known tables that are not captured now; those that a run has found where nobody can be asked."""

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from headrace.errors import CaptureError
-from headrace.sources.signals import signal_table
+from headrace.sources.signals import require_signal_columns, signal_table
 from headrace.sources.tables.source_table import SourceTable
 
 Table = TypeVar("Table", bound=SourceTable[Any])
-COLUMNS = 3
-"""A signal table's columns: id, type and data, whatever their names."""
 
 
 def require_signal_table(
@@ -27,16 +25,12 @@ def require_signal_table(
         definition: its columns in the words of the server.
 
     Raises:
-        CaptureError: it is not among the captured tables, or has fewer than three columns.
+        CaptureError: it is not among the captured tables, or lacks the columns.
     """
     path = signal_table(name, database, tables)
     if path is None:
         raise CaptureError(
             f"The signal table '{name}' is not among the captured tables of database '{database}'.", remedy=capture
         )
-    if len(tables[path].schema.columns) < COLUMNS:
-        raise CaptureError(
-            f"The signal table '{path}' has fewer than three captured columns.",
-            remedy=f"It needs three: {definition}, in this order.",
-        )
+    require_signal_columns(path, tables[path].schema.columns, definition)
     return tables[path]

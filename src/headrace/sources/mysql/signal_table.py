@@ -9,12 +9,11 @@ import pyarrow as pa
 from headrace.changes import Operation
 from headrace.errors import CaptureError
 from headrace.sources.log import signal_table
-from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.refusals import MysqlError
 from headrace.sources.mysql.snapshot_statements import identifier, quoted
-from headrace.sources.signals import Signal
+from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 
 
 def require_signal_table(name: str, tables: Mapping[str, MysqlTable]) -> MysqlTable:
@@ -34,7 +33,7 @@ def insert_signal(connection: Connection, table: MysqlTable, signal: Signal) -> 
     Raises:
         CaptureError: the server refuses it.
     """
-    columns = ", ".join(identifier(column.name) for column in table.schema.columns[:COLUMNS])
+    columns = ", ".join(identifier(column.name) for column in table.schema.columns[:SIGNAL_COLUMNS])
     sql = f"INSERT INTO {quoted(table.id)} ({columns}) VALUES (%s, %s, %s)".replace("%", "%%").replace("%%s", "%s")
     try:
         connection.rows(sql, (signal.id, signal.type, signal.data))
@@ -48,7 +47,7 @@ def insert_signal(connection: Connection, table: MysqlTable, signal: Signal) -> 
 
 def signals_in(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> list[Signal]:
     """What was inserted into the signal table, in the order of the changes."""
-    names = [column.name for column in table.schema.columns[:COLUMNS]]
+    names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
     found = []
     for batch in changes:
         for op, image in zip(batch.column("op").to_pylist(), batch.column("after").to_pylist(), strict=True):

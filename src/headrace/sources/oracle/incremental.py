@@ -21,7 +21,6 @@ from headrace.changes import Operation
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.log import signal_table
 from headrace.sources.log.ad_hoc_reads import AdHocReads
-from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.offset import Key, Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
@@ -41,7 +40,7 @@ from headrace.sources.oracle.snapshot_read import (
     snapshot_rows,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.signals import Signal, say, say_once
+from headrace.sources.signals import SIGNAL_COLUMNS, Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import IncrementalChunk, RequestWaits
 from headrace.sources.tables.masks import Masks
@@ -157,7 +156,7 @@ def signals_of(
     """
     found: list[Signal] = []
     reader = ImageReader(table, Masks())
-    names = [column.name for column in table.schema.columns[:COLUMNS]]
+    names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
     for transaction in transactions:
 
         def read(columns: Sequence[str] | None, transaction: Transaction = transaction) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,6 @@ from headrace.passwords import password_of
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import require_set_up
@@ -64,7 +63,7 @@ from headrace.sources.oracle.slices import (
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signal_files import has_files, signal_file
-from headrace.sources.signals import Signal
+from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.ends_equal import end_notices
@@ -346,7 +345,7 @@ class OracleSource(Source):
         with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             table = require_signal_table(self.settings.signal_data_collection, self._database, tables)
-            names = [column.name for column in table.schema.columns[:COLUMNS]]
+            names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
             values = {"v0": signal.id, "v1": signal.type, "v2": signal.data}
             try:
                 connection.run(statements.insert(table, names), **values)

@@ -17,13 +17,12 @@ from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.postgresql import pgoutput
 from headrace.sources.postgresql.connection import ReplicationConnection
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.relation import Relation
 from headrace.sources.postgresql.slots import copy_reader
-from headrace.sources.signals import Signal, say
+from headrace.sources.signals import SIGNAL_COLUMNS, Signal, say
 
 _HEADER = 25
 """Bytes before the message in a payload with data."""
@@ -209,8 +208,8 @@ class Look:
     def _signal_row(self, payload: bytes) -> None:
         message = _content(payload)
         assert isinstance(message, pgoutput.Insert)
-        texts = [cell if isinstance(cell, str) else None for cell in message.new[:COLUMNS]]
-        id, kind, data = (*texts, None, None, None)[:COLUMNS]
+        texts = [cell if isinstance(cell, str) else None for cell in message.new[:SIGNAL_COLUMNS]]
+        id, kind, data = (*texts, None, None, None)[:SIGNAL_COLUMNS]
         self._open.signals.append(Signal(id or "", kind or "", data))
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from headrace.errors import CaptureError
 from headrace.sources.log import signal_table
-from headrace.sources.log.signal_table import COLUMNS
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.publication import table_name
 from headrace.sources.postgresql.refusals import PostgresError, identifier
-from headrace.sources.signals import Signal
+from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 
 
 def require_signal_table(name: str, database: str, tables: Mapping[str, PostgresTable]) -> PostgresTable:
@@ -31,7 +30,7 @@ def insert_signal(connection: Connection, table: PostgresTable, signal: Signal) 
     Raises:
         CaptureError: the server refuses it.
     """
-    columns = ", ".join(identifier(column.name) for column in table.schema.columns[:COLUMNS])
+    columns = ", ".join(identifier(column.name) for column in table.schema.columns[:SIGNAL_COLUMNS])
     sql = f"INSERT INTO {table_name(table)} ({columns}) VALUES (%s, %s, %s)"
     try:
         connection.rows(sql, (signal.id, signal.type, signal.data))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from headrace.options import items
 from headrace.settings import Settings, option
 from headrace.sources.change_tables.clock import parse_timezone
 from headrace.sources.change_tables.options import ChangeTableSettings, LoginSettings
 from headrace.sources.stream_options import port
+
+
+def database_names(given: Any) -> str:
+    """The names of databases with commas between, from a list or from such a text."""
+    return ",".join(items(given))
 
 
 class SqlServerServer(Settings):
@@ -16,7 +24,8 @@ class SqlServerServer(Settings):
         aliases=("database.hostname",),
     )
     database: str = option(
-        "The database to capture, or several with commas between.",
+        "The database to capture, or several: a list, or with commas between.",
+        kind=database_names,
         aliases=("database.dbname", "database.names"),
     )
     port: str = option(
