@@ -11,6 +11,7 @@ CHAPTERS = {
     "mysql": [str(number) for number in range(1, 5)],
     "oracle": [str(number) for number in range(1, 14)],
     "postgresql": [str(number) for number in range(1, 11)],
+    "qlik": ["M", "D"],
     "sqlserver": [
         "8.2.1", "8.2.1.1", "8.2.1.2", "8.2.2", "8.2.3", "8.2.4", "8.2.5", "8.2.5.1", "8.2.5.2", "8.2.6", "8.2.6.1",
         "8.2.7", "S", "F",
