@@ -82,6 +82,11 @@ def test_in_words() -> None:
     )
     assert messages_text(MessageCounts({"a": 2}, left_out=2)) == "2 unreadable (2 x a), 2 left out"
     assert messages_text(MessageCounts(shortened=1)) == "1 change sent without large values"
+    nulled = MessageCounts(nulled={"dbo.t": {"d": 2}, "dbo.u": {"n": 1}})
+    assert messages_text(nulled) == "3 values written as NULL: 2 in dbo.t.d, 1 in dbo.u.n"
+    assert MessageCounts.from_json(nulled.to_json()).plus(MessageCounts(nulled={"dbo.t": {"d": 1, "e": 1}})) == (
+        MessageCounts(nulled={"dbo.t": {"d": 3, "e": 1}, "dbo.u": {"n": 1}})
+    )
     assert messages_text(MessageCounts(out_of_range=2)) == "2 values beyond what the format holds"
     assert MessageCounts.from_json(MessageCounts(out_of_range=2).to_json()).plus(MessageCounts(out_of_range=1)) == (
         MessageCounts(out_of_range=3)

@@ -81,7 +81,7 @@ def test_the_board_asks_the_data_source_that_the_user_chooses_and_shows_the_main
     ids = [panel["id"] for panel in BOARD["panels"]]
     assert len(ids) == len(set(ids))
     shown = {name for _, target in TARGETS for name, _ in asked(filled(target["expr"]))}
-    aside = {"no_event_messages", "shortened_changes", "out_of_range_values"}
+    aside = {"no_event_messages", "shortened_changes", "out_of_range_values", "null_values"}
     left = {"headrace_batches_total", "headrace_rows_per_second", "headrace_retention_seconds"}
     alerted = {"headrace_lost_tables", "headrace_uncaptured_tables", "headrace_parked_tables"}
     assert set(EXPORTED) - shown == left | alerted | {f"headrace_{name}_total" for name in aside}

@@ -78,6 +78,22 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
         return text
     if kind == "binary":
         return f"unbase64({text})"
+    return f"coalesce({', '.join(_ways(text, kind))}, {_without_value(text, column, misfit)})"
+
+
+def is_misfit(text: str, column: Column) -> str:
+    """Spark SQL: is a text a value of some database that the column's Spark type has no place for? Never null."""
+    kind = column.logical.spark_type
+    known = _VALUES.get(kind.partition("(")[0])
+    if known is None:
+        return "false"
+    return (
+        f"({text} is not null and coalesce({', '.join(_ways(text, kind))}) is null and {text} rlike {literal(known)})"
+    )
+
+
+def _ways(text: str, kind: str) -> list[str]:
+    """Spark SQL for a text as a value of a Spark type; the first that is not null counts."""
     ways = [f"try_cast({text} as {kind})"]
     if kind in _MOMENTS:
         year = f"lpad(cast(try_cast(left({text}, 4) as int) - 1 as string), 4, '0')"
@@ -86,7 +102,7 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
     if kind == "date":
         # Of a date Spark reads no further than the blank.
         ways[0] = f"try_cast(if(endswith({text}, ' BC'), null, {text}) as {kind})"
-    return f"coalesce({', '.join(ways)}, {_without_value(text, column, misfit)})"
+    return ways
 
 
 def _without_value(text: str, column: Column, misfit: Misfit) -> str:

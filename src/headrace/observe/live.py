@@ -26,6 +26,7 @@ _WORDS = {
     Operation.ERROR: "unreadable",
 }
 _BAR_WIDTH = 10
+_MOST_COLUMNS = 5
 
 
 class LiveView:
@@ -232,6 +233,14 @@ def messages_text(messages: MessageCounts) -> str:
     if messages.out_of_range:
         values = "1 value" if messages.out_of_range == 1 else f"{messages.out_of_range:,} values"
         parts.append(f"{values} beyond what the format holds")
+    if messages.nulled:
+        found = [
+            (f"{table}.{column}", n) for table, columns in messages.nulled.items() for column, n in columns.items()
+        ]
+        count = sum(n for _, n in found)
+        where = ", ".join(f"{n:,} in {name}" for name, n in found[:_MOST_COLUMNS])
+        more = f" and {len(found) - _MOST_COLUMNS} more columns" if len(found) > _MOST_COLUMNS else ""
+        parts.append(f"{count:,} {'value' if count == 1 else 'values'} written as NULL: {where}{more}")
     return "; ".join(parts)
 
 

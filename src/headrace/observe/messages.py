@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ class MessageCounts:
         left_out: how many of the unreadable ones no sink has.
         shortened: how many changes were sent without their large values, because Kafka would not take them whole.
         out_of_range: how many values were sent as null or as the nearest one, because the format does not hold them.
+        nulled: how many values are NULL in tables, by table and column, because columns have no place for them.
     """
 
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -33,9 +35,10 @@ class MessageCounts:
     left_out: int = 0
     shortened: int = 0
     out_of_range: int = 0
+    nulled: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.errors or self.no_event or self.shortened or self.out_of_range)
+        return bool(self.errors or self.no_event or self.shortened or self.out_of_range or self.nulled)
 
     @property
     def unreadable(self) -> int:
@@ -56,6 +59,7 @@ class MessageCounts:
             self.left_out + more.left_out,
             self.shortened + more.shortened,
             self.out_of_range + more.out_of_range,
+            _together(self.nulled, more.nulled),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -68,6 +72,7 @@ class MessageCounts:
             "left_out": self.left_out,
             "shortened": self.shortened,
             "out_of_range": self.out_of_range,
+            "nulled": {table: dict(columns) for table, columns in self.nulled.items()},
         }
 
     @classmethod
@@ -75,8 +80,8 @@ class MessageCounts:
         """Back from `to_json`, also of a release that did not say yet what was left out."""
         reasons, letters = dict(data["reasons"]), int(data["dead_letters"])
         left_out = int(data.get("left_out", sum(reasons.values()) - letters))
-        later = [int(data.get(name, 0)) for name in ("shortened", "out_of_range")]
-        return cls(reasons, int(data["no_event"]), letters, left_out, *later)
+        shortened, out_of_range = (int(data.get(name, 0)) for name in ("shortened", "out_of_range"))
+        return cls(reasons, int(data["no_event"]), letters, left_out, shortened, out_of_range, data.get("nulled", {}))
 
     def reasons_text(self, most: int = 3) -> str:
         """The commonest reasons with their counts: `2 x The value is not JSON.`"""
@@ -84,6 +89,13 @@ class MessageCounts:
         text = "; ".join(f"{count:,} x {reason}" for reason, count in ordered[:most])
         left = len(ordered) - most
         return f"{text}; {left} more reason{'' if left == 1 else 's'}" if left > 0 else text
+
+
+def _together(first: Mapping[str, Mapping[str, int]], second: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    return {
+        table: dict(Counter(first.get(table, {})) + Counter(second.get(table, {})))
+        for table in sorted({*first, *second})
+    }
 
 
 @dataclass(frozen=True)

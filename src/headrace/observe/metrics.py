@@ -209,6 +209,16 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
                 "Values sent as null or as the nearest value, because the format can't hold them.",
                 messages.out_of_range,
             ),
+            Metric(
+                "headrace_null_values_total",
+                "counter",
+                "Values written as NULL by table and column, because the columns of tables have no place for them.",
+                tuple(
+                    ({"table": table, "column": column}, float(count))
+                    for table, columns in messages.nulled.items()
+                    for column, count in columns.items()
+                ),
+            ),
         ]
     return [metric for metric in found if metric.values]
 

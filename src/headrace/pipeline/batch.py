@@ -287,6 +287,7 @@ class BatchWriter:
                     rows = changes.where("counted is null").drop("counted")
                     encoded[self._targets[0].format_key] = rows
                 made: list[tuple[Target, EncodedBatch]] = []
+                written: list[Target] = []
                 shortened = 0
                 if any(target.shaping.key for target in self._targets):
                     stages.begin("shape")
@@ -326,12 +327,16 @@ class BatchWriter:
                     if not self._rests(summary):
                         with self._parking.writing(target):
                             target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
+                        written.append(target)
                     reach(f"pipeline.sink.{number}.written")
+                nulled = count_nulled(written, batch, several=self._several)
                 found = [
                     (self._targets[0], summary.out_of_range),
                     *((target, encoded.out_of_range()) for target, encoded in made),
                 ]
-                without = replace(without, shortened=shortened, out_of_range=count_out_of_range(found, batch))
+                without = replace(
+                    without, shortened=shortened, out_of_range=count_out_of_range(found, batch), nulled=nulled
+                )
             if self._dead_letters is not None and without.unreadable:
                 stages.begin("dead letters")
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
@@ -423,6 +428,31 @@ def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId
                 lost.first,
             )
     return found
+
+
+def count_nulled(targets: Sequence[Target], batch: BatchId, *, several: bool) -> dict[str, dict[str, int]]:
+    """How many values sinks wrote as NULL by table and column; each sink that did is logged.
+
+    Args:
+        targets: the sinks that got rows of the batch.
+        batch: the batch.
+        several: whether names of tables begin with their database.
+    """
+    found: dict[str, Counter[str]] = {}
+    for target in targets:
+        nulled = target.sink.nulled()
+        for id, columns in nulled.items():
+            found.setdefault(id.full_path if several else id.path, Counter()).update(columns)
+        if nulled:
+            _LOG.warning(
+                "Batch %d: columns of %s have no place for some values, and NULL stands there (unrepresentable): %s.",
+                batch.number,
+                target.label,
+                "; ".join(
+                    f"{count:,} in {id}.{name}" for id, columns in nulled.items() for name, count in columns.items()
+                ),
+            )
+    return {table: dict(columns) for table, columns in found.items()}
 
 
 def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSchemas | None = None) -> DataFrame | None:

@@ -169,6 +169,10 @@ class Sink(Component, ABC):
         """Whether it keeps tables equal to a source, so that changes which it never gets are missing there."""
         return False
 
+    def nulled(self) -> Mapping[TableId, Mapping[str, int]]:
+        """How many values the last `write` wrote as NULL because columns have no place for them, by table and column."""
+        return {}
+
     @property
     def takes_old_values(self) -> bool:
         """Whether the tables that it keeps take the one value of a column that was added for all rows from before

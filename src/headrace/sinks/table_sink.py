@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.apply import TableProfile, fold, fold_keyless, upserts
 from headrace.apply.column_names import Step
 from headrace.changes.one_table import in_turn, raise_together
-from headrace.changes.refusal import refused
-from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.table import Column, TableId
 from headrace.changes.typed import literal, typed_value
-from headrace.changes.types import LogicalType
 from headrace.options import OTHER_NAMES, items
 from headrace.settings import Settings, option
 from headrace.sinks.evolution import BEHAVIORS
@@ -100,45 +97,6 @@ class TableSettings(Settings):
 
 WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
 """What stands in Spark's failure where a value does not fit its column."""
-
-
-_MOMENTS = ("date", "timestamp", "instant", "zoned_timestamp")
-_GO_ON = "Set the sink's option 'unrepresentable' to null, which writes NULL, or to text, which keeps such columns as "
-_GO_ON += "texts in a new target."
-_GO_ON_IN_KEY = "NULL can't stand in a key: set the sink's option 'unrepresentable' to text, which keeps such columns "
-_GO_ON_IN_KEY += "as texts, with a new target."
-
-
-def kept_profile(settings: TableSettings, table: TableProfile) -> TableProfile:
-    """The table as a target keeps it: how values that it has no place for are met."""
-    schema = kept_schema(settings, table.schema)
-    null = settings.unrepresentable == "null"
-    return replace(table, schema=schema, null_misfits=null, remedies=(_GO_ON_IN_KEY, _GO_ON))
-
-
-def kept_schema(settings: TableSettings, schema: TableSchema) -> TableSchema:
-    """The structure as a target keeps it: with `text`, columns that may have values of no Spark type are strings."""
-    if settings.unrepresentable != "text" or not any(map(_may_misfit, schema.columns)):
-        return schema
-    columns = (replace(c, logical=LogicalType("string")) if _may_misfit(c) else c for c in schema.columns)
-    return replace(schema, columns=tuple(columns))
-
-
-def _may_misfit(column: Column) -> bool:
-    kind = column.logical.kind
-    # Only PostgreSQL has numbers that are none, and it calls their type so.
-    return kind in _MOMENTS or (kind == "decimal" and column.native_type.startswith("numeric"))
-
-
-def refuse_misfit(failure: Exception) -> None:
-    """Raise what a query says of a value that it was stopped for.
-
-    Raises:
-        HeadraceError: the sentence, if the failure has one.
-    """
-    found = refused(str(failure))
-    if found is not None:
-        raise found from failure
 
 
 def given_steps(settings: TableSettings) -> Callable[[TableId], tuple[Step, ...]]:

@@ -558,8 +558,10 @@ class TableSinkContract(Contract):
         with pytest.raises(SchemaError, match=sentence):
             target.write(endless, 0)
         assert target.content(odd) == []
-        target.write(endless, 0, unrepresentable="null")
+        lenient = target.sink(unrepresentable="null")
+        lenient.write(endless.rows(target.spark), BatchId("p", "checkpoint", 0))
         assert target.content(odd) == [(7, None)]
+        assert lenient.nulled() == {odd.id: {"d": 1}}
         # Three rows would be one.
         with pytest.raises(SchemaError, match=r"'d' of table db\.dbo\.days has the value .*-00, .* stand in a key"):
             target.write(zeros, 0, unrepresentable="null")

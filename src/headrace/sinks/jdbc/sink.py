@@ -43,17 +43,8 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import LateChanges, MirrorPlan, StagedBatch, TargetTables, names_in
-from headrace.sinks.table_sink import (
-    WRONG_VALUE,
-    TableSettings,
-    given_steps,
-    kept_profile,
-    kept_schema,
-    old_value,
-    refuse_misfit,
-    rows_left_by,
-    side_by_side,
-)
+from headrace.sinks.misfits import count_misfits, kept_profile, kept_schema, refuse_misfit
+from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, old_value, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,6 +122,7 @@ class JdbcSink(Sink):
 
     def __init__(self, settings: JdbcSettings) -> None:
         super().__init__(settings)
+        self._nulled: Mapping[TableId, Mapping[str, int]] = {}
         address = parse_address(settings.url, settings.user, settings.password, settings.password_command)
         self.database = _DATABASES[address.kind](address)
         self._name_parts = _template(settings.table_name or self.database.default_table_name, _PLACEHOLDERS)
@@ -233,6 +225,7 @@ class JdbcSink(Sink):
             return
         targets, works = self._look(tables, batch)
         workers = self.settings.max_parallel_tables
+        self._nulled = count_misfits(rows, tables) if self.settings.unrepresentable == "null" else {}
         with parted(rows, tables) as rows_of:
 
             def bring(work: tuple[TableProfile, MirrorPlan]) -> None:
@@ -240,6 +233,10 @@ class JdbcSink(Sink):
                     self._bring(rows_of(work[0]), *work, targets, batch)
 
             side_by_side(spark, works, bring, workers=workers)
+
+    def nulled(self) -> Mapping[TableId, Mapping[str, int]]:
+        """By `unrepresentable: null`."""
+        return self._nulled
 
     @property
     def keeps_tables(self) -> bool:

@@ -9,7 +9,8 @@ from headrace.options import Names, bare
 from headrace.settings import Settings, option
 from headrace.sinks.lake.upkeep import UpkeepSettings
 from headrace.sinks.lake.variants import VARIANT
-from headrace.sinks.table_sink import TableSettings, kept_profile
+from headrace.sinks.misfits import kept_profile
+from headrace.sinks.table_sink import TableSettings
 
 
 class AutoCdcSettings(Settings):

@@ -38,14 +38,8 @@ from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, ses
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
-from headrace.sinks.table_sink import (
-    WRONG_VALUE,
-    given_steps,
-    kept_schema,
-    refuse_misfit,
-    rows_left_by,
-    side_by_side,
-)
+from headrace.sinks.misfits import count_misfits, kept_schema, refuse_misfit
+from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +73,7 @@ class LakeSink(Sink):
 
     def __init__(self, settings: LakeSettings) -> None:
         super().__init__(settings)
+        self._nulled: Mapping[TableId, Mapping[str, int]] = {}
         refuse_contradictions(settings)
         self.upkeep = Upkeep(settings)
 
@@ -115,6 +110,7 @@ class LakeSink(Sink):
             _refuse_shared(target for _, target in targets)
             works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
+            self._nulled = count_misfits(rows, tables) if self.settings.unrepresentable == "null" else {}
             with parted(rows, tables) as rows_of:
                 side_by_side(
                     spark,
@@ -133,6 +129,10 @@ class LakeSink(Sink):
     def _target(self, spark: SparkSession, table: TableProfile) -> LakeTable:
         with work_on(table.id):
             return self.target(session_for(spark, table.size), table.id)
+
+    def nulled(self) -> Mapping[TableId, Mapping[str, int]]:
+        """By `unrepresentable: null`."""
+        return self._nulled
 
     @property
     def keeps_tables(self) -> bool:
