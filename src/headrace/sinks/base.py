@@ -170,7 +170,7 @@ class Sink(Component, ABC):
         return False
 
     def nulled(self) -> Mapping[TableId, Mapping[str, int]]:
-        """How many values the last `write` wrote as NULL because columns have no place for them, by table and column."""
+        """How many values the last `write` made NULL because columns have no place for them, by table and column."""
         return {}
 
     @property
