@@ -132,3 +132,16 @@ def test_words_that_do_not_fit_are_refused(spark: Any, words: dict[str, Any], me
 def test_a_change_without_a_place_in_the_order_stops(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="no place in the order"):
         apply(spark, f"{tmp_path}/people", [(1, "Ann", "Rome", "I", None)])
+
+
+def test_a_session_without_ansi_makes_no_key_null(spark: Any, tmp_path: Path) -> None:
+    lenient = spark.newSession()
+    lenient.conf.set("spark.sql.ansi.enabled", "false")
+    target = str(tmp_path / "{schema}" / "{table}")
+    for number, id in enumerate(("", "x1", "3000000000")):
+        rows = Batch(T).add("c", T, 1, A).add("c", T, 2, {**A, "id": id}).rows(lenient)
+        with pytest.raises(
+            SchemaError, match=r"A value of table db\.dbo\.t does not fit its column 'id' of type int32"
+        ):
+            headrace.apply_changes(rows, target, name="p", batch_id=number)
+    assert lenient.read.format("delta").load(str(tmp_path / "dbo" / "t")).count() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -148,12 +149,29 @@ def _tables(target: JdbcTarget) -> list[str]:
 
 
 def test_a_value_that_only_the_database_refuses_stops_without_being_shown(target: JdbcTarget) -> None:
-    # No database here has a day of the clock with 900 hours.
+    # No clock has an hour of 70 minutes.
     clock = table(id="int32", at="time(0)")
     with pytest.raises(SchemaError, match=r"A value of table db\.dbo\.t does not fit its column") as caught:
-        target.write(Batch(clock).add("c", clock, 1, {"id": "1", "at": "900:00:01"}))
-    assert "900:00" not in str(caught.value)
+        target.write(Batch(clock).add("c", clock, 1, {"id": "1", "at": "10:70:01"}))
+    assert "10:70" not in str(caught.value)
     assert target.content(clock) == []
+
+
+def test_a_value_that_the_database_has_no_place_for_is_named_or_null(target: JdbcTarget) -> None:
+    odd = table("odd", id="int32", at="time(0)", f="float64")
+    column, value, kept = {
+        "postgresql": ("at", "25:00:00", math.inf),
+        "mariadb": ("f", "Infinity", None),
+    }[target.running.kind]
+    batch = Batch(odd).add("c", odd, 1, {"id": "7", "at": "25:00:00", "f": "Infinity"})
+    place = target.running.sink().database.dialect.title
+    sentence = f"Column '{column}' of table db.dbo.odd has the value {value} in the row id=7, for which {place} has no"
+    with pytest.raises(SchemaError, match=re.escape(sentence)):
+        target.write(batch)
+    assert target.content(odd) == []
+    target.write(batch, unrepresentable="null")
+    ((id, at, f),) = target.content(odd)
+    assert (id, at is None, f) == (7, target.running.kind == "postgresql", kept)
 
 
 def test_a_schema_is_made_for_each_schema_of_the_source(target: JdbcTarget) -> None:

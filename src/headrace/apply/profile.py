@@ -100,6 +100,9 @@ class TableProfile:
         lacked: which of them schemas lack that rows follow, by `schema_id`.
         null_misfits: whether null stands for values that the columns of the target have no place for, but in keys.
         remedies: how to go on where there is such a value: in a column of the key, and in another.
+        lacks: regular expressions of texts that the target has no place for beside those that Spark has none for, by
+            kind of logical type.
+        target: what the target is called.
     """
 
     id: TableId
@@ -122,6 +125,8 @@ class TableProfile:
     lacked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     null_misfits: bool = False
     remedies: tuple[str, str] = ("", "")
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
 
     def misfit(self, column: Column, keys: Mapping[str, str] | None = None) -> Misfit:
         """What is said of a text that a column has no value for.
@@ -130,11 +135,12 @@ class TableProfile:
             column: the column.
             keys: Spark SQL for the columns of the key, which name the row.
         """
+        lacks = self.lacks.get(column.logical.kind, "")
         if column.name in self.schema.key:
-            return Misfit(str(self.id), remedy=self.remedies[0])
+            return Misfit(str(self.id), remedy=self.remedies[0], lacks=lacks, target=self.target)
         named = [f"concat({literal(f'{name}=')}, cast({sql} as string))" for name, sql in (keys or {}).items()]
         row = f"concat_ws(', ', {', '.join(named)})" if named else ""
-        return Misfit(str(self.id), row, self.null_misfits, self.remedies[1])
+        return Misfit(str(self.id), row, self.null_misfits, self.remedies[1], lacks, self.target)
 
     def misfit_in_texts(self, column: Column) -> Misfit:
         """As `misfit`, where the column `texts` has the texts of all columns in order."""

@@ -42,12 +42,16 @@ class Misfit:
         row: Spark SQL for a text that names the row, such as `id=7`; empty where nothing does.
         null: whether null stands for a value of the source that the type has no place for.
         remedy: how to go on where the source has such a value.
+        lacks: a regular expression of further texts, for which not Spark's type but the target has no place.
+        target: what the target is called.
     """
 
     table: str = ""
     row: str = ""
     null: bool = False
     remedy: str = ""
+    lacks: str = ""
+    target: str = ""
 
 
 ANY = Misfit()
@@ -75,21 +79,31 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
     """
     kind = column.logical.spark_type
     if kind == "string":
-        return text
-    if kind == "binary":
-        return f"unbase64({text})"
-    return f"coalesce({', '.join(_ways(text, kind))}, {_without_value(text, column, misfit)})"
+        value = text
+    elif kind == "binary":
+        value = f"unbase64({text})"
+    else:
+        value = f"coalesce({', '.join(_ways(text, kind))}, {_without_value(text, column, misfit)})"
+    if not misfit.lacks:
+        return value
+    instead = "null" if misfit.null else _no_place(text, column, misfit, misfit.target)
+    return f"case when {text} rlike {literal(misfit.lacks)} then {instead} else {value} end"
 
 
-def is_misfit(text: str, column: Column) -> str:
-    """Spark SQL: is a text a value of some database that the column's Spark type has no place for? Never null."""
+def is_misfit(text: str, column: Column, lacks: str = "") -> str:
+    """Spark SQL: is a text a value of some database that the column has no place for? Never null.
+
+    Args:
+        text: SQL for it.
+        column: the column.
+        lacks: as in `Misfit`.
+    """
     kind = column.logical.spark_type
     known = _VALUES.get(kind.partition("(")[0])
-    if known is None:
-        return "false"
-    return (
-        f"({text} is not null and coalesce({', '.join(_ways(text, kind))}) is null and {text} rlike {literal(known)})"
-    )
+    ways = [f"{text} rlike {literal(lacks)}"] if lacks else []
+    if known is not None:
+        ways.append(f"(coalesce({', '.join(_ways(text, kind))}) is null and {text} rlike {literal(known)})")
+    return f"({text} is not null and ({' or '.join(ways) or 'false'}))"
 
 
 def _ways(text: str, kind: str) -> list[str]:
@@ -108,22 +122,34 @@ def _ways(text: str, kind: str) -> list[str]:
 def _without_value(text: str, column: Column, misfit: Misfit) -> str:
     """Spark SQL for what stands where the Spark type has no value for a text: null for null, or a sentence."""
     kind = column.logical.spark_type
-    of = f" of table {misfit.table}" if misfit.table else ""
-    shown = f"left(regexp_replace({misfit.row}, {literal(_CONTROL)}, '?'), {_MOST_SHOWN})"
-    row = f", ' in the row ', {shown}" if misfit.row else ""
-    broken = f"A value{of} does not fit its column '{column.name}' of type {column.logical}"
+    broken = f"A value{_of(misfit)} does not fit its column '{column.name}' of type {column.logical}"
     then = literal(". Compare the values with the source's column types.")
-    stop = refusal(f"concat({literal(broken)}{row}, {then})", SchemaError)
+    stop = refusal(f"concat({literal(broken)}{_in_row(misfit)}, {then})", SchemaError)
     known = _VALUES.get(kind.partition("(")[0])
     if known is None:
         return f"if({text} is null, null, {stop})"
     is_known = f"{text} rlike {literal(known)}"
     if misfit.null:
         return f"if({text} is null or {is_known}, null, {stop})"
-    before = literal(f"Column '{column.name}'{of} has the value ")
-    after = literal(f", for which Spark's {kind} has no place. {misfit.remedy}".rstrip())
-    named = refusal(f"concat({before}, left({text}, {_MOST_SHOWN}){row}, {after})", SchemaError)
+    named = _no_place(text, column, misfit, f"Spark's {kind}")
     return f"case when {text} is null then null when {is_known} then {named} else {stop} end"
+
+
+def _no_place(text: str, column: Column, misfit: Misfit, place: str) -> str:
+    """Spark SQL that stops the query for a value that it names."""
+    before = literal(f"Column '{column.name}'{_of(misfit)} has the value ")
+    after = literal(f", for which {place} has no place. {misfit.remedy}".rstrip())
+    return refusal(f"concat({before}, left({text}, {_MOST_SHOWN}){_in_row(misfit)}, {after})", SchemaError)
+
+
+def _of(misfit: Misfit) -> str:
+    return f" of table {misfit.table}" if misfit.table else ""
+
+
+def _in_row(misfit: Misfit) -> str:
+    """Spark SQL for more arguments of a `concat`."""
+    shown = f"left(regexp_replace({misfit.row}, {literal(_CONTROL)}, '?'), {_MOST_SHOWN})"
+    return f", ' in the row ', {shown}" if misfit.row else ""
 
 
 def typed_columns(

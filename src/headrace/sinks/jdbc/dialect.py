@@ -101,11 +101,14 @@ class TargetDialect(ABC):
 
     Attributes:
         title: the database's name as people write it.
+        lacks: regular expressions of canonical texts that it has no place for, by kind of logical type; those aside
+            that Spark has none for.
         name_limit: how long a name may be, in `name_unit`.
         folds_names: whether two columns whose names differ only in case are one.
     """
 
     title: ClassVar[str]
+    lacks: ClassVar[Mapping[str, str]] = {}
     name_limit: ClassVar[int]
     name_unit: ClassVar[str] = "characters"
     folds_names: ClassVar[bool] = False

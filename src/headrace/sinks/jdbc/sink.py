@@ -43,7 +43,7 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import LateChanges, MirrorPlan, StagedBatch, TargetTables, names_in
-from headrace.sinks.misfits import count_misfits, kept_profile, kept_schema, refuse_misfit
+from headrace.sinks.misfits import KeptValues, refuse_misfit
 from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, old_value, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ class JdbcSink(Sink):
         self._nulled: Mapping[TableId, Mapping[str, int]] = {}
         address = parse_address(settings.url, settings.user, settings.password, settings.password_command)
         self.database = _DATABASES[address.kind](address)
+        dialect = self.database.dialect
+        self._kept = KeptValues(settings.unrepresentable, dialect.title, dialect.lacks)
         self._name_parts = _template(settings.table_name or self.database.default_table_name, _PLACEHOLDERS)
         self._progress_parts = _template(settings.progress_table, set())
 
@@ -169,7 +171,7 @@ class JdbcSink(Sink):
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""
-        schema = kept_schema(self.settings, schema)
+        schema = self._kept.schema(schema)
         with self.database.connected(schema.id, TableName("", schema.id.path)) as connection:
             default = self.database.default_schema(connection)
             targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
@@ -220,12 +222,12 @@ class JdbcSink(Sink):
         """
         spark = rows.sparkSession
         rows = self.sequenced(rows)
-        tables = [kept_profile(self.settings, table) for table in profile(rows, given_steps(self.settings))]
+        tables = [self._kept.profile(table) for table in profile(rows, given_steps(self.settings))]
         if not tables:
             return
         targets, works = self._look(tables, batch)
         workers = self.settings.max_parallel_tables
-        self._nulled = count_misfits(rows, tables) if self.settings.unrepresentable == "null" else {}
+        self._nulled = self._kept.nulled(rows, tables)
         with parted(rows, tables) as rows_of:
 
             def bring(work: tuple[TableProfile, MirrorPlan]) -> None:
@@ -256,11 +258,11 @@ class JdbcSink(Sink):
         """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
         with closing(self.database.connect()) as connection:
             name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
-        return mirrored_rows(spark, self.database, name, kept_schema(self.settings, schema))
+        return mirrored_rows(spark, self.database, name, self._kept.schema(schema))
 
     def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
         """The rows that are true after the last change, with values as the database spells them."""
-        table = kept_profile(self.settings, table)
+        table = self._kept.profile(table)
         values = {c.name: as_compared(f"row.{quote(c.name)}", c) for c in table.schema.columns}
         return rows_left_by(rows, table).selectExpr(*(f"{value} as {quote(name)}" for name, value in values.items()))
 

@@ -9,7 +9,7 @@ from headrace.options import Names, bare
 from headrace.settings import Settings, option
 from headrace.sinks.lake.upkeep import UpkeepSettings
 from headrace.sinks.lake.variants import VARIANT
-from headrace.sinks.misfits import kept_profile
+from headrace.sinks.misfits import KeptValues
 from headrace.sinks.table_sink import TableSettings
 
 
@@ -132,7 +132,7 @@ def refuse_contradictions(settings: LakeSettings) -> None:
 
 def written(settings: LakeSettings, table: TableProfile) -> TableProfile:
     """The table with the columns that are written, as the target keeps them."""
-    table = kept_profile(settings, table)
+    table = KeptValues(settings.unrepresentable).profile(table)
     only, never = settings.column_list, settings.except_column_list
     if not only and not never:
         return table

@@ -38,7 +38,7 @@ from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, ses
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
-from headrace.sinks.misfits import count_misfits, kept_schema, refuse_misfit
+from headrace.sinks.misfits import KeptValues, refuse_misfit
 from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class LakeSink(Sink):
 
     def __init__(self, settings: LakeSettings) -> None:
         super().__init__(settings)
+        self._kept = KeptValues(settings.unrepresentable)
         self._nulled: Mapping[TableId, Mapping[str, int]] = {}
         refuse_contradictions(settings)
         self.upkeep = Upkeep(settings)
@@ -110,7 +111,7 @@ class LakeSink(Sink):
             _refuse_shared(target for _, target in targets)
             works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
-            self._nulled = count_misfits(rows, tables) if self.settings.unrepresentable == "null" else {}
+            self._nulled = self._kept.nulled(rows, tables)
             with parted(rows, tables) as rows_of:
                 side_by_side(
                     spark,
@@ -183,7 +184,7 @@ class LakeSink(Sink):
         rows = target.read()
         rows = with_documents(rows, variants_in(rows))
         if stored_as == "append":
-            return rows_left(rows, kept_schema(self.settings, schema), self.settings.position_column)
+            return rows_left(rows, self._kept.schema(schema), self.settings.position_column)
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else self._live(rows)
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 

@@ -81,6 +81,11 @@ class MariaDbDialect(TargetDialect):
     """
 
     title: ClassVar[str] = "MariaDB"
+    lacks: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("float32", "float64"), "(?i)^(nan|[+-]?inf(inity)?)$"),
+        **dict.fromkeys(("date", "timestamp", "instant", "zoned_timestamp"), "^[+]?[0-9]{5,}-|^-[0-9]| BC$"),
+        "time": "^-?(8(39|[4-9][0-9])|9[0-9]{2}|[0-9]{4,}):",
+    }
     name_limit: ClassVar[int] = 64
     folds_names: ClassVar[bool] = True
     mark: ClassVar[str] = "`"

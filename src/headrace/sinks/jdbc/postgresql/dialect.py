@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -61,6 +61,7 @@ class PostgresDialect(TargetDialect):
     """PostgreSQL 12 and newer."""
 
     title: ClassVar[str] = "PostgreSQL"
+    lacks: ClassVar[Mapping[str, str]] = {"time": "^(-|2[5-9]|[3-9][0-9]|[0-9]{3,}|24:[0-9:.]*[1-9])"}
     name_limit: ClassVar[int] = 63
     name_unit: ClassVar[str] = "bytes"
 
