@@ -63,6 +63,7 @@ _VALUES = {
     "decimal": f"(?i)^(nan|{_ENDLESS})$",
 }
 """The texts that are values of some database, whether or not the Spark type has a place for them."""
+_TEXT = "_text"
 _BEFORE_CHRIST = "^[0-9]{4}-.* BC$"
 _CONTROL = r"\p{Cntrl}"
 _MOST_SHOWN = 100
@@ -83,7 +84,10 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
     elif kind == "binary":
         value = f"unbase64({text})"
     else:
-        value = f"coalesce({', '.join(_ways(text, kind))}, {_without_value(text, column, misfit)})"
+        # Lambdas are not compiled: code for values that hardly ever come would slow down the others.
+        rare = ", ".join([*_cast_before_christ(_TEXT, kind), _without_value(_TEXT, column, misfit)])
+        rarely = f"transform(array({text}), {_TEXT} -> coalesce({rare}))[0]"
+        value = f"coalesce({_cast(text, kind)}, if({text} is null, null, {rarely}))"
     if not misfit.lacks:
         return value
     instead = "null" if misfit.null else _no_place(text, column, misfit, misfit.target)
@@ -102,37 +106,41 @@ def is_misfit(text: str, column: Column, lacks: str = "") -> str:
     known = _VALUES.get(kind.partition("(")[0])
     ways = [f"{text} rlike {literal(lacks)}"] if lacks else []
     if known is not None:
-        ways.append(f"(coalesce({', '.join(_ways(text, kind))}) is null and {text} rlike {literal(known)})")
+        values = ", ".join([_cast(text, kind), *_cast_before_christ(text, kind)])
+        ways.append(f"(coalesce({values}) is null and {text} rlike {literal(known)})")
     return f"({text} is not null and ({' or '.join(ways) or 'false'}))"
 
 
-def _ways(text: str, kind: str) -> list[str]:
-    """Spark SQL for a text as a value of a Spark type; the first that is not null counts."""
-    ways = [f"try_cast({text} as {kind})"]
-    if kind in _MOMENTS:
-        year = f"lpad(cast(try_cast(left({text}, 4) as int) - 1 as string), 4, '0')"
-        counted = f"concat('-', {year}, substr({text}, 5, length({text}) - 7))"
-        ways.append(f"try_cast(if({text} rlike {literal(_BEFORE_CHRIST)}, {counted}, null) as {kind})")
-    if kind == "date":
-        # Of a date Spark reads no further than the blank.
-        ways[0] = f"try_cast(if(endswith({text}, ' BC'), null, {text}) as {kind})"
-    return ways
+def _cast(text: str, kind: str) -> str:
+    """Spark SQL for a text as a value of a Spark type; null where it is none, and for days before Christ."""
+    # Of a date Spark reads no further than the blank.
+    plain = f"if(endswith({text}, ' BC'), null, {text})" if kind == "date" else text
+    return f"try_cast({plain} as {kind})"
+
+
+def _cast_before_christ(text: str, kind: str) -> list[str]:
+    """Spark SQL for a day or moment before Christ, as PostgreSQL prints it; null for any other text."""
+    if kind not in _MOMENTS:
+        return []
+    year = f"lpad(cast(try_cast(left({text}, 4) as int) - 1 as string), 4, '0')"
+    counted = f"concat('-', {year}, substr({text}, 5, length({text}) - 7))"
+    return [f"try_cast(if({text} rlike {literal(_BEFORE_CHRIST)}, {counted}, null) as {kind})"]
 
 
 def _without_value(text: str, column: Column, misfit: Misfit) -> str:
-    """Spark SQL for what stands where the Spark type has no value for a text: null for null, or a sentence."""
+    """Spark SQL for what stands where the Spark type has no value for a text that is not null: null, or a sentence."""
     kind = column.logical.spark_type
     broken = f"A value{_of(misfit)} does not fit its column '{column.name}' of type {column.logical}"
     then = literal(". Compare the values with the source's column types.")
     stop = refusal(f"concat({literal(broken)}{_in_row(misfit)}, {then})", SchemaError)
     known = _VALUES.get(kind.partition("(")[0])
     if known is None:
-        return f"if({text} is null, null, {stop})"
+        return stop
     is_known = f"{text} rlike {literal(known)}"
     if misfit.null:
-        return f"if({text} is null or {is_known}, null, {stop})"
+        return f"if({is_known}, null, {stop})"
     named = _no_place(text, column, misfit, f"Spark's {kind}")
-    return f"case when {text} is null then null when {is_known} then {named} else {stop} end"
+    return f"if({is_known}, {named}, {stop})"
 
 
 def _no_place(text: str, column: Column, misfit: Misfit, place: str) -> str:
