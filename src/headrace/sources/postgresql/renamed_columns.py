@@ -43,6 +43,20 @@ def statement(before: PostgresTable, after: PostgresTable) -> str:
     )
 
 
+def has_renames(before: PostgresTable, after: PostgresTable) -> bool:
+    """Whether a column that was captured has, or may have, another name.
+
+    Args:
+        before: the table as it was.
+        after: as it is.
+    """
+    old = {number: column.name for column, _, number in before.numbered if number}
+    new = {number: column.name for column, _, number in after.numbered if number}
+    if not old:
+        return bool(set(before.names).difference(after.names))
+    return any(new.get(number, name) != name for number, name in old.items())
+
+
 def _in_order(renamed: Mapping[str, str], taken: Collection[str]) -> Iterator[tuple[str, str]]:
     """The renames in an order in which each new name is free; without those of columns that swap their names.
 

@@ -14,6 +14,7 @@ from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.identities import lacking_identities
 from headrace.sources.postgresql.log_state import LogState, written_commit
 from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.renamed_columns import has_renames
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles, unpublished_changes, unsent_changes, visible_now
@@ -154,9 +155,10 @@ class TableSet:
             self._settings,
             read=read,
             rows=lambda tables: estimated_rows(connection, tables),
-            after=written if rewrites else "",
+            after=written,
             since=start.commit,
             under_way=start.tables,
+            renamed=[path for path, was in earlier.before(found).items() if has_renames(was, found[path])],
         )
         end = replace(
             start,

@@ -128,6 +128,7 @@ def follow_rewrites(
     after: str = "",
     since: str = "",
     under_way: Collection[str] = (),
+    renamed: Collection[str] = (),
 ) -> Reads:
     """The ad-hoc snapshots with the tables that are read again because of changes of structure, and with the columns
     whose one value in older rows the batch reports.
@@ -144,13 +145,16 @@ def follow_rewrites(
         rows: asks about how many rows tables have, by path; those are left out of which the server can't say.
         since: the commit at which the batch begins, before all changes of structure, where the source reports values.
         under_way: the paths of the tables whose snapshot is under way.
+        renamed: the paths of the tables with columns whose new names the stream has not reported yet. A value that is
+            reported with the table as it is now would be taken for one of a table with other columns.
 
     Raises:
         CaptureError: the options say to stop.
     """
-    ad_hoc, unclear = ad_hoc.without_added({path: table.names for path, table in tables.items()})
-    renamed = "a column that was added has another name, or is gone"
-    rewrites = [*(Rewrite(path, renamed) for path in unclear), *rewrites]
+    names = {path: () if path in renamed else table.names for path, table in tables.items()}
+    ad_hoc, unclear = ad_hoc.without_added(names)
+    reason = "a column was added, and then columns got other names or are gone"
+    rewrites = [*(Rewrite(path, reason) for path in unclear), *rewrites]
     found = [rewrite for rewrite in rewrites if rewrite.path in tables]
     estimated = rows([tables[path] for path in dict.fromkeys(rewrite.path for rewrite in found)]) if found else {}
     for rewrite in found:
@@ -161,7 +165,7 @@ def follow_rewrites(
                 sentence, remedy=f"Set 'on_rewrite' to {REREAD} or {WARN} to go on, or leave the table out."
             )
         asked = settings.on_rewrite == REREAD
-        is_clear = bool(rewrite.constants) and path not in under_way and not ad_hoc.is_read(path)
+        is_clear = bool(rewrite.constants) and path not in (*under_way, *renamed) and not ad_hoc.is_read(path)
         if asked and is_clear and not _is_reread(tables[path].id, settings):
             say(
                 f"Rows of table '{path}' from before have one value in a new column: {rewrite.reason}. Tables that are "
