@@ -454,9 +454,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                 begun = self._begun(replace(end, commit=commit), blocking, start.reads + 1)
                 self._again = self._again and not again
                 reads = replace(reads, blocking=left)
-                state = self._state(end)
-                waiting = tuple(path for path in state.waiting if path not in begun)
-                end = replace(state, waiting=waiting).in_offset(replace(end, tables=begun, initial=again))
+                state = self._state(end).with_begun(begun)
+                end = state.in_offset(replace(end, tables=begun, initial=again))
         return self._more_reads(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch), end
 
     def _without_skipped(self, start: Offset) -> Offset | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -51,6 +52,10 @@ class WindowState(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
+
+    def with_begun(self, tables: Collection[str]) -> Self:
+        """The state of a batch that begins to read tables as they are now, by their paths."""
+        return replace(self, waiting=tuple(path for path in self.waiting if path not in tables))
 
     def settled(self) -> Self:
         """The same place, seen from a batch without a window."""

@@ -29,7 +29,7 @@ from headrace.sources.postgresql.layouts import Layouts
 from headrace.sources.postgresql.logical_messages import LogicalMessages
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.pgoutput import Truncate, TypeMessage, read
-from headrace.sources.postgresql.relation import Relation, table_of
+from headrace.sources.postgresql.relation import Relation, table_of, under_known_names
 from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.row_images import read_images
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
@@ -201,7 +201,7 @@ class WindowDecoder:
         facts = {**facts, "ddl": self._statements(schemas)}
         return self._writer.batch(Rows.together([schemas, rows]), images, transactions, facts)
 
-    def _table_of(self, relation: Relation, before: bool = False) -> PostgresTable | None:
+    def _table_of(self, relation: Relation, before: bool = False) -> tuple[Relation, PostgresTable] | None:
         known = self._tables.get(relation.oid)
         if known is None:
             return None
@@ -210,7 +210,8 @@ class WindowDecoder:
         earlier = self._before.tables.get(relation.oid)
         states = [known] if earlier is None else [earlier, known] if before else [known, earlier]
         types = self._types_before if before else self._types
-        return table_of(relation, states, types, self._settings, self._database)
+        relation = under_known_names(relation, states, known, types)
+        return relation, table_of(relation, states, types, self._settings, self._database)
 
     def _states_in(self, block: Block) -> _States:
         """The state of each table at each message of a block."""

@@ -74,6 +74,10 @@ class EarlierStructures:
         same = tables == self.tables and other == self.types
         return EarlierStructures(tables, other, self.until if same else until)
 
+    def without(self, tables: Collection[str]) -> EarlierStructures:
+        """Without tables, by their paths, which the batch reads as they are now."""
+        return replace(self, tables={path: table for path, table in self.tables.items() if path not in tables})
+
     def before(self, now: Mapping[str, PostgresTable]) -> dict[str, PostgresTable]:
         """The tables as they were, by path, without those that are the same or not there.
 

@@ -80,7 +80,9 @@ class Layout:
 class Layouts:
     """All states of captured tables that a window has shown so far, by number."""
 
-    def __init__(self, masks: Masks, table_of: Callable[[Relation, bool], PostgresTable | None]) -> None:
+    def __init__(
+        self, masks: Masks, table_of: Callable[[Relation, bool], tuple[Relation, PostgresTable] | None]
+    ) -> None:
         self.all: list[Layout] = []
         self._masks = masks
         self._table_of = table_of
@@ -99,10 +101,10 @@ class Layouts:
         """
         number = self._numbers.get((relation, before))
         if number is None:
-            table = self._table_of(relation, before)
-            number = -1 if table is None else len(self.all)
-            if table is not None:
-                self.all.append(Layout.of(relation, table))
+            found = self._table_of(relation, before)
+            number = -1 if found is None else len(self.all)
+            if found is not None:
+                self.all.append(Layout.of(*found))
                 self._arrays = None
             self._numbers[relation, before] = number
         return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
@@ -49,6 +50,29 @@ class Relation:
     name: str
     identity: str
     columns: tuple[RelationColumn, ...]
+
+
+def under_known_names(
+    relation: Relation, states: Sequence[PostgresTable], newest: PostgresTable, types: TypeCatalog
+) -> Relation:
+    """A message with the newest names of the columns whose names the catalog never showed.
+
+    A batch knows only what the offset says, and the next one would not know such a name.
+
+    Args:
+        relation: the message.
+        states: the table as the catalog showed it.
+        newest: the last of them.
+        types: what is known of types.
+    """
+    shown = {name for state in states for name in state.columns or state.names}
+    now = {number: column.name for column, _, number in newest.numbered if number}
+    there = {stated.name for stated in relation.columns}
+    columns = []
+    for stated, found in zip(relation.columns, _columns(relation, states, types), strict=True):
+        name = stated.name if stated.name in shown else now.get(found.number, stated.name)
+        columns.append(stated if name in there else replace(stated, name=name))
+    return replace(relation, columns=tuple(columns))
 
 
 def table_of(
@@ -160,12 +184,30 @@ def _columns(relation: Relation, states: Sequence[PostgresTable], types: TypeCat
                     number,
                 )
             )
-    for place in range(len(found) - 1):
-        if not found[place].number:
-            before, behind = found[place - 1].number if place else 0, found[place + 1].number
-            # Columns stand in the order of their numbers.
-            if (before or not place) and behind == before + 2:
-                found[place] = replace(found[place], number=before + 1)
+    return _numbered(found, states)
+
+
+def _numbered(columns: Sequence[FoundColumn], states: Sequence[PostgresTable]) -> list[FoundColumn]:
+    """The columns with the numbers of those whose names no state has, as far as only one number is possible.
+
+    Columns stand in the order of their numbers, and one that was there before and is there after was there in between.
+    """
+    numbers = [{number for *_, number in state.numbered if number} for state in states]
+    always = sorted(set.intersection(*numbers)) if len(numbers) > 1 else []
+    found = list(columns)
+    first = 0
+    for is_numbered, run in groupby(columns, key=lambda column: column.number > 0):
+        upto = first + len(list(run))
+        if not is_numbered:
+            low = found[first - 1].number if first else 0
+            high = found[upto].number if upto < len(found) else 0
+            between = [number for number in always if low < number and (number < high or not high)]
+            possible = range(low + 1, high)
+            for sure in (between, possible):
+                if len(sure) == upto - first:
+                    found[first:upto] = (replace(c, number=n) for c, n in zip(found[first:upto], sure, strict=True))
+                    break
+        first = upto
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from headrace.sources.log.window import WindowState
 from headrace.sources.offset import Offset, all_known
@@ -53,6 +54,10 @@ class StreamState(WindowState):
             reads=data["reads"],
             waiting=tuple(data["waiting"]),
         )
+
+    def with_begun(self, tables: Collection[str]) -> Self:
+        """As in any log; what such a table was before is not needed, because the read shows it as it is."""
+        return replace(super().with_begun(tables), earlier=self.earlier.without(tables))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""

@@ -221,13 +221,18 @@ def _columns(
     """What happened to the columns that are captured now."""
     named = {column.name: (native, number) for column, native, number in old.numbered}
     by_number = {number: native for _, native, number in old.numbered if number}
+    kept = {number for *_, number in new.numbered}
     altered = old.schema.fingerprint != new.schema.fingerprint
+    # One that is gone may have had the name of one that was added, in rows that were written in between.
+    gone = next((name for name, (_, number) in named.items() if number and number not in kept), None)
     for column, native, number in new.numbered:
         name, before = column.name, named.get(column.name)
         if before is not None and before[1] and before[1] != number:
             yield _Change(name, f"column '{name}' is another column than the one that had this name")
         elif before is None and 0 < number <= old.last and number not in by_number:
             yield _Change(name, f"column '{name}' was not captured before")
+        elif before is None and number not in by_number and gone is not None:
+            yield _Change(name, f"column '{gone}' is gone and column '{name}' was added")
         elif before is None and number not in by_number:
             yield from _added(name, native, leaves, computed=column.generated, hidden=name in new.protected)
         else:
