@@ -43,7 +43,7 @@ class ExactRows:
 
     Args:
         start, end: its boundaries.
-        table_of: the captured table of a relation; null for none.
+        table_of: the captured table of a relation, with that under the names that rows have; null for none.
         settings: the source's options.
         capture_time: when the batch was planned.
     """
@@ -77,7 +77,7 @@ class ExactRows:
             elif isinstance(content, Origin):
                 self._origin = content
             elif isinstance(content, Relation):
-                self._relations[content.oid] = self._table_of(content), content
+                self._relations[content.oid] = self._table_of(content) or (content, None)
             else:
                 yield from self._of(message.start, content)
 
@@ -99,7 +99,7 @@ class ExactRows:
             row["source"] |= self._said(content)
             yield from self._numbered(row, "message", 1)
         elif isinstance(content, Truncate) and "t" not in self._settings.skipped_operations:
-            found = [(sub, oid) for sub, oid in enumerate(content.oids) if self._relations[oid][0] is not None]
+            found = [(sub, oid) for sub, oid in enumerate(content.oids) if self._relations[oid][1] is not None]
             # The schema rows of all come before, as their positions say.
             made = [list(self._change("t", oid, place, None, None, False, f"{sub:05}")) for sub, oid in found]
             yield from sorted((row for rows in made for row in rows), key=lambda row: row["position"])
@@ -113,7 +113,7 @@ class ExactRows:
     def _change(
         self, op: str, oid: int, place: int, old: Values | None, new: Values | None, by_key: bool, sub: str = ""
     ) -> Iterator[Row]:
-        table, relation = self._relations[oid]
+        relation, table = self._relations[oid]
         if table is None or op in self._settings.skipped_operations:
             return
         if by_key and old is not None:
