@@ -15,7 +15,7 @@ from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.earlier_structures import EarlierStructures
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.relation import Relation, RelationColumn, table_of
+from headrace.sources.postgresql.relation import Relation, RelationColumn, table_of, under_known_names
 from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.stream_state import StreamState
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
@@ -72,8 +72,11 @@ def test_what_numbers_say_of_names(before: Columns, after: Columns, steps: str) 
         ([{"nr": 1, "a": 2}, {"id": 1, "a": 2}], "nr a", "nr", (1, 2)),
         ([{"id": 1, "a": 2}, {"nr": 1, "a": 2}], "x a", "x", (1, 2)),
         ([{"a": 1, "id": 2, "b": 3}, {"a": 1, "nr": 2, "b": 3}], "a x b", "x", (1, 2, 3)),
+        ([{"id": 1, "a": 3}, {"nr": 1, "a": 3}], "x y a", "x", (1, 2, 3)),
+        # The last one, which was there before and is there after.
+        ([{"id": 1, "a": 2}, {"nr": 1, "b": 2}], "x y", "x", (1, 2)),
         # Nothing proves that a name is a column's: the place of one that is not captured may be its own.
-        ([{"id": 1, "a": 3}, {"nr": 1, "a": 3}], "x y a", "", (0, 0, 3)),
+        ([{"id": 1, "a": 4}, {"nr": 1, "a": 4}], "x y a", "", (0, 0, 4)),
     ],
 )
 def test_the_key_under_full_is_found_by_the_numbers_of_columns(
@@ -84,6 +87,13 @@ def test_the_key_under_full_is_found_by_the_numbers_of_columns(
     found = table_of(relation, tables, _TYPES, _SETTINGS, "db")
     assert found.schema.key == tuple(key.split())
     assert (found.numbers or (0,)) == numbers
+
+
+def test_a_name_that_no_look_at_the_catalog_showed_is_the_newest_one_where_its_column_is_known() -> None:
+    before, now = _table({"id": 1, "a": 2, "b": 3}), _table({"id": 1, "d": 2, "a": 3})
+    columns = (RelationColumn(name, _INT) for name in ("id", "x", "y"))
+    found = under_known_names(Relation(_OID, "public", "t", "d", tuple(columns)), [before, now], now, _TYPES)
+    assert [column.name for column in found.columns] == ["id", "d", "a"]
 
 
 def test_what_the_log_describes_one_after_another_says_what_happened_to_names() -> None:
