@@ -390,7 +390,7 @@ ALTERED = Leaf(written=frozenset("b"), rewritten=True)
         (_table(A, B), _table(A, B), [Leaf(rewritten=True)], None),
         (_table(A, B), _table(A, B), [ALTERED], "its rows were rewritten by ALTER TABLE"),
         (_table(A, B), _table(A), [ALTERED], None),
-        (_table(A, B), _table(A, ("c", _TEXT, 3)), [Leaf(written=frozenset("c"))], None),
+        (_table(A, B), _table(A, ("c", _TEXT, 3)), [DEFAULT], "column 'b' is gone and column 'c' was added"),
         (_table(A, B), _table(A, ("c", _TEXT, 2)), [Leaf(written=frozenset("c"))], None),
         (_table(A, B, last=3), _table(A, B, ("c", _TEXT, 3)), [Leaf()], "column 'c' was not captured before"),
         (_table(A, B), _table(A, ("b", _TEXT, 3)), [Leaf()], "column 'b' is another column than the one that had"),
