@@ -111,11 +111,12 @@ class QlikFormat(ArrowFormat):
             Feature.TRANSACTION_ORDER, Feature.SOURCE,
         )
     )  # fmt: skip
+    # No TRANSACTION_ORDER: the messages that are written are numbered, and not the source's events.
     writes = frozenset(
         (
             Feature.READ, Feature.SCHEMA, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED,
             Feature.KEY_CHANGE, Feature.KEY, Feature.TYPES, Feature.SCHEMA_NAME, Feature.EVENT_TIME,
-            Feature.EVENT_MILLISECONDS, Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
+            Feature.EVENT_MILLISECONDS, Feature.TRANSACTION,
         )
     )  # fmt: skip
     of_transactions = "transactionId, transactionEventCounter and transactionLastEvent"

@@ -79,12 +79,13 @@ class SharePlexJson(ArrowFormat):
             Feature.TRANSACTION, Feature.TRANSACTION_ORDER, Feature.SOURCE,
         )
     )  # fmt: skip
+    # No TRANSACTION_ORDER: the messages that are written are numbered, and not the source's events.
     # No DATABASE: that of a table without a schema stands where a schema would.
     writes = frozenset(
         (
             Feature.TRUNCATE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED,
             Feature.KEY_CHANGE, Feature.KEY, Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.READ_TIME,
-            Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
+            Feature.TRANSACTION,
         )
     )  # fmt: skip
 
