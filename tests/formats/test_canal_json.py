@@ -193,7 +193,7 @@ def test_values_are_what_their_mysql_types_say(spark: SparkSession) -> None:
     structure = TableSchema.from_text(schema.table_schema)
     assert (structure.key, structure.id) == (("c0",), TableId("d", "", "t"))
     assert [str(column.logical) for column in structure.columns] == [line[3] for line in MYSQL]
-    typed = headrace.typed(rows, structure).collect()[-1].after
+    typed = headrace.typed(rows, structure, unrepresentable="null").collect()[-1].after
     maps = [typed[name] for name in names]
     structs = headrace.decode(
         in_spark(spark, [value]), format="canal_json", time_zone="Asia/Shanghai", schema=structure
