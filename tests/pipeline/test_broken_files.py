@@ -20,7 +20,7 @@ def source(options: str) -> str:
 
 
 IN_SOURCE = {
-    "''": "Option 'database' is empty. Set it: The database to capture, or several with commas between.",
+    "''": "Option 'database' is empty. Set it: The database to capture, or several: a list, or with commas between.",
     "'${env:NOTHING}'": "The environment variable NOTHING is empty. Put the value into it, or take the reference out.",
     "shop, password: '${file:nothing}'": "The file 'nothing' is empty. Put the value into it, or take the reference "
     "out.",
