@@ -99,7 +99,7 @@ def test_an_empty_value_stops_every_reader_with_the_place(name: str) -> None:
 
 def test_commas_alone_are_no_database() -> None:
     found = registry.find("source", "sqlserver")
-    with pytest.raises(OptionError, match="Option 'database' names no database"):
+    with pytest.raises(OptionError, match="Option 'database' is empty"):
         found.of({"hostname": "there", "database": " , "})
 
 
