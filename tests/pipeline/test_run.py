@@ -11,8 +11,9 @@ from headrace_standins import LinesFormat, commit_changes, written
 
 from headrace.errors import CaptureError, OptionError, SinkError
 from headrace.formats.encoded_batch import OutOfRange
-from headrace.pipeline import Pipeline, batch, load_pipeline
+from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.checkpoint import Checkpoint
+from headrace.pipeline.lost_values import count_out_of_range
 from headrace.sinks.base import BatchId
 from headrace.testing.waiting import PATIENCE
 
@@ -234,7 +235,7 @@ def test_values_that_a_format_does_not_hold_are_counted_and_the_first_of_each_ba
         return OutOfRange(values, 'table dbo.t, column valid_to, key ["1"]' if values else "")
 
     sinks: list[tuple[Any, OutOfRange]] = [(SimpleNamespace(label=f"sink {n} (kafka)"), lost(n)) for n in (0, 1, 2)]
-    assert batch.count_out_of_range(sinks, BatchId("p", "c", 7)) == 3
+    assert count_out_of_range(sinks, BatchId("p", "c", 7)) == 3
     assert [message.split(".")[0] for message in caplog.messages] == [
         "Batch 7: the format of sink 1 (kafka) does not hold a value, the first in table dbo",
         "Batch 7: the format of sink 2 (kafka) does not hold 2 values, the first in table dbo",

@@ -2,9 +2,9 @@
 
 A database that checks keys at the end of a statement or of a transaction logs `SET id = id + 1` row by row, in any
 order: with 1 to 2 before 2 to 3, key 2 has two rows until the second change, and that one is not about the row that
-has just come. So the changes of one key in one transaction are those of a set of rows. An image that comes adds a row,
-an image that goes takes away the row that equals it. A row that is left came and stays; an image that took away
-nothing was the row from before the transaction.
+has just come. So each key has a set of rows while a transaction goes on. An image after a change adds a row to
+it, and an image before a change removes the row that equals it. What is in the set at the end came in the transaction
+and stays; an image before a change that removes nothing is the row that the key had before the transaction.
 
 This needs to know what goes. Where an image before is not whole or not to be trusted, the last change of a key decides
 as ever: the row that came is the one that goes, as with `1 to 9, 2 to 1, 9 to 2`. Messages of databases that check
@@ -33,7 +33,7 @@ _CHECKS_EACH_ROW = "coalesce(source['connector'] in ('mysql', 'mariadb', 'postgr
 """A PostgreSQL key that is checked later is no replica identity: then images before are whole."""
 
 _TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, source['gtid'])"
-"""Debezium's PostgreSQL puts the place of each change into `transaction.id`."""
+"""Debezium's PostgreSQL messages have the LSN of each change in `transaction.id`, after the transaction's number."""
 
 
 def may_share_keys(table: TableProfile) -> bool:

@@ -248,7 +248,7 @@ def typed(changes: DataFrame, table_schema: TableSchema, *, unrepresentable: str
     Args:
         changes: change rows with images as maps; all columns of change rows must be there.
         table_schema: the table schema of the table, as `headrace.tables` or a `schema` row gives it.
-        unrepresentable: what becomes of values that Spark's type has no place for (infinity, days that no calendar
+        unrepresentable: what to do with values that Spark's type can't hold (infinity, days that no calendar
             has, NaN among decimals): `fail` stops the query with a sentence that names table, column and value, `null`
             makes them null.
 

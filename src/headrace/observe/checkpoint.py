@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,6 +39,26 @@ OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED, C
 
 So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""
 _OWN_FILE = re.compile(r"headrace-.*\.json")
+
+
+@contextmanager
+def reading(file: str, *, without: str) -> Iterator[None]:
+    """Report a file of Headrace's that the block can't make out as damaged.
+
+    Args:
+        file: its name.
+        without: what deleting it leads to, as a sentence.
+
+    Raises:
+        OptionError: the block fails over what the file has.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError(
+            f"The checkpoint is damaged: it has a file '{file}' that can't be read.",
+            remedy=f"Restore it from a backup. {without}",
+        ) from error
 
 
 class CheckpointFolder(Protocol):

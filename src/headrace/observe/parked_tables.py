@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import TableId
-from headrace.errors import OptionError
-from headrace.observe.checkpoint import PARKED, CheckpointFolder
+from headrace.observe.checkpoint import PARKED, CheckpointFolder, reading
 from headrace.versions import require_readable
 
 _VERSION = 1
@@ -82,7 +81,7 @@ def parked_of_text(text: str | None) -> tuple[ParkedTable, ...]:
     """
     if text is None:
         return ()
-    try:
+    with reading(PARKED, without="Delete it only if you read all tables again afterwards."):
         data = json.loads(text)
         require_readable(
             data["version"], _VERSION, what=f"The checkpoint's '{PARKED}'", remedy="Go on with that release."
@@ -98,11 +97,6 @@ def parked_of_text(text: str | None) -> tuple[ParkedTable, ...]:
             )
             for one in data["parked"]
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(
-            f"The checkpoint is damaged: it has a file '{PARKED}' that can't be read.",
-            remedy="Restore it from a backup. Delete it only if you read all tables again afterwards.",
-        ) from error
 
 
 def parked_text(tables: Iterable[ParkedTable]) -> str:

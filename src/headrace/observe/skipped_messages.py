@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import OptionError
-from headrace.observe.checkpoint import SKIPPED, CheckpointFolder
+from headrace.observe.checkpoint import SKIPPED, CheckpointFolder, reading
 from headrace.versions import require_readable
 
 _VERSION = 1
@@ -53,7 +52,7 @@ def skipped_messages(folder: CheckpointFolder) -> tuple[SkippedMessages, ...]:
     text = folder.text(SKIPPED)
     if text is None:
         return ()
-    try:
+    with reading(SKIPPED, without="Delete it only if you know which messages were passed over."):
         data = json.loads(text)
         require_readable(
             data["version"], _VERSION, what=f"The checkpoint's '{SKIPPED}'", remedy="Look at it with that release."
@@ -68,11 +67,6 @@ def skipped_messages(folder: CheckpointFolder) -> tuple[SkippedMessages, ...]:
             )
             for one in data["skipped"]
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(
-            f"The checkpoint is damaged: it has a file '{SKIPPED}' that can't be read.",
-            remedy="Restore it from a backup. Delete it only if you know which messages were passed over.",
-        ) from error
 
 
 def skipped_text(messages: Iterable[SkippedMessages]) -> str:

@@ -23,6 +23,7 @@ from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
+from headrace.pipeline.lost_values import count_nulled, count_out_of_range
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
@@ -411,48 +412,6 @@ class BatchWriter:
         letters = unreadable if self._dead_letters is not None else 0
         kept = self._on_error == "row" and any(target.sink.takes_errors for target in self._targets)
         return MessageCounts(reasons, no_event, letters, 0 if kept else unreadable - letters)
-
-
-def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId) -> int:
-    """How many values a batch's formats did not hold; each format that has some is logged."""
-    found = 0
-    for target, lost in made:
-        found += lost.values
-        if lost.values:
-            _LOG.warning(
-                "Batch %d: the format of %s does not hold %s, the first in %s. Null stands there, or the nearest value "
-                "where the column can't be NULL (event.converting.failure.handling.mode).",
-                batch.number,
-                target.label,
-                "a value" if lost.values == 1 else f"{lost.values:,} values",
-                lost.first,
-            )
-    return found
-
-
-def count_nulled(targets: Sequence[Target], batch: BatchId, *, several: bool) -> dict[str, dict[str, int]]:
-    """How many values sinks wrote as NULL by table and column; each sink that did is logged.
-
-    Args:
-        targets: the sinks that got rows of the batch.
-        batch: the batch.
-        several: whether names of tables begin with their database.
-    """
-    found: dict[str, Counter[str]] = {}
-    for target in targets:
-        nulled = target.sink.nulled()
-        for id, columns in nulled.items():
-            found.setdefault(id.full_path if several else id.path, Counter()).update(columns)
-        if nulled:
-            _LOG.warning(
-                "Batch %d: columns of %s have no place for some values, and NULL stands there (unrepresentable): %s.",
-                batch.number,
-                target.label,
-                "; ".join(
-                    f"{count:,} in {id}.{name}" for id, columns in nulled.items() for name, count in columns.items()
-                ),
-            )
-    return {table: dict(columns) for table, columns in found.items()}
 
 
 def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSchemas | None = None) -> DataFrame | None:

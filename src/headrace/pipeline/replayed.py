@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.errors import OptionError
-from headrace.observe.checkpoint import REPLAYED
+from headrace.observe.checkpoint import REPLAYED, reading
 from headrace.versions import require_readable
 
 _VERSION = 1
@@ -87,7 +86,7 @@ class Replayed:
         """
         if text is None:
             return cls()
-        try:
+        with reading(REPLAYED, without="Without the file, all dead letters can be replayed again."):
             data: Any = json.loads(text)
             require_readable(
                 data["version"], _VERSION, what=f"The checkpoint's '{REPLAYED}'", remedy="Replay with that release."
@@ -100,11 +99,6 @@ class Replayed:
                 ReplayedBatch(int(one["batch"]), dt.datetime.fromisoformat(one["at"]), int(one["letters"]))
                 for one in data["batches"]
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise OptionError(
-                f"The checkpoint is damaged: it has a file '{REPLAYED}' that can't be read.",
-                remedy="Restore it from a backup. Without the file, all dead letters can be replayed again.",
-            ) from error
         return cls(letters, batches)
 
 

@@ -60,7 +60,7 @@ class QlikEncoder(Codec):
         self.columns = SchemaColumns(self.schemas.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
-        self._told: set[tuple[str | None, ...]] = set()
+        self._reported: set[tuple[str | None, ...]] = set()
         self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -80,21 +80,20 @@ class QlikEncoder(Codec):
             )
         if self.writing.envelope:
             numbers = rows_of(batch, ("schema",))
-            numbers = self._untold(batch, numbers[self.schemas.of(batch)[numbers] >= 0])
+            numbers = self._unreported(batch, numbers[self.schemas.of(batch)[numbers] >= 0])
             if numbers.size:
                 made.append((numbers, self._metadata(picked(batch, numbers))))
         if made:
             yield in_order(made)
 
-    def _untold(self, batch: pa.RecordBatch, numbers: Array) -> Array:
-        """Of the rows that say a structure, those whose table and structure no earlier one of the task said."""
+    def _unreported(self, batch: pa.RecordBatch, numbers: Array) -> Array:
+        """Of the rows that report a structure, those whose table and structure no earlier one of the task reported."""
         found = []
-        for number, row in zip(
-            numbers.tolist(), picked(batch, numbers).select(["table", "schema_id"]).to_pylist(), strict=True
-        ):
-            told = (row["schema_id"], *(row["table"] or {}).values())
-            if told not in self._told:
-                self._told.add(told)
+        rows = picked(batch, numbers).select(["table", "schema_id"]).to_pylist()
+        for number, row in zip(numbers.tolist(), rows, strict=True):
+            structure = (row["schema_id"], *(row["table"] or {}).values())
+            if structure not in self._reported:
+                self._reported.add(structure)
                 found.append(number)
         return np.array(found, np.int64)
 
