@@ -28,10 +28,11 @@ def statement(before: PostgresTable, after: PostgresTable) -> str:
         return ""
     there = after.columns or after.names
     gone = [name for number, name in old.items() if number not in new and name not in there]
-    added = [name for number, name in new.items() if number > before.last and name not in before.names]
     renamed = {name: new[number] for number, name in old.items() if new.get(number, name) != name}
     taken = {name for number, name in old.items() if number not in new} - set(gone)
-    renames = _in_order(renamed, taken)
+    renames = list(_in_order(renamed, taken))
+    held = set(before.names).difference(name for name, _ in renames)
+    added = [name for number, name in new.items() if number > before.last and name not in held]
     table = f"{identifier(after.id.schema)}.{identifier(after.id.name)}"
     return "; ".join(
         f"ALTER TABLE {table} {clause}"
