@@ -318,7 +318,11 @@ def test_a_value_that_its_column_cannot_hold_is_an_error_row(schema: str, data: 
     many.append(message("INSERT", [{"v": None}, {"v": data}]))
     rows = decoded(many, schema=schema)
     kind = schema.removeprefix("v ")
-    assert [row.error for row in rows] == [f"A value of column 'v' does not fit its type {kind}."] * 3
+    sentence = f"Column 'v' can't hold {data} exactly: it is {kind}."
+    if data == "2024-02-30":
+        sentence = f"Column 'v' has the value {data}, for which Spark's date has no place."
+    assert all(row.error.startswith(sentence) for row in rows)
+    assert len(rows) == 3
 
 
 @pytest.mark.parametrize("flavour", ["native", "dts"])

@@ -157,12 +157,14 @@ def test_other_messages_of_the_topic() -> None:
     assert [row["op"] for row in rows[:4]] == ["tombstone", "heartbeat", "t", "begin"]
     assert rows[0]["key"] == {"id": "1"}
     assert [row["error"] for row in rows[4:]] == [
-        "The value of column 'id' does not fit its type int in the options.",
+        "Column 'id' can't hold x exactly: it is int.",
         "The value is not JSON.",
         "The value is not JSON.",
         "The value is not UTF-8 text.",
-        "The value of column 'amount' does not fit its type decimal(10,2) in the options.",
-        "The value of column 'seen' does not fit its type timestamp in the options.",
+        "Column 'amount' can't hold 12.505 exactly: it is decimal(10,2).",
+        "Column 'seen' has the value infinity, for which Spark's timestamp has no place. Declare the column as string "
+        "in the option 'schema', which keeps its text. Or set the format's option 'unrepresentable' to null, which has "
+        "NULL there.",
         "The operation is not one of r, c, u, d, t, m.",
     ]
     assert all(row["message"]["value"] is not None for row in rows[4:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -369,7 +370,7 @@ def _struct_cases() -> list[dict[str, Any]]:
 
 def test_struct_images_are_the_maps_typed() -> None:
     cases = _struct_cases()
-    structs = {row.position: row for row in decoded(cases, schema=SHAPE)}
+    structs = {row.position: row for row in decoded(cases, schema=SHAPE, unrepresentable="null")}
     maps = decoded(cases, keys=["id"])
     assert [row.position for row in maps] == sorted(structs)
     names = [column.name for column in SHAPE.columns]
@@ -378,7 +379,7 @@ def test_struct_images_are_the_maps_typed() -> None:
         struct = structs[row.position]
         if struct.error:
             # A day with a clock, finer than microseconds, or without a zone: text can hold it, the type can't.
-            assert struct.error == "A value of column 'made' does not fit its type timestamp_ntz."
+            assert re.fullmatch(r"Column 'made' can't hold .+ exactly: it is timestamp_ntz\.", struct.error)
             continue
         for name in ("op", "table", "key", "key_text", "event_time", "snapshot", "transaction", "source"):
             assert getattr(row, name) == getattr(struct, name), name
@@ -431,7 +432,11 @@ def _typed(text: str | None, logical: LogicalType) -> Any:
 )  # fmt: skip
 def test_a_value_that_its_column_cannot_hold_is_an_error_row(schema: str, value: Any) -> None:
     rows = decoded([record("INSERT", None, [value]), record("UPDATE", [value], [None])], schema=f"c0 {schema}")
-    assert [row.error for row in rows] == [f"A value of column 'c0' does not fit its type {schema}."] * 2
+    assert len(rows) == 2
+    for row in rows:
+        assert re.match(
+            rf"Column 'c0' (can't hold .+ exactly: it is|.* for which Spark's) {re.escape(schema)}[., ]", row.error
+        )
 
 
 def test_a_stream_is_read_as_a_batch_is(spark: SparkSession, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ WORDS = [
     "2024-02-29T23:59:59.123456Z", "2024-02-29 01:00:00+08:00", "9999-12-31 23:59:59.999999", "0001-01-01", "AQID",
     "AQ=", "é", "\u0661", "--1", "1-", "1.2.3", "99999999999999999999.99", "2024-02-29 23:59:59.123456000",
     "2024-02-29T23:59:59.1234560Z", "2024-02-29 23:59:59.123456001", "2024-02-29 23:59:59.12345600x", "-" + "9" * 38,
+    "0044-03-15 BC", "-0043-03-15 01:02:03", "infinity",
     "9" * 39, "0" * 39, f"{'9' * 28}.{'9' * 10}",
 ]  # fmt: skip
 DIGITS = st.from_regex(r"-?[0-9]{0,30}[.]?[0-9]{0,20}", fullmatch=True)
@@ -76,6 +77,16 @@ def _same_numbers(a: pa.Array, b: pa.Array) -> bool:
         ("3.5e38", pa.float32(), None),
         ("-Infinity", pa.float64(), float("-inf")),
         ("maybe", pa.bool_(), None),
+        ("0044-03-15 BC", pa.date32(), -735160),
+        ("-0043-03-15", pa.date32(), -735160),
+        ("0000-12-31", pa.date32(), -719163),
+        ("0000-00-00", pa.date32(), None),
+        ("10000-01-01", pa.date32(), 2932897),
+        ("0044-03-15 12:00:00.5 BC", pa.timestamp("us"), -735160 * 86_400_000_000 + 43_200_500_000),
+        ("0044-03-15T00:00:00Z BC", pa.timestamp("us", "UTC"), -735160 * 86_400_000_000),
+        ("0044-03-15 00:00:00 BC", pa.timestamp("us", "UTC"), (-735160 * 86_400 - 29_143) * 1_000_000),
+        ("300000-01-01 00:00:00", pa.timestamp("us"), None),
+        ("infinity", pa.timestamp("us"), None),
     ],
 )
 def test_a_value_is_what_the_type_can_hold_without_loss(text: str, kind: pa.DataType, value: object) -> None:
@@ -84,6 +95,8 @@ def test_a_value_is_what_the_type_can_hold_without_loss(text: str, kind: pa.Data
 
 def test_instants_are_in_utc_and_cut_to_microseconds() -> None:
     texts = ["1970-01-01T00:00:01", "1970-01-01 00:00:01.123456789", "1970-01-01T01:00:00+01:00", "soon", None]
-    found = instants(Tape.of_texts(pa.array(texts, pa.string())), np.arange(5, dtype=np.int32))
-    assert found.values.cast(pa.int64()).to_pylist() == [1_000_000, 1_123_456, 0, None, None]
-    assert found.refused.tolist() == [3]
+    texts += ["0044-03-15 00:00:00 BC", "10000-01-01 00:00:00", "0001-01-01 00:00:00"]
+    found = instants(Tape.of_texts(pa.array(texts, pa.string())), np.arange(8, dtype=np.int32))
+    first = -62_135_596_800_000_000
+    assert found.values.cast(pa.int64()).to_pylist() == [1_000_000, 1_123_456, 0, None, None, None, None, first]
+    assert found.refused.tolist() == [3, 5, 6]

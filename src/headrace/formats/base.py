@@ -47,6 +47,14 @@ class FormatSettings(Settings):
         default=None,
         names=OTHER_NAMES,
     )
+    unrepresentable: str = option(
+        "Decoding with one schema: what to do with a value that its column's Spark type has no place for: infinity, "
+        "and days that no calendar has (MySQL's `0000-00-00`), among dates and timestamps; NaN and infinity among "
+        "decimals. `fail`: the message can't be read, and the error says the column and the value; `null` puts null "
+        "there, but never in a key. A column that is declared as string keeps the text.",
+        default="fail",
+        choices=("fail", "null"),
+    )
     keys: tuple[str, ...] = option(
         "The key columns, in key order, for messages that don't name them.",
         default=(),

@@ -10,19 +10,23 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.change_columns import schema_ids
-from headrace.formats.given_values import misfits
-from headrace.formats.json_images import ObjectImage, UnfitValue, Unread, spell
+from headrace.formats.given_values import UnfitValue, misfits, note_misfits
+from headrace.formats.json_images import ObjectImage, Unread, spell
 from headrace.formats.numbered import Numbered, numbers_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
+
+if TYPE_CHECKING:
+    from headrace.formats.base import FormatSettings
+    from headrace.formats.codec import Facts
 
 _CODES = {"date": "d", "timestamp": "t", "instant": "i", "zoned_timestamp": "i", "bytes": "b"}
 # A day, and midnight behind it at most.
@@ -40,6 +44,7 @@ class TableOptions:
         keys: the key columns, where nothing else says them.
         hex: whether bytes are written as hex, and not as base64.
         messages_first: whether key columns that a message names outrank `keys`.
+        nulls: whether null stands in structs for a value of the source that Spark's type has no place for.
     """
 
     tables: tuple[TableSchema, ...] = ()
@@ -47,11 +52,18 @@ class TableOptions:
     keys: tuple[str, ...] = ()
     hex: bool = False
     messages_first: bool = True
+    nulls: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether there are schemas, so that none that messages say are used."""
         return self.typed is not None or bool(self.tables)
+
+    @classmethod
+    def of(cls, settings: FormatSettings, facts: Facts, **more: Any) -> TableOptions:
+        """What a format's options say, and what the driver found out; `more` are fields of few formats."""
+        nulls = settings.unrepresentable == "null"
+        return cls(facts.tables, facts.typed, settings.keys, nulls=nulls, **more)
 
     def schema_of(self, parts: Sequence[str | None]) -> TableSchema | None:
         """The schema of a table. A part of the name that one side lacks (database, schema) counts as equal."""
@@ -178,13 +190,13 @@ def unfit_values(image: ObjectImage, known: Given | None) -> list[UnfitValue]:
     def columns_of(some: Array, names: list[str]) -> Array:
         return ObjectImage(image.tape, image.base[some], image.over[some]).fields(Names([names]))
 
-    found = misfits(image.tape, image.present, known.of, known.schemas, columns_of)
-    return [UnfitValue(*one) for one in found]
+    return misfits(image.tape, image.present, known.of, known.schemas, columns_of)
 
 
 def image_columns(
     images: Mapping[str, ObjectImage],
-    typed: TableSchema | None,
+    key: pa.MapArray,
+    given: TableOptions,
     schema: pa.Schema,
     rows: Array,
     problems: dict[int, str],
@@ -194,7 +206,8 @@ def image_columns(
 
     Args:
         images: by the column's name, in the order in which their problems count.
-        typed: the table's schema; null for maps.
+        key: the keys of rows.
+        given: what the user said of the tables; images are maps where that is not one schema.
         schema: the change rows'.
         rows: the message of each row.
         problems: takes the first problem of a message.
@@ -202,17 +215,10 @@ def image_columns(
     """
     columns: dict[str, pa.Array] = {}
     for name, image in images.items():
-        if typed is None:
-            for row, column, text in unfit_values(image, known):
-                problems.setdefault(int(rows[row]), misfit(column.name, column.logical.spark_type, text))
+        if given.typed is None:
+            refused = unfit_values(image, known)
             columns[name] = image.map()
-            continue
-        columns[name], columns[f"{name}_absent"], refused = image.structs(typed, schema.field(name).type)
-        for row, column, text in refused:
-            problems.setdefault(int(rows[row]), misfit(column.name, column.logical.spark_type, text))
+        else:
+            columns[name], columns[f"{name}_absent"], refused = image.structs(given.typed, schema.field(name).type)
+        note_misfits(refused, key, rows, problems, nulls=given.nulls)
     return columns
-
-
-def misfit(column: str, kind: str, text: str) -> str:
-    """The sentence of a value that its column can't hold."""
-    return f"Column '{column}' can't hold {text[:80]} exactly: it is {kind}."

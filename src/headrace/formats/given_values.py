@@ -1,33 +1,82 @@
-"""Whether columns can hold the values of maps, whose schemas the user gave as a list."""
+"""Values that the columns of the user's schemas can't hold, and what becomes of them: one law for all formats.
+
+Images that are structs have no place for them, and images that are maps keep them only where they are values of some
+source, of which targets decide. A message with any other is an error that names the column and the value.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.changes import Column, TableSchema
 from headrace.changes.row import arrow_type
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
+from headrace.wire.typed_exact import days_of
 
-_DAY = r"-?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
-_CLOCK = r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?"
-_ENDLESS = r"[+-]?(inf|infinity)"
-_UNREPRESENTABLE: Mapping[str, re.Pattern[str]] = {
-    kind: re.compile(rf"(?i)({pattern})")
-    for kind, pattern in {
-        "date": f"{_DAY}|{_ENDLESS}",
-        "timestamp": f"{_DAY}{_CLOCK}|{_ENDLESS}",
-        "instant": f"{_DAY}{_CLOCK}(Z|[+-][0-9:]+)|{_ENDLESS}",
-        "decimal": rf"nan|{_ENDLESS}",
-    }.items()
-}
-"""Texts that are values of a source's column, although no column of Spark has them: days before Christ or that no
-calendar has, infinity. Targets decide what becomes of them."""
+_ENDLESS = re.compile(r"(?i)[+-]?inf(inity)?")
+_NOT_FINITE = re.compile(r"(?i)nan|[+-]?inf(inity)?")
+_DAY = re.compile(r"([+-]?[0-9]{4,})-([0-9]{2})-([0-9]{2})([T ][0-9:.]+)?(Z|[+-][0-9:]+)?( BC)?")
+_MOMENTS = ("date", "timestamp", "instant", "zoned_timestamp")
+_NULL = "Or set the format's option 'unrepresentable' to null, which has NULL there."
+_MOST_SHOWN = 80
+_USUAL_YEAR = 4
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+
+
+class UnfitValue(NamedTuple):
+    """A value that its column can't hold."""
+
+    row: int
+    column: Column
+    text: str
+
+    @property
+    def is_of_source(self) -> bool:
+        """Whether it is a value of some source, although no column of Spark has it: infinity, a day that no calendar
+        or none of Spark's has, a number that is none."""
+        kind = self.column.logical.kind
+        if kind not in _MOMENTS:
+            return kind == "decimal" and _NOT_FINITE.fullmatch(self.text) is not None
+        day = _DAY.fullmatch(self.text)
+        if day is None:
+            return _ENDLESS.fullmatch(self.text) is not None
+        return len(day[1]) > _USUAL_YEAR or days_of(*map(int, day.groups()[:3])) is None
+
+
+def note_misfits(
+    found: Iterable[UnfitValue], key: pa.MapArray, messages: Array, problems: dict[int, str], *, nulls: bool
+) -> None:
+    """Note the messages with a value that its column can't hold, each with the first.
+
+    Args:
+        found: the values; their columns are null already.
+        key: the keys of rows.
+        messages: the message of each row.
+        problems: takes a sentence by message.
+        nulls: whether null may stand for a value that a source has and Spark's type has not (`unrepresentable`).
+    """
+    for one in found:
+        in_key = one.is_of_source and one.column.name in dict(key[one.row].as_py() or ())
+        if not (one.is_of_source and nulls and not in_key):
+            sentence = misfit(one.column, one.text, of_source=one.is_of_source, in_key=in_key)
+            problems.setdefault(int(messages[one.row]), sentence)
+
+
+def misfit(column: Column, text: str, *, of_source: bool = False, in_key: bool = False) -> str:
+    """The sentence of a value that its column can't hold."""
+    kind = column.logical.spark_type
+    if not of_source:
+        return f"Column '{column.name}' can't hold {text[:_MOST_SHOWN]} exactly: it is {kind}."
+    declare = "eclare the column as string in the option 'schema', which keeps its text."
+    remedy = f"NULL can't stand in a key: d{declare}" if in_key else f"D{declare} {_NULL}"
+    return f"Column '{column.name}' has the value {text[:_MOST_SHOWN]}, for which Spark's {kind} has no place. {remedy}"
 
 
 ColumnsOf = Callable[[Array, list[str]], Array]
@@ -36,8 +85,8 @@ ColumnsOf = Callable[[Array, list[str]], Array]
 
 def misfits(
     tape: Tape, present: Array, of: Array, schemas: Sequence[TableSchema | None], columns_of: ColumnsOf
-) -> list[tuple[int, Column, str]]:
-    """The images that have a value which its column can't hold, each with the column and the text.
+) -> list[UnfitValue]:
+    """The values of maps that columns can't hold, without those of some source.
 
     Args:
         tape: where they are.
@@ -46,7 +95,7 @@ def misfits(
         schemas: those of the user; None where there is none.
         columns_of: finds the values of images by the names of columns.
     """
-    found: list[tuple[int, Column, str]] = []
+    found: list[UnfitValue] = []
     for number in np.unique(of[present]):
         schema = schemas[number]
         if schema is None:
@@ -56,17 +105,24 @@ def misfits(
         lines = columns_of(rows, [column.name for column in checked])
         for column, line in zip(checked, lines, strict=True):
             at = np.ascontiguousarray(line)
-            refused = TypedColumn(tape, at, arrow_type(column.logical)).refused
-            if column.logical.kind in _UNSIGNED:
-                refused = np.union1d(refused, np.flatnonzero(_is_negative(tape, at)))
+            refused = refused_rows(tape, at, column, TypedColumn(tape, at, arrow_type(column.logical)))
             texts = tape.texts(np.ascontiguousarray(at[refused])).to_pylist()
-            known = _UNREPRESENTABLE.get(column.logical.kind)
-            found += [
-                (int(rows[row]), column, text)
-                for row, text in zip(refused, texts, strict=True)
-                if known is None or not known.fullmatch(text)
-            ]
-    return found
+            found += [UnfitValue(int(rows[row]), column, text) for row, text in zip(refused, texts, strict=True)]
+    return [one for one in found if not one.is_of_source]
+
+
+def refused_rows(tape: Tape, at: Array, column: Column, read: TypedColumn) -> Array:
+    """The rows of values that a column can't hold: what its type has not, and negative numbers of unsigned ones.
+
+    Args:
+        tape: where they are.
+        at: their places.
+        column: the column.
+        read: the values as the column's type.
+    """
+    if column.logical.kind not in _UNSIGNED:
+        return read.refused
+    return np.union1d(read.refused, np.flatnonzero(_is_negative(tape, at)))
 
 
 def _is_negative(tape: Tape, at: Array) -> Array:

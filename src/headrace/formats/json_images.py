@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import Column, TableSchema
+from headrace.changes import TableSchema
 from headrace.formats.change_columns import absent_column, struct_column
+from headrace.formats.given_values import UnfitValue, refused_rows
 from headrace.wire.arrays import list_array, map_array, offsets_of
 from headrace.wire.json_writer import string_lists
 from headrace.wire.names import Names
@@ -76,14 +77,6 @@ def spell(
             found.append(Unread(int(row[bad]), column, int(tokens[bad])))
         tape.replace(tokens, pc.coalesce(made, tape.texts(tokens)) if made.null_count else made)
     return found
-
-
-class UnfitValue(NamedTuple):
-    """A value that its column can't hold."""
-
-    row: int
-    column: Column
-    text: str
 
 
 @dataclass(frozen=True)
@@ -153,14 +146,12 @@ class ObjectImage:
         self.tape.compact(at.reshape(-1))
         arrays, refused = {}, []
         for place, field in enumerate(kind):
-            column = TypedColumn(self.tape, at[place], field.type, zone)
-            arrays[field.name] = column.values
-            if column.refused.size:
-                texts = self.tape.texts(np.ascontiguousarray(at[place][column.refused])).to_pylist()
-                refused += [
-                    UnfitValue(int(row), schema.columns[place], text)
-                    for row, text in zip(column.refused, texts, strict=True)
-                ]
+            column, read = schema.columns[place], TypedColumn(self.tape, at[place], field.type, zone)
+            arrays[field.name] = read.values
+            rows = refused_rows(self.tape, at[place], column, read)
+            if rows.size:
+                texts = self.tape.texts(np.ascontiguousarray(at[place][rows])).to_pylist()
+                refused += [UnfitValue(int(row), column, text) for row, text in zip(rows, texts, strict=True)]
         absent = (at < 0).T & self.present[:, None]
         return (
             struct_column(kind, arrays, pa.array(self.present)),

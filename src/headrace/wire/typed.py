@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from headrace.wire.typed_exact import value_of
 
 _NONE = np.int64(-(2**62))
 _LOCAL, _UTC, _ZONED = range(3)
+_FIRST, _LAST = (pa.scalar(last, pa.timestamp("us", "UTC")) for last in (dt.datetime.min, dt.datetime.max))
 _TRUE, _FALSE = as_data(b"true"), as_data(b"false")
 
 
@@ -96,14 +98,21 @@ def integers(tape: Tape, at: Array) -> pa.Array:
 
 
 def instants(tape: Tape, at: Array) -> TypedColumn:
-    """Values as instants, in UTC where they say no zone. Digits that are finer than microseconds are cut off."""
+    """Values as the times of events: instants, in UTC where they say no zone.
+
+    Digits that are finer than microseconds are cut off. Years that Python's times don't have are refused.
+    """
     column = TypedColumn(tape, at, pa.timestamp("us", "UTC"))
-    if not column.refused.size:
-        return column
-    long = np.ascontiguousarray(at[column.refused])
-    cut = pc.replace_substring_regex(tape.texts(long), r"(\.[0-9]{6})[0-9]+", r"\1")
-    tape.replace(long, cut)
-    return TypedColumn(tape, at, pa.timestamp("us", "UTC"))
+    if column.refused.size:
+        long = np.ascontiguousarray(at[column.refused])
+        cut = pc.replace_substring_regex(tape.texts(long), r"(\.[0-9]{6})[0-9]+", r"\1")
+        tape.replace(long, cut)
+        column = TypedColumn(tape, at, pa.timestamp("us", "UTC"))
+    beyond = pc.or_(pc.less(column.values, _FIRST), pc.greater(column.values, _LAST)).fill_null(False)
+    if pc.any(beyond).as_py():
+        column.values = pc.if_else(beyond, None, column.values)
+        column.refused = np.union1d(column.refused, np.flatnonzero(beyond))
+    return column
 
 
 @kernel

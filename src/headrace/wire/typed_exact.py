@@ -2,7 +2,7 @@
 
 A text that the type can't hold without loss has no value: a fraction for an integer, more digits than a decimal's
 scale, a number that is too large for a float, a day that no calendar has, an offset for a local time. Blanks around
-numbers, days and times do not count.
+numbers, days and times do not count. Years are counted as Spark counts them: 1 BC, as PostgreSQL prints it, is 0.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = {"nan": "nan", "inf": "inf", "infinity": "inf"}
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
-_DAY = re.compile(r"(\d{4,5})-(\d{1,2})-(\d{1,2})(?:[ T]00:00:00(?:\.0+)?)?", re.ASCII)
+_DAY = re.compile(r"(-?\d{4,7})-(\d{1,2})-(\d{1,2})(?:[ T]00:00:00(?:\.0+)?)?", re.ASCII)
 _MOMENT = re.compile(
-    r"(\d{4,5})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?"
+    r"(-?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?"
     r"(Z|[+-]\d{2}:?\d{2}(?::?\d{2})?|[A-Za-z][A-Za-z0-9_+/-]*)?",
     re.ASCII,
 )
+_BEFORE_CHRIST = " BC"
 _EPOCH = dt.date(1970, 1, 1).toordinal()
+_FIRST, _LAST = -(2**63), 2**63 - 1
+_YEAR_ONE = (1 - _EPOCH) * 86_400
 _LARGEST_EXPONENT = 6_200
 
 
@@ -60,8 +63,8 @@ def value_of(text: str, kind: pa.DataType, zone: str | None = None) -> Any:
     if types.is_floating(kind):
         return _float_of(text, kind)
     if types.is_date(kind):
-        day = _DAY.fullmatch(text)
-        return None if day is None else _days(*map(int, day.groups()))
+        day = _DAY.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+        return None if day is None else days_of(_year(day[1], text), int(day[2]), int(day[3]))
     return moment_of(text, None if kind.tz is None else zone or "UTC")
 
 
@@ -105,9 +108,16 @@ def _float_of(text: str, kind: pa.DataType) -> float | None:
     return None if word is None and math.isinf(found) else found
 
 
-def _days(year: int, month: int, day: int) -> int | None:
+def _year(digits: str, text: str) -> int:
+    return 1 - int(digits) if text.endswith(_BEFORE_CHRIST) else int(digits)
+
+
+def days_of(year: int, month: int, day: int) -> int | None:
+    """Days since 1970 of any year, 0 being 1 BC; None where there is no such day."""
+    # All 400 years have the same calendar.
+    shifted = 2_000 + year % 400
     try:
-        return dt.date(year, month, day).toordinal() - _EPOCH
+        return dt.date(shifted, month, day).toordinal() - _EPOCH + (year - shifted) // 400 * 146_097
     except ValueError:
         return None
 
@@ -119,20 +129,19 @@ def moment_of(text: str, zone: str | None) -> int | None:
         text: the text, with or without an offset.
         zone: the zone of a text without offset, for instants; None for local times, which have none but `Z`.
     """
-    found = _MOMENT.fullmatch(text)
+    found = _MOMENT.fullmatch(text.removesuffix(_BEFORE_CHRIST))
     if found is None:
         return None
     year, month, day, hour, minute, second, fraction, offset = found.groups()
-    days = _days(int(year), int(month), int(day))
+    days = days_of(_year(year, text), int(month), int(day))
     clock = [int(part or 0) for part in (hour, minute, second)]
     micros, finer = (fraction or "").ljust(6, "0")[:6], (fraction or "")[6:]
     if days is None or clock[0] > 23 or clock[1] > 59 or clock[2] > 59 or finer.strip("0"):
         return None
     seconds = days * 86_400 + clock[0] * 3_600 + clock[1] * 60 + clock[2]
-    if zone is None:
-        return None if offset not in (None, "Z") else seconds * 1_000_000 + int(micros)
-    ahead = offset_of_zone(seconds, offset or zone)
-    return None if ahead is None else (seconds - ahead) * 1_000_000 + int(micros)
+    ahead = offset_of_zone(seconds, offset or zone) if zone is not None else 0 if offset in (None, "Z") else None
+    moment = None if ahead is None else (seconds - ahead) * 1_000_000 + int(micros)
+    return moment if moment is not None and _FIRST <= moment <= _LAST else None
 
 
 def _offset(text: str) -> int:
@@ -151,10 +160,11 @@ def offset_of_zone(local: int, zone: str) -> int | None:
     if zone in ("Z", "UTC") or zone[:1] in "+-":
         return _offset(zone)
     try:
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local)
+        # No zone had rules before the years that Python has; what it will have behind them nobody can tell.
+        moment = dt.datetime.min if local < _YEAR_ONE else dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local)
         ahead = moment.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
     except OverflowError:
-        return 0
+        return None
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return None
     return 0 if ahead is None else int(ahead.total_seconds())

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,8 @@ from headrace.formats.change_columns import (
 )
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, unfit_values
-from headrace.formats.json_images import ObjectImage, UnfitValue, spell
+from headrace.formats.given_values import misfit, note_misfits
+from headrace.formats.json_images import ObjectImage, spell
 from headrace.formats.numbered import Numbered
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import map_of
@@ -45,7 +46,6 @@ _CODES = constant(list(DATA.values()))
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
 NO_BYTES = "A column of bytes holds a character that is not a byte."
 NO_BASE64 = "Column '{}' holds a text that is not base64. If its bytes come as characters, set bytes: characters."
-MISFIT = "A value of column '{}' does not fit its type {}."
 
 
 @dataclass
@@ -134,8 +134,11 @@ class CanalDecoder(Codec):
         for unread in spell(tape, objects, np.tile(rows.known, 2), spellings, _canonical):
             if self._reading.base64:
                 problem = NO_BASE64.format(unread.column)
+            elif self._reading.typed is None:
+                problem = NO_BYTES
             else:
-                problem = NO_BYTES if self._reading.typed is None else MISFIT.format(unread.column, "binary")
+                column = next(c for c in self._reading.typed.columns if c.name == unread.column)
+                problem = misfit(column, tape.text(unread.at) or "")
             problems[int(rows.message[unread.object % rows.message.size])] = problem
 
     def _columns(
@@ -175,14 +178,13 @@ class CanalDecoder(Codec):
         }
         for name, image in (("before", before), ("after", after)):
             if self._reading.typed is None:
-                if self._reading.given:
-                    given = Given([known.schema for known in self._known.all], rows.known)
-                    self._refuse(unfit_values(image, given), rows, problems)
+                given = Given([known.schema for known in self._known.all], rows.known) if self._reading.given else None
+                refused = unfit_values(image, given)
                 columns[name] = image.map()
             else:
                 kind, zone = self.schema.field(name).type, self._reading.zone
                 columns[name], columns[f"{name}_absent"], refused = image.structs(self._reading.typed, kind, zone)
-                self._refuse(refused, rows, problems)
+            note_misfits(refused, key, rows.message, problems, nulls=self._reading.nulls)
         return change_batch(columns, self.schema, count)
 
     def _images(self, tape: Tape, rows: _Rows) -> tuple[ObjectImage, ObjectImage]:
@@ -194,13 +196,6 @@ class CanalDecoder(Codec):
             return ObjectImage.of(tape, np.where(updates, rows.data, first)), ObjectImage.of(tape, second, laid)
         first = np.where(updates & has_old, rows.data, first)
         return ObjectImage.of(tape, first, laid), ObjectImage.of(tape, second)
-
-    def _refuse(self, refused: Sequence[UnfitValue], rows: _Rows, problems: dict[int, str]) -> None:
-        """Note the messages with a value that its column can't hold. A zero date of MySQL is none: no type has it."""
-        for row, column, text in refused:
-            kind = column.logical.spark_type
-            if kind not in ("date", "timestamp", "timestamp_ntz") or "-00" not in text:
-                problems.setdefault(int(rows.message[row]), MISFIT.format(column.name, kind))
 
 
 def _canonical(tape: Tape, at: Array, spelling: CanalSpelling) -> pa.StringArray:

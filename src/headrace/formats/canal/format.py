@@ -133,6 +133,7 @@ class CanalJson(ArrowFormat):
                 keys=settings.keys,
                 given=None if settings.schema is None else facts.tables,
                 typed=facts.typed,
+                nulls=settings.unrepresentable == "null",
             )
         )
 

@@ -22,6 +22,7 @@ class DecodeSettings:
         keys: the key columns, where messages name none.
         given: the schemas that the user gave; None where messages' own are used.
         typed: the one that struct images follow.
+        nulls: whether null stands in structs for a value of the source that Spark's type has no place for.
     """
 
     legacy_old: bool = False
@@ -30,6 +31,7 @@ class DecodeSettings:
     keys: Sequence[str] = ()
     given: tuple[TableSchema, ...] | None = None
     typed: TableSchema | None = None
+    nulls: bool = False
 
 
 @dataclass(frozen=True)

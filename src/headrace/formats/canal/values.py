@@ -20,8 +20,9 @@ from headrace.changes import Column
 from headrace.formats.canal.types import GEOMETRIES, MysqlType
 from headrace.wire.typed_exact import moment_of
 
-_LOCAL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?")
-_INSTANT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?Z")
+# MySQL's timestamps have no year 0, and Python no way to print it.
+_LOCAL = re.compile(r"((?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?")
+_INSTANT = re.compile(r"((?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?Z")
 _DIGITS = re.compile(r"[0-9]+")
 _INTEGER = re.compile(r"-?[0-9]+")
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"

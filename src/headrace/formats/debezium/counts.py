@@ -7,9 +7,9 @@ infinite timestamps and times beyond a day.
 from __future__ import annotations
 
 import re
-from datetime import date
 
-_EPOCH = date(1970, 1, 1).toordinal()
+from headrace.wire.typed_exact import days_of
+
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _DATE = re.compile(r"\s*([+-]?[0-9]{4,7})-([0-9]{1,2})-([0-9]{1,2})(?:[ T].*)?\s*", re.S)
 _TIMESTAMP = re.compile(
@@ -35,7 +35,7 @@ def of_date(text: str) -> int | None:
     if text in _INFINITE_DATES:
         return _INFINITE_DATES[text]
     found = _DATE.fullmatch(text.removesuffix(_BEFORE_CHRIST))
-    return None if found is None else _days(_year(found[1], text), int(found[2]), int(found[3]))
+    return None if found is None else days_of(_year(found[1], text), int(found[2]), int(found[3]))
 
 
 def of_timestamp(text: str, digits: int) -> int | None:
@@ -117,7 +117,7 @@ def _moment(text: str) -> int | None:
     found = _TIMESTAMP.fullmatch(text.removesuffix(_BEFORE_CHRIST))
     if found is None:
         return None
-    days = _days(_year(found[1], text), int(found[2]), int(found[3]))
+    days = days_of(_year(found[1], text), int(found[2]), int(found[3]))
     hour, minute, second = (int(found[n] or 0) for n in (4, 5, 6))
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
@@ -127,12 +127,3 @@ def _moment(text: str) -> int | None:
 def _year(digits: str, text: str) -> int:
     """The year, counted from 0, which is 1 BC."""
     return 1 - int(digits) if text.endswith(_BEFORE_CHRIST) else int(digits)
-
-
-def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970 of any year: all 400 years have the same calendar."""
-    shifted = 2_000 + year % 400
-    try:
-        return date(shifted, month, day).toordinal() - _EPOCH + (year - shifted) // 400 * 146_097
-    except ValueError:
-        return None

@@ -22,7 +22,6 @@ from headrace.formats.change_columns import schema_ids
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import (
-    MISFIT,
     FieldLayout,
     FieldPlaces,
     doubled,
@@ -38,7 +37,7 @@ from headrace.formats.debezium.refused import MARKED_CELLS, has_mark
 from headrace.formats.debezium.rows import Rows
 from headrace.formats.debezium.schemas import UNKNOWN, DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.debezium.values import placeholders
-from headrace.formats.given_values import misfits
+from headrace.formats.given_values import misfit, misfits, note_misfits
 from headrace.wire.json_exact import OBJECT
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
@@ -172,10 +171,9 @@ class DebeziumDecoder(Codec):
         if typed is not None:
             names = [column.name for column in typed.schema.columns]
             at = self._row_layout.columns_at(values, known, names)
-            structs, misfits = struct_images(tape, images, at, typed.schema, self.schema.field("before").type)
+            structs, unfit = struct_images(tape, images, at, typed.schema, self.schema.field("before").type)
             columns |= structs
-            for row, problem in misfits:
-                problems.setdefault(int(rows.message[row]), problem)
+            note_misfits(unfit, columns["key"], rows.message, problems, nulls=reading.nulls)
         deletes = messages.deleted[rows.message]
         if reading.tombstone_as_delete and reading.unwrapped is not None:
             deletes = rows.op == TOMBSTONE
@@ -194,9 +192,8 @@ class DebeziumDecoder(Codec):
             return self._row_layout.columns_at(values.only(some), known[some], names)
 
         schemas = [known.schema for known in self._known]
-        for image, column, _ in misfits(tape, images >= 0, known, schemas, columns_of):
-            problem = MISFIT.format(column.name, column.logical.spark_type)
-            problems.setdefault(int(rows.message[image % rows.message.size]), problem)
+        for image, column, text in misfits(tape, images >= 0, known, schemas, columns_of):
+            problems.setdefault(int(rows.message[image % rows.message.size]), misfit(column, text))
 
     def _note(
         self,

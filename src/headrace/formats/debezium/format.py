@@ -140,6 +140,7 @@ class DebeziumJson(ArrowFormat):
             keys=settings.keys,
             tables=given_tables(settings, facts.tables) if self._has_tables else None,
             typed=None if facts.typed is None else given_table(settings, facts.typed),
+            nulls=settings.unrepresentable == "null",
         )
 
     @property

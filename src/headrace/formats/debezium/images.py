@@ -14,6 +14,7 @@ from headrace.formats.change_columns import absent_column, struct_column
 from headrace.formats.debezium.rows import MemberTexts
 from headrace.formats.debezium.schemas import Fields
 from headrace.formats.debezium.values import FieldSpelling
+from headrace.formats.given_values import UnfitValue, refused_rows
 from headrace.wire import tape as tapes
 from headrace.wire.arrays import offsets_of
 from headrace.wire.names import Names
@@ -21,7 +22,6 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 
-MISFIT = "The value of column '{}' does not fit its type {} in the options."
 _NO_FIELDS = Fields((), (), ())
 
 
@@ -151,8 +151,8 @@ def map_images(
 
 def struct_images(
     tape: Tape, images: Array, at: Array, schema: TableSchema, kind: pa.StructType
-) -> tuple[dict[str, pa.Array], list[tuple[int, str]]]:
-    """Old and new images, one behind the other, as columns of structs; and which rows have a value that does not fit.
+) -> tuple[dict[str, pa.Array], list[UnfitValue]]:
+    """Old and new images, one behind the other, as columns of structs; and the values that do not fit, by row.
 
     Args:
         tape: where they are.
@@ -171,9 +171,9 @@ def struct_images(
         found[name] = struct_column(kind, arrays, pa.array(present))
         found[f"{name}_absent"] = absent_column([column.name for column in schema.columns], absent)
     misfits = [
-        (int(row) % count, MISFIT.format(column.name, column.logical.spark_type))
-        for column, read in zip(schema.columns, typed, strict=True)
-        for row in read.refused
+        UnfitValue(int(row) % count, column, tape.text(places[row]) or "")
+        for column, read, places in zip(schema.columns, typed, at, strict=True)
+        for row in refused_rows(tape, places, column, read)
     ]
     return found, misfits
 

@@ -93,6 +93,7 @@ class DecodeSettings:
         keys: the key columns that the user names, for messages without a key.
         tables: the schemas that the user gave; None where messages' own are used.
         typed: the one that struct images follow.
+        nulls: whether null stands in structs for a value of the source that Spark's type has no place for.
     """
 
     table_field: str
@@ -105,6 +106,7 @@ class DecodeSettings:
     keys: tuple[str, ...] = ()
     tables: GivenTables | None = None
     typed: GivenTable | None = None
+    nulls: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ from headrace.formats.dts.others import FIRST_SECOND, LAST_SECOND, other_row
 from headrace.formats.dts.record import CODES, FIELD, Records
 from headrace.formats.dts.schema import SOURCE_TYPES
 from headrace.formats.dts.schemas import ResolvedTable, TableDescriptor
-from headrace.formats.dts.typed import typed_image
+from headrace.formats.dts.typed import typed_image, unfit_values
 from headrace.formats.dts.types import kind_of
 from headrace.formats.dts.values import DtsValues, ValueReader
 from headrace.formats.given_tables import TableOptions
+from headrace.formats.given_values import UnfitValue, note_misfits
 from headrace.formats.numbered import Numbered
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.json_writer import string_lists
@@ -58,7 +59,7 @@ class DtsDecoder(Codec):
     """Reads records; what it remembers is which schemas it knows and has announced."""
 
     def __init__(self, given: TableOptions) -> None:
-        self._typed, self._is_given = given.typed, given.is_whole
+        self._typed, self._is_given, self._nulls = given.typed, given.is_whole, given.nulls
         self.schema = change_schema(given.typed)
         self._known = Numbered[TableDescriptor, ResolvedTable](lambda told: ResolvedTable(told, given))
         self._announcer = Announcer(self.schema)
@@ -142,13 +143,13 @@ class DtsDecoder(Codec):
         for name, image in (("before", before), ("after", after)):
             if self._typed is None:
                 columns[name] = self._map(records, rows, image, values)
+                refused = self._refused(values, image, known, schema_number) if self._is_given else []
             else:
-                place = self._column_places(image, known)
+                place = self._column_places(image, known, self._typed)
                 columns[name], columns[f"{name}_absent"], refused = typed_image(
                     values, place, image.present, self._typed, self.schema.field(name).type
                 )
-                for row, sentence in refused:
-                    problems.setdefault(int(rows[row]), sentence)
+            note_misfits(refused, key, rows, problems, nulls=self._nulls)
         return change_batch(columns, self.schema, count), schema_number
 
     def _images(self, records: Records, rows: Array, op: Array) -> tuple[RecordImages, RecordImages, Array]:
@@ -260,10 +261,18 @@ class DtsDecoder(Codec):
         texts = values.texts.slice(image.first, row.size)
         return map_array(offsets, names, texts if carried.all() else texts.filter(pa.array(carried)), image.present)
 
-    def _column_places(self, image: RecordImages, known: Array) -> Array:
+    def _refused(self, values: DtsValues, image: RecordImages, known: Array, schema_number: Array) -> list[UnfitValue]:
+        """The values of maps that the columns of the schemas that the user gave as a list can't hold."""
+        found = []
+        for schema, number in self._schema_numbers.items():
+            rows = np.flatnonzero(image.present & (schema_number == number))
+            if schema is not None and rows.size:
+                place = self._column_places(image, known, schema)[rows]
+                found += [one._replace(row=int(rows[one.row])) for one in unfit_values(values, place, schema)]
+        return found
+
+    def _column_places(self, image: RecordImages, known: Array, schema: TableSchema) -> Array:
         """The number of each column's value; -1 where the image has no such field."""
-        schema = self._typed
-        assert schema is not None
         place = np.full((len(self._known.all) + 1, len(schema.columns)), -1, np.int64)
         for number, k in enumerate(self._known.all):
             words = {name: at for at, name in enumerate(k.told.names)}

@@ -83,7 +83,7 @@ class DtsAvro(ArrowFormat):
 
     def decoder(self, facts: Facts) -> DtsDecoder:
         """From records to change rows."""
-        return DtsDecoder(TableOptions(facts.tables, facts.typed, self.settings.keys))
+        return DtsDecoder(TableOptions.of(self.settings, facts))
 
     written_columns = (
         "op", "table", "key", "key_text", "before", "after", "before_absent", "after_absent", "position", "event_time",

@@ -1,4 +1,4 @@
-"""Images as structs of typed columns, from canonical texts and the forms in which they came."""
+"""Whether columns can hold values, by their canonical texts and the forms in which they came; structs of them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import TableSchema
+from headrace.changes import Column, TableSchema
+from headrace.changes.row import arrow_type
 from headrace.formats.change_columns import absent_column, struct_column
 from headrace.formats.dts.values import DtsValues
+from headrace.formats.given_values import UnfitValue, refused_rows
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 from headrace.wire.typed_exact import bytes_of
 
-MISFIT = "A value of column '{}' does not fit its type {}."
 _INSTANTS = ("i", "z")
 
 
 def typed_image(
     values: DtsValues, place: Array, present: Array, schema: TableSchema, kind: pa.StructType
-) -> tuple[pa.StructArray, pa.ListArray, list[tuple[int, str]]]:
-    """The structs, the columns that they do not carry, and the rows with a value that its column can't hold.
+) -> tuple[pa.StructArray, pa.ListArray, list[UnfitValue]]:
+    """The structs, the columns that they do not carry, and the values that their columns can't hold.
 
     Args:
         values: all values.
@@ -30,45 +31,52 @@ def typed_image(
         schema: the columns.
         kind: the structs' type.
     """
-    tape = Tape.of_texts(values.texts)
-    refused: list[tuple[int, str]] = []
-    columns = {}
-    forms = np.append(values.forms, "")
-    for number, (column, field) in enumerate(zip(schema.columns, kind, strict=True)):
-        at = np.ascontiguousarray(place[:, number], np.int32)
-        form = forms[at]
-        columns[field.name], wrong = _column(tape, values.texts, at, form, field.type)
-        if pa.types.is_date(field.type) or pa.types.is_timestamp(field.type):
-            wrong = wrong[~_is_zero_day(tape.texts(at[wrong]))]
-        spark_type = column.logical.spark_type
-        refused += [(int(row), MISFIT.format(column.name, spark_type)) for row in wrong]
+    columns, refused = _columns(values, place, schema)
     carried = np.append(~values.absent, False)[place]
     left_out = ~carried & present[:, None]
     absent = absent_column([column.name for column in schema.columns], left_out)
     return struct_column(kind, columns, pa.array(present)), absent, refused
 
 
-def _column(tape: Tape, texts: pa.StringArray, at: Array, form: Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
+def unfit_values(values: DtsValues, place: Array, schema: TableSchema) -> list[UnfitValue]:
+    """The values of maps that the columns of the user's schema can't hold, without those of some source."""
+    return [one for one in _columns(values, place, schema, texts=True)[1] if not one.is_of_source]
+
+
+def _columns(
+    values: DtsValues, place: Array, schema: TableSchema, *, texts: bool = False
+) -> tuple[dict[str, pa.Array], list[UnfitValue]]:
+    """The columns of structs, and what they can't hold; with `texts` a text is no bytes, as maps have base64 there."""
+    tape = Tape.of_texts(values.texts)
+    refused: list[UnfitValue] = []
+    columns = {}
+    forms = np.append(values.forms, "")
+    for number, column in enumerate(schema.columns):
+        at = np.ascontiguousarray(place[:, number], np.int32)
+        form = forms[at]
+        columns[column.name], wrong = _column(tape, at, form, column)
+        if texts and column.logical.spark_type == "binary":
+            wrong = np.flatnonzero((form != "b") & tape.is_value(at))
+        refused += [UnfitValue(int(row), column, tape.text(at[row]) or "") for row in wrong]
+    return columns, refused
+
+
+def _column(tape: Tape, at: Array, form: Array, column: Column) -> tuple[pa.Array, Array]:
     """The column, and the rows whose value it can't hold."""
-    types = pa.types
+    types, kind = pa.types, arrow_type(column.logical)
     if types.is_binary(kind):
         made = [
             None if text is None else bytes_of(text) if letter == "b" else text.encode()
             for text, letter in zip(tape.texts(at).to_pylist(), form, strict=True)
         ]
         return pa.array(made, kind), np.zeros(0, np.int64)
-    column = TypedColumn(tape, at, kind)
+    read = TypedColumn(tape, at, kind)
     if not types.is_timestamp(kind):
-        return column.values, column.refused
+        return read.values, refused_rows(tape, at, column, read)
     # A clock without a zone is no instant, and an instant no clock.
     of_other = np.isin(form, _INSTANTS) == (kind.tz is None)
     there = tape.is_value(at)
-    wrong = np.union1d(column.refused, np.flatnonzero(of_other & there))
+    wrong = np.union1d(read.refused, np.flatnonzero(of_other & there))
     mask = np.zeros(at.size, bool)
     mask[wrong] = True
-    return pc.if_else(pa.array(mask), pa.scalar(None, kind), column.values), wrong
-
-
-def _is_zero_day(texts: pa.StringArray) -> Array:
-    """Whether texts are days of MySQL that no calendar has: they become null, as no type has them."""
-    return pc.match_substring_regex(texts, r"^[0-9]{4}-(00-[0-9]{2}|[0-9]{2}-00)").to_numpy(zero_copy_only=False)
+    return pc.if_else(pa.array(mask), pa.scalar(None, kind), read.values), wrong

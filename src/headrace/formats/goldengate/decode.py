@@ -27,7 +27,7 @@ class GoldenGateDecoder(Codec):
     """Reads messages; what it remembers is which tables it knows."""
 
     def __init__(self, given: TableOptions) -> None:
-        self._typed = given.typed
+        self._given = given
         self.schema = change_schema(given.typed)
         self._tables = ResolvedTables(given)
 
@@ -64,7 +64,8 @@ class GoldenGateDecoder(Codec):
             "transaction": transaction_column(facts["xid"]),
             "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
         }
+        images = {"before": before, "after": after}
         columns |= image_columns(
-            {"before": before, "after": after}, self._typed, self.schema, rows, problems, self._tables.given(known)
+            images, columns["key"], self._given, self.schema, rows, problems, self._tables.given(known)
         )
         return change_batch(columns, self.schema, rows.size)

@@ -62,7 +62,7 @@ class OggJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> GoldenGateDecoder:
         """From messages to change rows."""
-        return GoldenGateDecoder(TableOptions(facts.tables, facts.typed, self.settings.keys))
+        return GoldenGateDecoder(TableOptions.of(self.settings, facts))
 
     def encoder(self, facts: Facts) -> GoldenGateEncoder:
         """From change rows to messages."""

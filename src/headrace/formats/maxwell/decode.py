@@ -28,7 +28,7 @@ class MaxwellDecoder(Codec):
     """Reads messages; what it remembers is which tables it knows."""
 
     def __init__(self, given: TableOptions) -> None:
-        self._typed = given.typed
+        self._given = given
         self.schema = change_schema(given.typed)
         self._tables = ResolvedTables(given)
 
@@ -71,8 +71,9 @@ class MaxwellDecoder(Codec):
             "transaction": transaction_column(xid, total_order=order),
             "source": self._source(messages, head, is_time),
         }
+        images = {"after": after, "before": before}
         columns |= image_columns(
-            {"after": after, "before": before}, self._typed, self.schema, rows, problems, self._tables.given(known)
+            images, columns["key"], self._given, self.schema, rows, problems, self._tables.given(known)
         )
         return change_batch(columns, self.schema, count)
 

@@ -69,7 +69,7 @@ class MaxwellJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> MaxwellDecoder:
         """From messages to change rows."""
-        return MaxwellDecoder(TableOptions(facts.tables, facts.typed, self.settings.keys))
+        return MaxwellDecoder(TableOptions.of(self.settings, facts))
 
     def encoder(self, facts: Facts) -> MaxwellEncoder:
         """From change rows to messages."""

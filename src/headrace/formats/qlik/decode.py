@@ -21,7 +21,7 @@ from headrace.formats.change_columns import (
     transaction_column,
 )
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
-from headrace.formats.given_tables import canonical, image_columns
+from headrace.formats.given_tables import Given, canonical, image_columns
 from headrace.formats.json_images import ObjectImage, spell
 from headrace.formats.numbered import Numbered, numbers_of
 from headrace.formats.qlik.avro_columns import Description
@@ -226,8 +226,10 @@ class QlikDecoder(Codec):
             "source": map_of([*facts, ("messageSchemaId", messages.schema_id.take(picked))]),
             "schema_id": schema_ids([k.schema for k in self._known.all], known),
         }
+        given = self._reading.given
+        checked = Given([k.checked for k in self._known.all], known) if given.tables else None
         columns |= image_columns(
-            {"before": images[0], "after": images[1]}, self._reading.given.typed, self.schema, rows, messages.problems
+            {"before": images[0], "after": images[1]}, key, given, self.schema, rows, messages.problems, checked
         )
         return change_batch(columns, self.schema, count)
 

@@ -159,7 +159,7 @@ class QlikFormat(ArrowFormat):
             lenient: whether a message may name metadata that is not known.
         """
         settings = self.settings
-        given = TableOptions(facts.tables, facts.typed, settings.keys)
+        given = TableOptions.of(settings, facts)
         known = facts.metadata if isinstance(facts, QlikFacts) else {}
         return DecodeSettings(settings.mask_byte_order, given, known, lenient)
 

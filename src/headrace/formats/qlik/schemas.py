@@ -90,6 +90,11 @@ class ResolvedTable:
         return self._reading.given.schema_of((None, table.get("schema"), table.get("name")))
 
     @property
+    def checked(self) -> TableSchema | None:
+        """The schema of the user's that values are held against; None where the messages say their own."""
+        return self._given if self._own is None else None
+
+    @property
     def announced(self) -> TableSchema | None:
         """The schema that a `schema` row tells before the first message; None where the user gave it."""
         return None if self._reading.given.typed is not None else self._own

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from headrace.changes.constant import constant
 from headrace.formats.change_columns import origin_columns, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
-from headrace.formats.given_tables import ResolvedTables, TableOptions, image_columns, misfit
+from headrace.formats.given_tables import ResolvedTables, TableOptions, image_columns
+from headrace.formats.given_values import misfit
 from headrace.formats.json_images import ObjectImage
 from headrace.formats.json_messages import key_names
 from headrace.formats.shareplex.message import NEW, OLD, C, D, Messages, U
@@ -32,7 +33,7 @@ class SharePlexDecoder(Codec):
     """
 
     def __init__(self, given: TableOptions, *, pair: bool) -> None:
-        self._typed, self._pair = given.typed, pair
+        self._given, self._pair = given, pair
         self.schema = change_schema(given.typed)
         self._tables = ResolvedTables(given)
         self._halves: pa.RecordBatch | None = None
@@ -88,14 +89,15 @@ class SharePlexDecoder(Codec):
             "transaction": transaction_column(trans, pc.or_(trans.is_valid(), seq.is_valid()), total_order=seq),
             "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
         }
-        if self._typed is not None:
-            kinds = {column.name: column.logical.spark_type for column in self._typed.columns}
+        if self._given.typed is not None:
+            declared = {column.name: column for column in self._given.typed.columns}
             for number, column, at in wrong:
                 row = number % max(1, rows.size)
-                if kinds[column] == "binary":
-                    problems.setdefault(int(rows[row]), misfit(column, kinds[column], tape.text(at) or ""))
+                if declared[column].logical.spark_type == "binary":
+                    problems.setdefault(int(rows[row]), misfit(declared[column], tape.text(at) or ""))
+        images = {"before": before, "after": after}
         columns |= image_columns(
-            {"before": before, "after": after}, self._typed, self.schema, rows, problems, self._tables.given(known)
+            images, columns["key"], self._given, self.schema, rows, problems, self._tables.given(known)
         )
         return change_batch(columns, self.schema, rows.size)
 

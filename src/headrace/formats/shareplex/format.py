@@ -102,13 +102,7 @@ class SharePlexJson(ArrowFormat):
     def decoder(self, facts: Facts) -> SharePlexDecoder:
         """From messages to change rows."""
         settings = self.settings
-        given = TableOptions(
-            facts.tables,
-            facts.typed,
-            settings.keys,
-            hex=settings.binary == "hex",
-            messages_first=False,
-        )
+        given = TableOptions.of(settings, facts, hex=settings.binary == "hex", messages_first=False)
         return SharePlexDecoder(given, pair=settings.pair_updates)
 
     def encoder(self, facts: Facts) -> SharePlexEncoder:
