@@ -44,6 +44,12 @@ def test_keys_and_values_are_read_however_they_are_wrapped(value: Any, key: byte
     assert [(row["op"], row["key"]) for row in keyed] == [("c", expected or {"id": "1"})]
 
 
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_framed_messages_are_read_however_many_a_batch_has(count: int) -> None:
+    found = data_rows([(None, FRAME + json.dumps(PAYLOAD).encode())] * count + [(None, None), (b"k", PAYLOAD)])
+    assert [row["op"] for row in found] == ["c"] * count + ["tombstone", "c"]
+
+
 @pytest.mark.parametrize("key", [b'{"id":', b"[1]", b"\xff\xfe"])
 def test_a_key_that_is_neither_an_object_nor_a_plain_text_is_an_error(key: bytes) -> None:
     (row,) = data_rows([(key, PAYLOAD)], keys=("id",))

@@ -50,11 +50,13 @@ class AvroSchema:
     those of items of arrays and maps, `depth` is that of the deepest.
 
     Args:
-        schemas: as Avro's JSON. A record that holds itself can't be read.
+        schemas: as Avro's JSON. Of a record that holds itself, values are read to a depth of 100.
     """
 
     def __init__(self, *schemas: Any) -> None:
         self._lines: list[tuple[int, int, list[int], list[bytes]]] = []
+        self._open: dict[str, int] = {}
+        self._holds_itself = False
         self._named: dict[str, _Node] = {}
         found = []
         for schema in schemas:
@@ -62,7 +64,7 @@ class AvroSchema:
             found.append(self._node(schema, "", 0))
         self.roots = np.array([node.number for node in found], np.int64)
         self.tokens = np.array([node.tokens for node in found], np.int64)
-        self.depth = max((node.depth for node in found), default=0)
+        self.depth = _MOST_LEVELS if self._holds_itself else max((node.depth for node in found), default=0)
         kinds, sizes, held, named = (list(part) for part in zip(*self._lines, strict=True)) if found else ([],) * 4
         counts = np.array([len(children) for children in held], np.int32)
         names = [name for group in named for name in group]
@@ -98,6 +100,9 @@ class AvroSchema:
             return self._with_children(MAP, [schema["values"]], space, level)
         if kind not in ("record", "error", "enum", "fixed"):
             name = kind if "." in kind or not space else f"{space}.{kind}"
+            if (number := self._open.get(name, self._open.get(kind))) is not None:
+                self._holds_itself = True
+                return _Node(number, 1, 1)
             return self._named[name if name in self._named else kind]
         return self._define(schema, space, level)
 
@@ -112,15 +117,27 @@ class AvroSchema:
         else:
             kinds = [field["type"] for field in schema["fields"]]
             names = [_name(field["name"]) for field in schema["fields"]]
-            found = self._with_children(RECORD, kinds, space, level, names)
+            self._open[name] = number = self._add(RECORD, 0, [], names)
+            found = self._with_children(RECORD, kinds, space, level, names, number)
+            del self._open[name]
         self._named[name] = found
         return found
 
     def _with_children(
-        self, kind: int, schemas: list[Any], space: str, level: int, names: list[bytes] | None = None
+        self,
+        kind: int,
+        schemas: list[Any],
+        space: str,
+        level: int,
+        names: list[bytes] | None = None,
+        number: int | None = None,
     ) -> _Node:
         found = [self._node(schema, space, level + 1) for schema in schemas]
-        number = self._add(kind, 0, [node.number for node in found], names or [b""] * len(found))
+        children = [node.number for node in found]
+        if number is None:
+            number = self._add(kind, 0, children, names or [b""] * len(found))
+        else:
+            self._lines[number][2].extend(children)
         depth = 1 + max((node.depth for node in found), default=0)
         if kind == UNION:
             return _Node(number, depth, max((node.tokens for node in found), default=0))
@@ -140,8 +157,8 @@ class AvroSchema:
 
     @property
     def repeats(self) -> bool:
-        """Whether there are arrays or maps, whose items are as many as a message says."""
-        return bool(np.isin(self.program.kind, (LIST, MAP)).any())
+        """Whether a message says how many values there are: items of arrays or maps, records that hold themselves."""
+        return self._holds_itself or bool(np.isin(self.program.kind, (LIST, MAP)).any())
 
 
 def _name(text: str) -> bytes:

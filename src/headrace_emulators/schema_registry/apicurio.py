@@ -42,7 +42,7 @@ def answer(
             return json.loads(_by_id(store, kind, id))
         case "GET", ["ids", kind, id, "references"]:
             _by_id(store, kind, id)
-            return []
+            return _references(store, int(id) if kind == "contentIds" else store.by_global_id(int(id))[2].content)
         case (("GET" | "POST"), ["search", "artifacts"]):
             found = [name for name in store.names() if query.get("name", "") in name]
             if method == "POST":
@@ -87,9 +87,15 @@ def _artifacts(
         case "GET", [name, "versions", wanted, "meta"]:
             return _described(store, group, name, wanted)
         case "GET", [name, "versions", wanted, "references"]:
-            store.version(name, wanted, group)
-            return []
+            return _references(store, store.version(name, wanted, group).content)
     raise RegistryRefusal(405, "Method not allowed.")
+
+
+def _references(store: SchemaStore, content: int) -> list[dict[str, Any]]:
+    return [
+        {"groupId": GROUP, "artifactId": one.subject, "version": str(one.version), "name": one.name}
+        for one in store.references.get(content, ())
+    ]
 
 
 def _content(headers: Mapping[str, str], body: bytes) -> str:

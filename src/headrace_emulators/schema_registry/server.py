@@ -30,7 +30,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from headrace_emulators.schema_registry import apicurio
-from headrace_emulators.schema_registry.store import RegistryRefusal, SchemaStore, guid
+from headrace_emulators.schema_registry.store import Reference, RegistryRefusal, SchemaStore, guid
 
 _CCOMPAT = ("apis/ccompat/v6/", "apis/ccompat/v7/")
 _CONFLUENT_JSON = "application/vnd.schemaregistry.v1+json"
@@ -198,18 +198,26 @@ def _schema(body: Mapping[str, Any]) -> str:
     kind = body.get("schemaType") or "AVRO"
     if kind != "AVRO":
         raise RegistryRefusal(42201, f"Invalid schema type {kind}")
-    if body.get("references"):
-        raise RegistryRefusal(42201, "Schema references are not built here.")
     schema = body.get("schema")
     if not isinstance(schema, str):
         raise RegistryRefusal(42201, "Empty schema")
     return schema
 
 
+def _references(body: Mapping[str, Any]) -> tuple[Reference, ...]:
+    return tuple(Reference(r["name"], r["subject"], int(r["version"])) for r in body.get("references") or ())
+
+
+def _held(store: SchemaStore, id: int) -> dict[str, Any]:
+    """A content with what it refers to."""
+    text, references = store.content(id), store.references.get(id, ())
+    found: dict[str, Any] = {"schema": text, "guid": guid(text)}
+    return found | ({"references": [one._asdict() for one in references]} if references else {})
+
+
 def _described(store: SchemaStore, name: str, wanted: str) -> dict[str, Any]:
     version = store.version(name, wanted)
-    text = store.content(version.content)
-    return {"subject": name, "version": version.number, "id": version.content, "guid": guid(text), "schema": text}
+    return {"subject": name, "version": version.number, "id": version.content, **_held(store, version.content)}
 
 
 def _subjects(
@@ -219,22 +227,16 @@ def _subjects(
         case "GET", []:
             return [name for name in store.names() if name.startswith(query.get("subjectPrefix", ""))]
         case "POST", [name]:
-            found = store.lookup(name, _schema(body))
+            found = store.lookup(name, _schema(body), references=_references(body))
             return _described(store, name, str(found.number))
         case "DELETE", [name]:
             return store.delete(name)
         case "GET", [name, "versions"]:
             return [version.number for version in store.subject(name).versions]
         case "POST", [name, "versions"]:
-            made = store.register(name, _schema(body))
-            text = store.content(made.content)
-            return {
-                "id": made.content,
-                "version": made.number,
-                "guid": guid(text),
-                "schemaType": "AVRO",
-                "schema": text,
-            }
+            made = store.register(name, _schema(body), references=_references(body))
+            held = _held(store, made.content)
+            return {"id": made.content, "version": made.number, "schemaType": "AVRO", **held}
         case "GET", [name, "versions", wanted]:
             return _described(store, name, wanted)
         case "DELETE", [name, "versions", wanted]:
@@ -253,8 +255,7 @@ def _schemas(
         case "GET", ["types"]:
             return ["AVRO"]
         case "GET", ["ids", id]:
-            text = store.content(_number(id))
-            return {"schema": text, "guid": guid(text)}
+            return _held(store, _number(id))
         case "GET", ["ids", id, "schema"]:
             return json.loads(store.content(_number(id)))
         case "GET", ["ids", id, "subjects"]:
@@ -264,7 +265,7 @@ def _schemas(
             store.content(_number(id))
             return [{"subject": name, "version": version} for name, version in store.users(_number(id))]
         case "GET", ["guids", wanted]:
-            return {"schema": store.by_guid(wanted)[1], "guid": wanted, "schemaType": "AVRO"}
+            return {**_held(store, store.by_guid(wanted)[0]), "guid": wanted, "schemaType": "AVRO"}
         case "GET", ["guids", wanted, "ids"]:
             return [{"context": ".", "id": store.by_guid(wanted)[0]}]
     raise RegistryRefusal(405, "HTTP 405 Method Not Allowed")

@@ -9,8 +9,9 @@ import hashlib
 import json
 import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace_emulators.schema_registry.compatibility import problems
 
@@ -37,6 +38,14 @@ class RegistryRefusal(Exception):
         return self.code if self.code < 1000 else self.code // 100
 
 
+class Reference(NamedTuple):
+    """A type that a content names and a version of another subject defines."""
+
+    name: str
+    subject: str
+    version: int
+
+
 @dataclass(frozen=True)
 class Version:
     """One version of a subject: the content's id, the version's own id over all subjects, and its number."""
@@ -55,8 +64,12 @@ class Subject:
     level: str | None = None
 
 
-def canonical(schema: str) -> str:
+def canonical(schema: str, referenced: Sequence[Any] = ()) -> str:
     """The text by which two schemas are the same: JSON without spaces, in the given order.
+
+    Args:
+        schema: its text.
+        referenced: the schemas whose types it may name.
 
     Raises:
         RegistryRefusal: it is not an Avro schema.
@@ -65,10 +78,17 @@ def canonical(schema: str) -> str:
         parsed = json.loads(schema)
     except (ValueError, TypeError) as error:
         raise RegistryRefusal(42201, f"Invalid schema: no JSON ({error})") from error
-    wrong = problems(parsed)
+    wrong = problems(_beside(referenced, parsed))
     if wrong:
         raise RegistryRefusal(42201, f"Invalid schema: {wrong[0]}")
     return json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
+
+
+def _beside(referenced: Sequence[Any], schema: Any) -> Any:
+    """A schema with those in front whose types it names, as one union: its names are known by then."""
+    if not referenced:
+        return schema
+    return [*referenced, *(schema if isinstance(schema, list) else [schema])]
 
 
 def guid(content: str) -> str:
@@ -86,7 +106,8 @@ class SchemaStore:
     def __init__(self, level: str = "BACKWARD") -> None:
         self.level = level
         self.contents: dict[int, str] = {}
-        self._ids: dict[str, int] = {}
+        self.references: dict[int, tuple[Reference, ...]] = {}
+        self._ids: dict[tuple[str, tuple[Reference, ...]], int] = {}
         self._subjects: dict[tuple[str, str], Subject] = {}
         self._versions = 0
         self._lock = threading.RLock()
@@ -96,33 +117,52 @@ class SchemaStore:
         with self._lock:
             text = canonical(schema if isinstance(schema, str) else json.dumps(schema))
             self.contents[id] = text
-            self._ids.setdefault(text, id)
+            self._ids.setdefault((text, ()), id)
 
-    def register(self, subject: str, schema: str, group: str = GROUP) -> Version:
+    def register(
+        self, subject: str, schema: str, group: str = GROUP, references: tuple[Reference, ...] = ()
+    ) -> Version:
         """The version of the subject that has this content; made if there is none.
 
         Raises:
             RegistryRefusal: no Avro schema (42201), or not compatible (409).
         """
         with self._lock:
-            text = canonical(schema)
+            text = canonical(schema, self._referenced(references))
             found = self._subjects.setdefault((group, subject), Subject())
             for version in found.versions:
-                if self.contents[version.content] == text:
+                if self._is(version, text, references):
                     return version
-            wrong = self._incompatible(text, found, [self.contents[v.content] for v in found.versions])
+            whole = _beside(self._referenced(references), json.loads(text))
+            wrong = self._incompatible(whole, found, [v.content for v in found.versions])
             if wrong:
                 raise RegistryRefusal(409, f"Schema being registered is incompatible with an earlier schema: {wrong}")
-            content = self._ids.get(text)
+            content = self._ids.get((text, references))
             if content is None:
                 content = max(self.contents, default=0) + 1
                 self.contents[content] = text
-                self._ids[text] = content
+                self.references[content] = references
+                self._ids[text, references] = content
             self._versions += 1
             number = max((v.number for v in (*found.versions, *found.gone)), default=0) + 1
             version = Version(content, number, self._versions)
             found.versions.append(version)
             return version
+
+    def _is(self, version: Version, text: str, references: tuple[Reference, ...]) -> bool:
+        return self.contents[version.content] == text and self.references.get(version.content, ()) == references
+
+    def _referenced(self, references: Sequence[Reference]) -> list[Any]:
+        """The schemas that references name, those in front that they name themselves."""
+        found: list[Any] = []
+        for one in references:
+            content = self.version(one.subject, str(one.version)).content
+            found += self._referenced(self.references.get(content, ()))
+            found.append(json.loads(self.contents[content]))
+        return [schema for place, schema in enumerate(found) if schema not in found[:place]]
+
+    def _whole(self, content: int) -> Any:
+        return _beside(self._referenced(self.references.get(content, ())), json.loads(self.contents[content]))
 
     def compatible(self, subject: str, schema: str, version: str | None) -> list[str]:
         """Why the schema does not go with a version of the subject (or with what its level requires); empty if it does.
@@ -134,15 +174,15 @@ class SchemaStore:
             text = canonical(schema)
             found = self.subject(subject)
             chosen = found.versions if version is None else [self.version(subject, version)]
-            wrong = self._incompatible(text, found, [self.contents[v.content] for v in chosen])
+            wrong = self._incompatible(json.loads(text), found, [v.content for v in chosen])
             return [wrong] if wrong else []
 
-    def _incompatible(self, text: str, subject: Subject, earlier: list[str]) -> str | None:
+    def _incompatible(self, new_schema: Any, subject: Subject, earlier: list[int]) -> str | None:
         level = subject.level or self.level
         if level == "NONE" or not earlier:
             return None
         for old in earlier if level.endswith("_TRANSITIVE") else earlier[-1:]:
-            new_schema, old_schema = json.loads(text), json.loads(old)
+            old_schema = self._whole(old)
             wrong: list[str] = []
             if level.startswith(("BACKWARD", "FULL")):
                 wrong += problems(new_schema, old_schema)
@@ -221,16 +261,16 @@ class SchemaStore:
                 return version
         raise RegistryRefusal(40402, f"Version {wanted} not found.")
 
-    def lookup(self, name: str, schema: str, group: str = GROUP) -> Version:
+    def lookup(self, name: str, schema: str, group: str = GROUP, references: tuple[Reference, ...] = ()) -> Version:
         """The version of a subject that has this content.
 
         Raises:
             RegistryRefusal: 40401, 40403 or 42201.
         """
-        text = canonical(schema)
         with self._lock:
+            text = canonical(schema, self._referenced(references))
             for version in self.subject(name, group).versions:
-                if self.contents[version.content] == text:
+                if self._is(version, text, references):
                     return version
         raise RegistryRefusal(40403, "Schema not found")
 

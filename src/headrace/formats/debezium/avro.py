@@ -56,6 +56,11 @@ class DebeziumAvro(ArrowFormat):
     again later; a registry that can't be asked for an id that this process has not seen stops the query, because
     nothing may be lost. Ids that were seen go on working while the registry is down.
 
+    Schemas may refer to others of the registry; a topic of several tables may have a union of their schemas. A column
+    of several types has the one that holds them all, or is text; one whose text would not say what it means (bytes or
+    dates beside texts) is an error of that table's rows. What holds itself is JSON. Logical types count without
+    Connect's names, and where they stand beside the type.
+
     Which process runs it: executors read the messages. Schemas of batch DataFrames (so pipelines and `foreachBatch`)
     are fetched on the driver, by a job that looks for the ids of the batch when `decode` is called, and executors ask
     nobody. In a plain streaming DataFrame executors ask the registry for ids that they have not seen. Schemas that are

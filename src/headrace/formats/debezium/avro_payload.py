@@ -6,10 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.formats.debezium.payload import Converter, Payloads, Schemas
-from headrace.formats.registry.framing import Side
+from headrace.formats.registry.framing import Heads, Side
 from headrace.formats.registry.schemas import ResolvedSchema, SchemaSource
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_to_json import AvroJson
+from headrace.wire.spans import Array
+
+_MOST_BRANCH_BYTES = 5
 
 
 class AvroConverter(Converter):
@@ -30,23 +33,33 @@ class AvroConverter(Converter):
         return key, value
 
 
+def varint_of(data: bytes) -> tuple[int, int]:
+    """The number that bytes begin with, in Avro's form, and how many bytes it has; -1 where they begin with none."""
+    value = 0
+    for size, byte in enumerate(data[:_MOST_BRANCH_BYTES], 1):
+        value |= (byte & 127) << 7 * (size - 1)
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), size
+    return -1, 0
+
+
 class _Side:
     """One of the two, and what its heads are known to stand for."""
 
     def __init__(self, side: Side, source: SchemaSource, schemas: Schemas) -> None:
         self._side, self._source, self._schemas = side, source, schemas
         self._known: dict[bytes, ResolvedSchema] = {}
-        self._place: dict[bytes, int] = {}
+        # By head, and by the branch where that names a union.
+        self._place: dict[tuple[bytes, int], int] = {}
         self._numbers = np.zeros(0, np.int64)
         self._schema = AvroSchema()
 
     def read(self, batch: pa.RecordBatch) -> Payloads:
         data, heads = batch.column(self._side), self._source.framing.heads(batch, self._side)
         found = self._resolved(heads.heads)
-        # A line behind the last, for messages that have no head.
-        which = np.array([*(self._place.get(head, -1) for head in heads.heads), -1])[heads.of]
+        which, sizes = self._which(data, heads)
         made = Payloads()
-        made.tape = AvroJson(data, heads.sizes, self._schema, which)
+        made.tape = AvroJson(data, sizes, self._schema, which)
         made.at = made.tape.root
         made.schema = np.append(self._numbers, -1)[which]
         made.missing = data.is_null().to_numpy(zero_copy_only=False)
@@ -61,6 +74,23 @@ class _Side:
                 made.problems[number] = found[head].problem or f"The {self._side} is not an Avro datum of its schema."
         return made
 
+    def _which(self, data: pa.BinaryArray, heads: Heads) -> tuple[Array, Array]:
+        """The number of each message's schema, -1 where it has none, and how many bytes are in front of its datum."""
+        # A line behind the last, for messages that have no head.
+        which = np.array([*(self._place.get((head, 0), -1) for head in heads.heads), -1])[heads.of]
+        sizes = heads.sizes
+        for number, head in enumerate(heads.heads):
+            schema = None if head not in self._known else self._known[head].schema
+            if schema is None or not schema.branches:
+                continue
+            sizes = sizes.copy() if sizes is heads.sizes else sizes
+            for row in np.flatnonzero(heads.of == number):
+                rest = data[int(row)].as_py()[int(sizes[row]) :]
+                branch, size = varint_of(rest)
+                sizes[row] += size
+                which[row] = self._place.get((head, branch), -1)
+        return which, sizes
+
     def _resolved(self, heads: list[bytes]) -> list[ResolvedSchema]:
         """The schemas that heads name. One that the registry lacks is looked for again in the next batch."""
         asked = [head for head in heads if head not in self._known]
@@ -68,9 +98,14 @@ class _Side:
             return [self._known[head] for head in heads]
         found = {head: one for (_, head), one in self._source.resolved([(self._side, h) for h in asked]).items()}
         self._known |= {head: one for head, one in found.items() if one.known}
-        schemas = {head: one.schema for head, one in self._known.items() if one.schema is not None}
+        schemas = {
+            (head, number): branch
+            for head, one in self._known.items()
+            for number, branch in enumerate(() if one.schema is None else one.schema.branches or (one.schema,))
+            if branch is not None
+        }
         if len(schemas) > len(self._place):
-            self._place = {head: number for number, head in enumerate(schemas)}
+            self._place = {place: number for number, place in enumerate(schemas)}
             self._numbers = np.array([self._schemas.number(schema.connect_text) for schema in schemas.values()])
             self._schema = AvroSchema(*(schema.plain for schema in schemas.values()))
         return [self._known.get(head) or found[head] for head in heads]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.changes import TableId, TableSchema
-from headrace.errors import OptionError
+from headrace.errors import FormatError, OptionError
 from headrace.formats.debezium.column_types import describing_connector
 from headrace.formats.debezium.connect_schemas import key_schema, row_schema
 from headrace.formats.debezium.options import EventSettings, field_rules, value_modes
@@ -157,6 +157,8 @@ def resolve_table(descriptor: TableDescriptor, reading: DecodeSettings) -> Resol
     """Read what a message tells of its table. A text that is no schema is a problem of its rows."""
     try:
         return _known(descriptor, reading)
+    except FormatError as error:
+        return ResolvedTable(problem=str(error))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ResolvedTable(problem=BAD_SCHEMA if descriptor.value is not None else BAD_KEY_SCHEMA)
 

@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.errors import FormatError
 from headrace.formats.debezium import values as texts
 from headrace.formats.debezium.values import FieldSpelling
 from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, UUID, VARIABLE_DECIMAL, XML
+from headrace.formats.registry.connect_avro import UNION
 from headrace.wire.canonical_exact import MOST_DIGITS
 from headrace.wire.json_writer import to_text
 
@@ -120,6 +122,11 @@ def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, bi
         return FieldText(LogicalType("nested"), replace(inner, listed=True))
     if connect in ("struct", "map"):
         return FieldText(LogicalType("nested"))
+    if connect == UNION:
+        raise FormatError(
+            f"Column '{field.get('field')}' has values of several Avro types, and of one a text would not say what it "
+            "means (bytes, decimals, dates, times, or records beside others). Let the producer write one type and null."
+        )
     raise ValueError(f"Connect has no type {connect!r}")
 
 

@@ -112,8 +112,14 @@ class _FieldDescription(NamedTuple):
 
 
 def _branch(kind: Any) -> Any:
-    """The branch of a union with null that says something; the type itself else."""
+    """The branch of a union with null that says something; the type itself else.
+
+    Raises:
+        ValueError: there are several.
+    """
     if isinstance(kind, list):
+        if len(kind) - kind.count("null") > 1:
+            raise ValueError("a union of several types")
         return next((branch for branch in kind if branch != "null"), "null")
     return kind
 

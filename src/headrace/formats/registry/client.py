@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from headrace.errors import ConnectError, OptionError
+from headrace.formats.registry.references import with_references
 from headrace.options import REDACTED
 
 _APICURIO = re.compile(r"/apis/registry/v\d+/?$")
@@ -96,7 +97,8 @@ class Registry:
         """
         wanted = sorted(set(refs))
         if self.url is None:
-            return {ref: self.schemas[ref.value] for ref in wanted if ref.value in self.schemas}
+            found = {ref: self.schemas[ref.value] for ref in wanted if ref.value in self.schemas}
+            return {ref: with_references(text, self.schemas.values()) for ref, text in found.items()}
         known = _known(self)
         with known.lock:
             for ref in wanted:
@@ -203,12 +205,36 @@ class _Session:
                 return None
             kind = "contentIds" if ref.kind == "contentId" else "globalIds"
             # The client has no call for Apicurio's paths; its session brings authentication, TLS and retries along.
-            return json.dumps(self._client._rest_client.get(f"ids/{kind}/{ref.value}"))
+            session = self._client._rest_client
+            schema, references = (session.get(f"ids/{kind}/{ref.value}{part}") for part in ("", "/references"))
+            return with_references(json.dumps(schema), self._artifacts(references, {}))
         if ref.kind == "guid":
             found = self._client.get_schema_by_guid(ref.value)
         else:
             found = self._client.get_schema(int(ref.value))
-        return None if found.schema_type not in (None, "AVRO") else str(found.schema_str)
+        if found.schema_type not in (None, "AVRO"):
+            return None
+        return with_references(str(found.schema_str), self._versions(found.references, {}))
+
+    def _versions(self, references: Any, known: dict[tuple[str, int], str]) -> Iterable[str]:
+        """The schemas that another refers to, and those that they refer to."""
+        for one in references or ():
+            if (one.subject, one.version) not in known:
+                found = self._client.get_version(one.subject, one.version, deleted=True).schema
+                known[one.subject, one.version] = str(found.schema_str)
+                self._versions(found.references, known)
+        return known.values()
+
+    def _artifacts(self, references: Any, known: dict[str, str]) -> Iterable[str]:
+        """As `_versions`, of Apicurio."""
+        for one in references or ():
+            group = quote(one.get("groupId") or "default", safe="")
+            artifact = f"groups/{group}/artifacts/{quote(one['artifactId'], safe='')}/versions/{one['version']}"
+            if artifact not in known:
+                session = self._client._rest_client
+                known[artifact] = json.dumps(session.get(artifact))
+                self._artifacts(session.get(f"{artifact}/references"), known)
+        return known.values()
 
     def register(self, subject: str, schema: str) -> Registered:
         from confluent_kafka.schema_registry import Schema

@@ -16,12 +16,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.errors import FormatError
+from headrace.formats.registry.references import PRIMITIVES, full_name, with_references
 from headrace.wire.json_writer import to_text
 
 _INTEGERS = {"int": "int32", "long": "int64"}
 _SAME = frozenset(("float", "double", "boolean", "string", "bytes"))
-_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
-# What Avro's own logical types mean where a producer other than Connect wrote them.
+# What Avro's own logical types mean where a producer other than Connect wrote them, and the types that may have them.
 _MEANINGS = {
     "decimal": "org.apache.kafka.connect.data.Decimal",
     "date": "org.apache.kafka.connect.data.Date",
@@ -35,7 +35,19 @@ _MEANINGS = {
     "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
     "uuid": "io.debezium.data.Uuid",
 }
+_BASES = {
+    "decimal": ("bytes",),
+    **dict.fromkeys(("date", "time-millis"), ("int32",)),
+    "uuid": ("string",),
+}
 _MOST_LEVELS = 64
+_MARKS = frozenset(("logicalType", "connect.name", "connect.type"))
+_ENUM = "io.debezium.data.Enum"
+_TEXTS = ("string", "boolean", "int32", "int64", "int8", "int16", "float", "double")
+_WIDER = (("int32", "int64"), ("float", "double"), ("string",))
+"""Types that one column has together: the last of each line holds the others."""
+UNION = "union"
+"""The type of a field whose values are of types that no column has together."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +57,13 @@ class WriterSchema:
     Args:
         connect: the Connect schema, in JsonConverter's form.
         plain: the Avro schema by which the bytes are read, as JSON values.
+        branches: the schemas of a union of several types, as of topics that several tables share, each datum with the
+            number of its own in front; None for null. Empty for any other schema.
     """
 
     connect: Mapping[str, Any]
     plain: Any
+    branches: tuple[WriterSchema | None, ...] = ()
 
     @cached_property
     def connect_text(self) -> str:
@@ -66,22 +81,37 @@ def writer_schema(text: str) -> WriterSchema:
     """Read the text of an Avro schema.
 
     Raises:
-        FormatError: it is none, it refers to itself, or it holds a union of several types.
+        FormatError: it is none.
     """
     try:
         parsed = json.loads(text)
     except ValueError as error:
         raise FormatError(f"The schema is not JSON: {error}.") from error
-    reading = _AvroWalk()
-    connect, plain = reading.schema(parsed, "", 0)
+    if isinstance(parsed, list) and len(_values(parsed)) > 1:
+        branches = tuple(None if branch == "null" else _branch(parsed, number) for number, branch in enumerate(parsed))
+        return WriterSchema({"type": UNION}, "null", branches)
+    connect, plain = _AvroWalk().schema(parsed, "", 0)
     return WriterSchema(connect, plain)
+
+
+def _branch(union: list[Any], number: int) -> WriterSchema:
+    """One schema of a union; the ones in front of it define types that it may name."""
+    walk = _AvroWalk()
+    earlier = [to_text(branch) for branch in union[:number]]
+    own = json.loads(with_references(to_text(union[number]), earlier))
+    return WriterSchema(*walk.schema(own, "", 0))
+
+
+def _values(union: list[Any]) -> list[Any]:
+    """The branches of a union that are not null."""
+    return [branch for branch in union if branch != "null"]
 
 
 class _AvroWalk:
     """One walk through a schema; named types are known from their definition on."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[dict[str, Any], str] | None] = {}
+        self._known: dict[str, tuple[dict[str, Any], str]] = {}
 
     def schema(self, schema: Any, namespace: str, level: int) -> tuple[dict[str, Any], Any]:
         """The Connect schema and the plain one."""
@@ -108,37 +138,44 @@ class _AvroWalk:
                 "type": "map",
                 "values": plain,
             }
-        if not isinstance(kind, str) or kind not in _PRIMITIVES:
-            return self.schema(kind, namespace, level + 1)
+        if not isinstance(kind, str) or kind not in PRIMITIVES:
+            connect, plain = self.schema(kind, namespace, level + 1)
+            return self._meant(connect, schema), plain
         return self._marked(_primitive(kind), schema), kind
 
+    def _meant(self, connect: dict[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+        """A type with what stands beside it, as some writers have it, where it says no meaning itself."""
+        if "name" in connect or connect["type"] == UNION or not _MARKS.intersection(beside):
+            return connect
+        return {**self._marked(connect, beside), "optional": connect.get("optional", False)}
+
     def _named(self, name: str, namespace: str) -> tuple[dict[str, Any], Any]:
-        if name in _PRIMITIVES:
+        if name in PRIMITIVES:
             return {**_primitive(name), "optional": False}, name
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._known else name
         if full not in self._known:
             raise FormatError(f"The schema names an undefined type: {name!r}.")
-        found = self._known[full]
-        if found is None:
-            raise FormatError(f"The type {name!r} of the schema contains itself.")
-        return dict(found[0]), found[1]
+        connect, number = self._known[full]
+        return dict(connect), number
 
     def _union(self, branches: list[Any], namespace: str, level: int) -> tuple[dict[str, Any], Any]:
-        others = [branch for branch in branches if branch != "null"]
-        if len(others) != 1:
-            raise FormatError("The schema has a union of several types.")
-        connect, plain = self.schema(others[0], namespace, level + 1)
-        if len(branches) == 1:
-            return connect, [plain]
-        return {**connect, "optional": True}, ["null" if branch == "null" else plain for branch in branches]
+        read = [self.schema(branch, namespace, level + 1) for branch in branches]
+        if not read:
+            raise FormatError("The schema has a union of no types.")
+        values = [connect for (connect, _), branch in zip(read, branches, strict=True) if branch != "null"]
+        connect = values[0] if len(values) == 1 else _together(values)
+        if len(values) == len(branches):
+            return connect, [plain for _, plain in read]
+        return {**connect, "optional": True}, [plain for _, plain in read]
 
     def _record(self, schema: Mapping[str, Any], namespace: str, level: int) -> tuple[dict[str, Any], Any]:
         full, inner = _full_name(schema, namespace)
         if full in self._known:
             raise FormatError(f"The schema defines {full!r} twice.")
-        self._known[full] = None
-        number = f"r{len(self._known)}"
+        number = f"r{len(self._known) + 1}"
+        # A type that holds itself has no fields there: what is below is the text of its value.
+        self._known[full] = ({"type": "struct", "fields": [], "name": full, "optional": False}, number)
         fields: list[dict[str, Any]] = []
         plain: list[dict[str, Any]] = []
         names: set[str] = set()
@@ -149,6 +186,7 @@ class _AvroWalk:
                 raise FormatError(f"{full!r} has two fields named {field['name']!r}.")
             names.add(field["name"])
             connect, shape = self.schema(field.get("type"), inner, level + 1)
+            connect = self._meant(connect, field)
             default = field.get("default")
             if "default" not in connect and default is not None:
                 connect["default"] = _default(connect, default)
@@ -184,7 +222,7 @@ class _AvroWalk:
         made = {**connect, "optional": False}
         if made["type"] in ("int32", "int64") and schema.get("connect.type") in ("int8", "int16"):
             made["type"] = schema["connect.type"]
-        name = schema.get("connect.name") or _MEANINGS.get(schema.get("logicalType", ""))
+        name = schema.get("connect.name") or _meaning(schema.get("logicalType"), made["type"])
         if name:
             made["name"] = name
         if schema.get("connect.version") is not None:
@@ -203,6 +241,30 @@ class _AvroWalk:
         return made
 
 
+def _meaning(logical: Any, base: str) -> str | None:
+    """The name of a schema that means what a logical type does; None where the type can't have that, as Avro says."""
+    if not isinstance(logical, str) or base not in _BASES.get(logical, ("int64",)):
+        return None
+    return _MEANINGS.get(logical)
+
+
+def _together(branches: list[dict[str, Any]]) -> dict[str, Any]:
+    """The type of a field whose values are of several types.
+
+    Texts and numbers without a meaning of their own are one type that holds them, or texts; objects and arrays are
+    JSON. Of all others the texts would not say what they are.
+    """
+    kinds = [branch["type"] for branch in branches]
+    if all(kind in ("struct", "map", "array") for kind in kinds):
+        return {"type": "struct", "fields": [], "optional": False}
+    if any(branch.get("name") not in (None, _ENUM) or branch["type"] not in _TEXTS for branch in branches):
+        return {"type": UNION, "optional": False}
+    for line in _WIDER:
+        if all(kind in line for kind in kinds):
+            return {"type": line[-1], "optional": False}
+    return {"type": "string", "optional": False}
+
+
 def _primitive(kind: str) -> dict[str, Any]:
     if kind == "null":
         return {"type": "string", "optional": True}
@@ -210,13 +272,10 @@ def _primitive(kind: str) -> dict[str, Any]:
 
 
 def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    name = schema.get("name")
-    if not isinstance(name, str) or not name:
+    name, inner = full_name(schema, namespace)
+    if not name:
         raise FormatError("A named type of the schema has no name.")
-    if "." in name:
-        return name, name.rpartition(".")[0]
-    inner = schema.get("namespace", namespace) or ""
-    return (f"{inner}.{name}" if inner else name), inner
+    return name, inner
 
 
 def _default(connect: Mapping[str, Any], default: Any) -> Any:
