@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,8 +15,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_REPLACED = re.compile(r"\$\{[^ \t\n\x0b\f\r]+?\}")
+"""What Spark replaces in a statement before it parses it; in a name nothing can stand for the `$`."""
+
+
+def unfit_in_sql(name: str) -> str:
+    """Why Spark SQL has no way to write a name, as the end of a sentence; empty where it has one."""
+    if not name:
+        return "which is empty"
+    if _REPLACED.search(name):
+        return "in which Spark would replace ${...} by a setting"
+    return "" if name.isascii() or name.encode(errors="ignore").decode() == name else "which is not valid Unicode"
+
+
 def quote(name: str) -> str:
-    """A column name as Spark SQL reads it whatever characters it has."""
+    """A name as Spark SQL reads it, whatever characters it has.
+
+    Raises:
+        SchemaError: Spark SQL has no way to write it.
+    """
+    if reason := unfit_in_sql(name):
+        raise SchemaError(
+            f"Spark SQL can't have the name '{name}', {reason}.",
+            remedy="Give it another name, or leave the column out.",
+        )
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -255,7 +255,10 @@ class _Flat:
         columns = tuple(TargetColumn(name, kind) for name, kind in changes.columns)
         sequence = TargetColumn(self._position, changes.sequence, "Headrace: place of the row's last change")
         own = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}
-        layout = TargetLayout(source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as)
+        beside = () if self._stored_as == "append" else lake_history.UNSEEN_COLUMNS
+        layout = TargetLayout(
+            source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as, beside=beside
+        )
         steps = given_steps(settings)(TableId("", "", ""))
         try:
             with explained(source, target):

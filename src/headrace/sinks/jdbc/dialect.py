@@ -29,6 +29,7 @@ from headrace.apply.sequence import END, GIVEN, MARK, SUFFIX
 from headrace.changes.table import Column, TableSchema
 from headrace.changes.types import LogicalType
 from headrace.errors import SchemaError
+from headrace.sinks.column_rules import ColumnRules
 
 POSITION = Column("", 0, LogicalType("string"))
 _STAGE = "_headrace_stage_"
@@ -103,14 +104,13 @@ class TargetDialect(ABC):
         title: the database's name as people write it.
         lacks: regular expressions of canonical texts that it has no place for, by kind of logical type; those aside
             that Spark has none for.
-        name_limit: how long a name may be, in `name_unit`.
-        folds_names: whether two columns whose names differ only in case are one.
+        rules: the names of columns that it takes; other names have the same length.
+        folds_names: whether two names that differ only in case are one.
     """
 
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
-    name_limit: ClassVar[int]
-    name_unit: ClassVar[str] = "characters"
+    rules: ClassVar[ColumnRules]
     folds_names: ClassVar[bool] = False
     mark: ClassVar[str] = '"'
 
@@ -140,36 +140,20 @@ class TargetDialect(ABC):
         Raises:
             SchemaError: a name is too long, is ours, or two columns would be one.
         """
-        source = mirror.source
-        ours = self.folded(mirror.position_column)
-        seen: dict[str, str] = {}
-        for column in source.columns:
-            if self.folded(column.name) == ours:
-                raise SchemaError(
-                    f"Table {source.id} has a column '{column.name}', which is Headrace's own in a mirror.",
-                    remedy="Set the sink's option 'position_column' to another name.",
-                )
-            twin = seen.setdefault(self.folded(column.name), column.name)
-            if twin != column.name:
-                raise SchemaError(
-                    f"Columns '{twin}' and '{column.name}' of table {source.id} differ only in case; "
-                    f"{self.title} can't hold both.",
-                    remedy="Leave one of them out of the capture.",
-                )
-        for name in (mirror.name.schema, mirror.name.name, mirror.position_column, *seen.values()):
-            if self._length(name) > self.name_limit or "\0" in name:
+        rules, source = self.rules, mirror.source
+        rules.refuse(source.id, (column.name for column in source.columns), (mirror.position_column,))
+        for name in (mirror.name.schema, mirror.name.name, mirror.position_column):
+            if rules.length(name) > rules.most or "\0" in name:
                 raise SchemaError(
                     f"The name '{name}' of table {source.id} does not fit {self.title}, which takes "
-                    f"{self.name_limit} {self.name_unit}.",
-                    remedy="Leave it out of the capture, or set the sink's option 'table_name' if it is the table's.",
+                    f"{rules.most} {rules.unit}.",
+                    remedy="Leave the table out of the capture, or set the sink's option 'table_name' or "
+                    "'position_column'.",
                 )
-
-    def _length(self, name: str) -> int:
-        return len(name.encode()) if self.name_unit == "bytes" else len(name)
 
     def folded(self, name: str) -> str:
         """A name as two names are compared."""
-        return name.lower() if self.folds_names else name
+        return self.rules.folded(name)
 
     def _position(self, mirror: Mirror) -> str:
         return self.quote(mirror.position_column)

@@ -531,7 +531,7 @@ class TargetTables:
         dialect, source = self.database.dialect, mirror.source
         types = dialect.column_types(source)
         wanted = [TargetColumn(column.name, types[column.name]) for column in source.columns]
-        folded = str.lower if dialect.folds_names else str
+        folded = dialect.folded
         # Ours is made with a collation, which catalogs tell apart from the type: that it is there is enough.
         own = {folded(name): kind for name, kind in have.items()}.get(folded(mirror.position_column), types[""])
         return evolution(

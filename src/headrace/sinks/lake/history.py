@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 START, END = "__START_AT", "__END_AT"
 UNSEEN = "_headrace_unseen"
 _AT, _DELETED, _PRESENT, _WHOLE = "_headrace_at", "_headrace_deleted", "_headrace_present", "_headrace_whole"
+UNSEEN_COLUMNS = (_AT, _DELETED, _PRESENT, _WHOLE)
+"""Our columns in the table beside a history."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def rename_unseen(target: LakeTable, steps: tuple[Step, ...], source: str, final
     beside = target.companion(UNSEEN)
     if not steps or not beside.exists:
         return
-    own = frozenset((_AT, _DELETED, _PRESENT, _WHOLE))
+    own = frozenset(UNSEEN_COLUMNS)
     plan = beside.plan_names(source, steps, None, own=own, final=final, stored_as=UNSEEN, takeover=True)
     if plan is None:
         return

@@ -244,6 +244,7 @@ class LakeSink(Sink):
             deleted=self.settings.mark,
             json=frozenset(c.name for c in schema.columns if self._may_be_variant(c, schema)),
             clustered=self.settings.cluster_by_key,
+            beside=lake_history.UNSEEN_COLUMNS if stored_as == "2" else (),
         )
         with explained(table.id.full_path, target, table.id):
             plan = target.plan(

@@ -17,6 +17,7 @@ from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
+from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.key_ranges import comparable
@@ -70,6 +71,7 @@ class TargetLayout:
         deleted: which of our columns marks deleted rows; empty where they are removed.
         json: names of the columns with JSON, which may be strings or variants in a target that is there.
         clustered: a new table is clustered by its key.
+        beside: names of our columns in a table beside the target, which has the source's columns too.
     """
 
     source: str
@@ -81,6 +83,7 @@ class TargetLayout:
     deleted: str = ""
     json: frozenset[str] = frozenset()
     clustered: bool = False
+    beside: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> tuple[str, ...]:
@@ -129,9 +132,11 @@ class LakeTable(ABC):
 
     Attributes:
         title: the format's name as people write it.
+        rules: the names of columns that it takes.
     """
 
     title: ClassVar[str]
+    rules: ClassVar[ColumnRules]
 
     def __init__(self, session: SparkSession, *, namespace: Namespace | None = None) -> None:
         self.session = session
@@ -283,7 +288,8 @@ class LakeTable(ABC):
             SchemaError: the target can't carry the structure.
             NewerRelease: a later release made the target, or changed it.
         """
-        self._refuse_names(layout)
+        own_names = (*(column.name for column in layout.own), *layout.beside)
+        self.rules.refuse(layout.source, (column.name for column in layout.columns), own_names)
         owner = batch.owner if batch is not None else None
         identity = {KEY: layout.key_names, SOURCE_TABLE: layout.source, STORED_AS: layout.stored_as}
         mark = False
@@ -379,6 +385,7 @@ class LakeTable(ABC):
         renames = {old: new for old, new in names.items() if new is not None}
         if not renames:
             return None
+        self.rules.refuse(source, renames.values(), own)
         properties = self.properties()
         self._refuse_newer(properties)
         key = _names_in(properties.get(KEY, ""))
@@ -441,24 +448,6 @@ class LakeTable(ABC):
         require_readable(properties.get(FORMAT_VERSION), _NEWEST_FORMAT, what=what, remedy=remedy)
         ours = [name for name in properties if name.startswith(_PREFIX)]
         require_known(ours, _PROPERTIES, what=what, remedy=remedy)
-
-    def _refuse_names(self, layout: TargetLayout) -> None:
-        own = {column.name.lower() for column in layout.own}
-        seen: dict[str, str] = {}
-        for column in layout.columns:
-            twin = seen.setdefault(column.name.lower(), column.name)
-            if column.name.lower() in own:
-                raise SchemaError(
-                    f"Table {layout.source} has a column '{column.name}', which is Headrace's own in a mirror.",
-                    remedy="Set the sink's option 'position_column' (or 'deleted_column', where it has that name) to "
-                    "another name, or leave the column out.",
-                )
-            if twin != column.name:
-                raise SchemaError(
-                    f"Columns '{twin}' and '{column.name}' of table {layout.source} differ only in case; "
-                    f"{self.title} can't hold both.",
-                    remedy="Leave one of them out of the capture.",
-                )
 
     def _refuse_stranger(
         self, properties: Mapping[str, str], layout: TargetLayout, owner: str | None, takeover: bool, keys: set[str]

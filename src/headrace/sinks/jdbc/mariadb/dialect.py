@@ -11,6 +11,7 @@ from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.permissions import MissingPermission
+from headrace.sinks.column_rules import ColumnRules, lower_letters
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
@@ -86,7 +87,17 @@ class MariaDbDialect(TargetDialect):
         **dict.fromkeys(("date", "timestamp", "instant", "zoned_timestamp"), "^[+]?[0-9]{5,}-|^-[0-9]| BC$"),
         "time": "^-?(8(39|[4-9][0-9])|9[0-9]{2}|[0-9]{4,}):",
     }
-    name_limit: ClassVar[int] = 64
+    rules: ClassVar[ColumnRules] = ColumnRules(
+        title,
+        # InnoDB's.
+        frozenset(["db_row_id", "db_trx_id", "db_roll_ptr", "fts_doc_id"]),
+        folded=lower_letters,
+        most=64,
+        wrong=(
+            (r"[ \t\n\v\f\r]\Z", "which ends with a blank"),
+            ("[\0\U00010000-\U0010ffff]", "which has a character that MariaDB takes in no name"),
+        ),
+    )
     folds_names: ClassVar[bool] = True
     mark: ClassVar[str] = "`"
 

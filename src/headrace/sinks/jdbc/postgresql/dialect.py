@@ -10,6 +10,7 @@ from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.permissions import MissingPermission
+from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
@@ -62,8 +63,14 @@ class PostgresDialect(TargetDialect):
 
     title: ClassVar[str] = "PostgreSQL"
     lacks: ClassVar[Mapping[str, str]] = {"time": "^(-|2[5-9]|[3-9][0-9]|[0-9]{3,}|24:[0-9:.]*[1-9])"}
-    name_limit: ClassVar[int] = 63
-    name_unit: ClassVar[str] = "bytes"
+    rules: ClassVar[ColumnRules] = ColumnRules(
+        title,
+        frozenset(["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]),
+        folded=str,
+        most=63,
+        in_bytes=True,
+        wrong=(("\0", "which has a zero character"),),
+    )
 
     def column_types(self, schema: TableSchema) -> dict[str, str]:
         """Every type has its own; text where PostgreSQL would cut (more than six fraction digits)."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId, LastBatch
+from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, conflicts_found
@@ -59,6 +60,8 @@ class DeltaTable(LakeTable):
     """
 
     title: ClassVar[str] = "Delta"
+    # Delta finds rows to mark or to change by Spark's hidden column of this name.
+    rules: ClassVar[ColumnRules] = ColumnRules("Delta", frozenset(["_metadata"]))
 
     def __init__(
         self, session: SparkSession, place: str | tuple[str, ...], *, namespace: Namespace | None = None

@@ -11,6 +11,7 @@ from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
 from headrace.sinks.base import BatchId, LastBatch
+from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.iceberg.branch import Branch
@@ -24,6 +25,12 @@ BATCH = "headrace.batch"
 TARGET = "headrace.target"
 OFFSETS = "headrace.offsets"
 SINK = "headrace.sink"
+_METADATA_COLUMNS = (
+    *("_file", "_pos", "_partition", "_spec_id", "_deleted", "_row_id", "_last_updated_sequence_number"),
+)
+"""Columns that every Iceberg table has beside its own; a MERGE finds the rows that it changes by them."""
+_WAP = ("spark.wap.id", "spark.wap.branch")
+"""Settings by which a session's writes are staged, until somebody publishes them."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -39,6 +46,7 @@ class IcebergTable(LakeTable):
     """
 
     title: ClassVar[str] = "Iceberg"
+    rules: ClassVar[ColumnRules] = ColumnRules("Iceberg", frozenset(_METADATA_COLUMNS))
 
     def __init__(self, session: SparkSession, parts: tuple[str, ...], *, namespace: Namespace | None = None) -> None:
         super().__init__(session, namespace=namespace)
@@ -76,7 +84,12 @@ class IcebergTable(LakeTable):
         return frame.localCheckpoint() if "RelationV2[" in plan else frame
 
     def plan(self, layout: TargetLayout, batch: BatchId | None, **how: Any) -> LakePlan:
-        """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
+        """Compare the target with what the batch needs, and note where it stands before anything is read from it.
+
+        Raises:
+            SinkError: the session's writes are staged, so that the batch would be in no version of the table.
+        """
+        self._refuse_staged()
         self._base = self._snapshot() if batch is not None and self.exists else None
         return super().plan(layout, batch, **how)
 
@@ -132,6 +145,15 @@ class IcebergTable(LakeTable):
         jvm: Any = self.session.sparkContext._jvm
         name = ".".join(quote(part) for part in self._parts)
         return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.session._jsparkSession, name)
+
+    def _refuse_staged(self) -> None:
+        staged = [name for name in _WAP if self.session.conf.get(name, None)]
+        if staged:
+            raise SinkError(
+                f"The Spark session has the setting {staged[0]}, by which Iceberg stages what is written and does not "
+                f"publish it. The {self.label} would lack the batch.",
+                remedy=f"Remove {staged[0]} from the session that runs the pipeline.",
+            )
 
     def _snapshot(self) -> int | None:
         table = self._java()
@@ -225,7 +247,8 @@ class IcebergTable(LakeTable):
         self.session.sql(
             f"create table if not exists {self.sql_name} ({columns}) using iceberg{comment} tblproperties ({pairs})"
         )
-        required = {column.name for column in layout.columns if not column.nullable}
+        # Iceberg takes no binary fractions there. They identify rows all the same: the MERGE compares them.
+        required = {c.name for c in layout.columns if not c.nullable and c.type not in ("float", "double")}
         if layout.key and required.issuperset(layout.key):
             names = ", ".join(quote(name) for name in layout.key)
             self.session.sql(f"alter table {self.sql_name} set identifier fields {names}")
