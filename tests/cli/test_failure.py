@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import inspect
 import io
+import logging
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from headrace import errors
-from headrace.cli.failure import errors_reported
+from headrace.cli.failure import errors_reported, sentence_of
+from headrace.spark.session import _QUERY_LOGGERS, silence
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
@@ -56,3 +62,24 @@ def test_the_page_of_an_error_is_there(kind: type[errors.HeadraceError]) -> None
         if line.startswith("#")
     ]
     assert not section or section in headings
+
+
+def test_what_pyspark_logs_of_failed_queries_stays_off_the_console() -> None:
+    loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
+    before, levels = [logger.level for logger in loggers], []
+    try:
+        silence(SimpleNamespace(sparkContext=SimpleNamespace(setLogLevel=levels.append)))  # type: ignore[arg-type]
+        assert not any(logger.isEnabledFor(logging.ERROR) for logger in loggers)
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+    assert levels == ["OFF"]
+    # PySpark writes to these and to no other ones.
+    logged = re.findall(r'getLogger\("(\w+)"\)', inspect.getsource(PySparkException._log_exception))
+    assert sorted(logged) == sorted(_QUERY_LOGGERS)
+
+
+def test_each_table_that_met_an_error_has_a_line() -> None:
+    error = errors.SchemaError("No 'a'.")
+    error.others = (errors.SinkError("No 'b'.", remedy="Use 'c'."),)
+    assert sentence_of(error)[:2] == ("No 'a'.\nNo 'b'. Use 'c'.", 2)

@@ -134,8 +134,7 @@ MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {
     # The sink makes another MERGE then, so nobody meets it as an error.
     StopReason.LATE_CHANGE: (
         _met_by_a_lake,
-        "The Delta table /lake/a can't be written (Refused). Run with --debug to see Spark's message. "
-        "You can repeat the batch.",
+        "The Delta table /lake/a can't be written (Refused). Run with --debug to see all of it.",
     ),
     StopReason.MAYBE_TOO_LARGE: (
         _met_by_kafka,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,28 @@ def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
     told = CliRunner().invoke(app, ["verify", str(file)])
     assert told.exit_code == 1
     assert told.stdout.splitlines()[1:] == ['  extra {"id":"1a"}', '  missing {"id":"2b"}']
+
+
+def test_a_table_that_can_not_be_compared_keeps_no_other_from_it(
+    spark: SparkSession, tmp_path: Path, commits: Path
+) -> None:
+    commit_changes(commits, 1, [(f"dbo.{name}", "c", "1") for name in "abc"])
+    file = pipeline_file(tmp_path, {"type": "delta", "path": "./lake"})
+    assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
+    # A type that no value of the source can be compared with, and a table that is gone.
+    columns = "array(id) as id, * except (id)"
+    spark.sql(
+        f"create or replace table delta.`{tmp_path}/lake/dbo/a` as select {columns} from delta.`{tmp_path}/lake/dbo/a`"
+    )
+    shutil.rmtree(tmp_path / "lake" / "dbo" / "b")
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert (told.exit_code, told.stdout) == (
+        2,
+        "dbo.c in sink 1 (delta): 1 row in the source, 1 in the target; equal\n",
+    )
+    first, second = told.stderr.splitlines()
+    assert first.startswith("Table dbo.a can't be compared with sink 1 (delta) (")
+    assert second.startswith("Table dbo.b is not in sink 1 (delta).")
 
 
 def test_a_pipeline_without_tables_to_compare_is_refused(spark: SparkSession, tmp_path: Path, commits: Path) -> None:

@@ -45,6 +45,7 @@ TAKEN_BY: list[tuple[str, tuple[str, ...]]] = [
     ("", ()),
     ("\ud800", ()),
     *((name, ("delta", *DATABASES)) for name in (*ICEBERGS, "_FILE", "_Row_ID", "_f\u0131le")),
+    *((name, ("delta", *DATABASES)) for name in ("__row_operation", "__Row_From_Source", "__original_row_id__file")),
     *((name, ("iceberg", *DATABASES)) for name in ("_metadata", "_METADATA")),
     *((name, (*LAKES, "mariadb")) for name in ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "ü" * 32)),
     *((name, ALL) for name in ("CTID", "oid", "x" * 63)),

@@ -133,12 +133,12 @@ def _decoded(format: Format, messages: list[InputMessage], debug: bool) -> list[
 
 
 def _session(debug: bool) -> SparkSession:
-    from headrace.spark.session import spark_session
+    from headrace.spark.session import silence, spark_session
 
     spark = spark_session("headrace decode", short_lived=True)
     if not debug:
         # An error is one sentence; Spark would print its stack traces around it.
-        spark.sparkContext.setLogLevel("OFF")
+        silence(spark)
     return spark
 
 

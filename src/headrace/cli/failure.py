@@ -49,10 +49,13 @@ def errors_reported(debug: bool) -> Iterator[SecretMask]:
 
 
 def sentence_of(error: BaseException) -> tuple[str, int, str]:
-    """One sentence for an error, the exit code, and the page below `docs` that says more; empty where none does."""
+    """One sentence for an error, the exit code, and the page below `docs` that says more; empty where none does.
+
+    Where other tables met errors too, each has a line of its own.
+    """
     known = recover(error)
     if known is not None:
-        return str(known), USER_ERROR, known.page
+        return "\n".join(map(str, (known, *known.others))), USER_ERROR, known.page
     if isinstance(error, ModuleNotFoundError):
         missing = missing_package(error)
         if missing is not None:

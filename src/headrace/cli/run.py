@@ -91,7 +91,7 @@ def show_page(running: RunningPipeline, out: Console, port: int) -> None:
 
 def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool = False) -> SparkSession:
     """Spark on this machine with what the sources and sinks of these pipelines need."""
-    from headrace.spark.session import spark_session
+    from headrace.spark.session import silence, spark_session
 
     # By default, an idle stream reports its progress only every ten seconds.
     conf = {"spark.sql.streaming.noDataProgressEventInterval": "1000"}
@@ -106,7 +106,7 @@ def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool
     )
     if not debug:
         # An error is one sentence; Spark would print its stack traces around it.
-        spark.sparkContext.setLogLevel("OFF")
+        silence(spark)
     return spark
 
 

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.apply import TableProfile, carried, no_order, profile
 from headrace.changes import arrow_schema
+from headrace.changes.one_table import about, raise_together
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
-from headrace.errors import OptionError, SinkError
+from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
+from headrace.pipeline.recover import recover
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shaping.shape import tables_in
 from headrace.pipeline.target import Target
 from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.java_failures import unknown_failure
 from headrace.sources.printed_tables import PrintedTable
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
 
     Raises:
         OptionError: no sink keeps tables that can be read back.
-        HeadraceError: the source can't be read.
+        HeadraceError: the source can't be read; or, after all other tables, a table can't be compared.
     """
     targets = [target for target in model.targets if target.sink.reads_back != "no"]
     if not targets:
@@ -105,13 +108,25 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         # What orders changes is the sink's own option.
         orders = {target.label: target.sink.sequenced(shaped[target.shaping.key]) for target in targets}
         tables = {label: profile(ordered) for label, ordered in orders.items()}
+        failures: list[Exception] = []
         for id in sorted({table.id for found in tables.values() for table in found}):
             for target in targets:
                 for table in tables[target.label]:
-                    if table.id == id:
-                        yield _verified(orders[target.label], table, target, spark, most)
+                    if table.id != id:
+                        continue
+                    try:
+                        found = _verified(orders[target.label], table, target, spark, most)
+                    except ConnectError:
+                        raise
+                    except HeadraceError as failure:
+                        # What one table has, or lacks, says nothing of the others.
+                        failures.append(about(failure, id))
+                    else:
+                        yield found
         for kept in (rows, *shaped.values()):
             kept.unpersist()
+        if failures:
+            raise_together(failures)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -158,15 +173,17 @@ def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataF
 
 
 def _verified(rows: DataFrame, table: TableProfile, target: Target, spark: SparkSession, most: int) -> Verified:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         with carried(rows, table) as whole:
             return _compared(whole, table, target, spark, most)
-    except PySparkException as error:
-        if StopReason.NO_ORDER in str(error):
-            raise no_order(str(table.id)) from error
-        raise
+    except (PySparkException, Py4JError) as failure:
+        if StopReason.NO_ORDER in str(failure):
+            raise no_order(str(table.id)) from failure
+        known = recover(failure)
+        raise known or unknown_failure(f"Table {table.id} can't be compared with {target.label}", failure) from failure
 
 
 def _compared(rows: DataFrame, table: TableProfile, target: Target, spark: SparkSession, most: int) -> Verified:

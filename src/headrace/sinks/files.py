@@ -16,6 +16,7 @@ from headrace.permissions import Permissions
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, LastBatch, Sink
 from headrace.sinks.folder import Folder, absolute, folder_identity, folder_permissions, refuse_read_only
+from headrace.sinks.java_failures import unknown_failure
 from headrace.versions import require_readable
 
 if TYPE_CHECKING:
@@ -106,9 +107,8 @@ class FilesSink(Sink):
                 folder.create(f"_writing-{name}/{OFFSETS_FILE}", batch.offsets)
             folder.replace(f"_writing-{name}", name)
         except (PySparkException, Py4JError) as failure:
-            raise SinkError(
-                f"Can't write batch {batch.number} to the folder {self.settings.path}.",
-                remedy="Run with --debug to see Spark's message. You can repeat the batch.",
+            raise unknown_failure(
+                f"Can't write batch {batch.number} to the folder {self.settings.path}", failure
             ) from failure
         faultpoints.reach("sink.files.after_commit")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.spark.class_archive import DRAFT, class_archive
 from headrace.spark.jars import DELTA, KAFKA
-from headrace.spark.session import spark_session
+from headrace.spark.session import silence, spark_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ def use_spark() -> None:
     from pyspark import SparkContext
 
     spark = spark_session("classes", jars=(KAFKA, DELTA), master="local[2]", conf={"spark.ui.enabled": "false"})
-    spark.sparkContext.setLogLevel("OFF")
+    silence(spark)
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/table"
         spark.range(10).selectExpr("id", "cast(id as string) as text").write.format("delta").save(table)

@@ -5,6 +5,7 @@ On a cluster the platform makes the session, and nothing here is used.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ _AVRO_LIMITS = tuple(
     f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
     for what, most in (("string", 1 << 26), ("bytes", 1 << 26), ("collectionItems", 1 << 22))
 )
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark's, which print the trace of the JVM and the text of the query, with the values in it."""
 _EXTENSIONS = "spark.sql.extensions"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -82,6 +85,17 @@ def spark_session(
         builder = builder.config(name, value)
     with spark_environment():
         return builder.getOrCreate()
+
+
+def silence(spark: SparkSession) -> None:
+    """Keep stack traces off the console: those of the JVM, and those that PySpark logs by itself for each failure of a
+    query, also for one that is met and dealt with. An error is raised all the same.
+    """
+    from pyspark.logger import PySparkLogger
+
+    spark.sparkContext.setLogLevel("OFF")
+    for name in _QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dict[str, str]:

@@ -36,6 +36,7 @@ from headrace.passwords import PasswordSettings
 from headrace.permissions import Permissions
 from headrace.settings import option
 from headrace.sinks.base import BatchId, Sink, TargetPreview
+from headrace.sinks.java_failures import unknown_failure
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.dialect import Mirror, TableName
@@ -439,11 +440,8 @@ def _explained(table: TableProfile, mirror: Mirror) -> Iterator[None]:
                 f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",
                 remedy="Compare the values with the source's column types; run with --debug to see Spark's message.",
             ) from failure
-        condition = failure.getCondition() if isinstance(failure, PySparkException) else None
-        raise SinkError(
-            f"The changes of table {table.id} can't be loaded for {mirror.name} "
-            f"({condition or type(failure).__name__}).",
-            remedy="Run with --debug to see Spark's message. You can repeat the batch.",
+        raise unknown_failure(
+            f"The changes of table {table.id} can't be loaded for {mirror.name}", failure
         ) from failure
 
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 
+from headrace.sinks.java_failures import is_outside
+
 _REFUSALS = ("AnalysisException", "ParseException", "DeltaUnsupportedOperationException", "DeltaTableFeatureException")
 """What is raised for what a table is, or for what it can't become, wherever it stands in the trace of Java."""
 _CONSTRAINTS = re.compile(
     r"\[(DELTA_VIOLATE_CONSTRAINT|DELTA_NOT_NULL_CONSTRAINT|DELTA_EXCEED_CHAR_VARCHAR|NOT_NULL_ASSERT|EXCEED_LIMIT_LENGTH)"
 )
 """What is raised for a value that the table's constraints forbid."""
-_OUTSIDE = re.compile(
-    r"java\.(io|net|nio)\.|javax\.net\.|java\.sql\.|OutOfMemoryError|HiveException|MetaException|thrift|"
-    r"org\.apache\.hadoop\.(fs|hdfs|security|ipc)\.\w*Exception|(?i:concurrent\w*exception|commitfailed|interrupted|"
-    r"access.?denied|unauthori[sz]ed|forbidden|credential)"
-)
-"""What stands in a failure that another table may meet as well, or that passes."""
 _OF_NO_TABLE = re.compile(r"CATALOG_NOT_FOUND|INTERNAL_ERROR|_LEGACY_ERROR|UNABLE_TO_|FAILED_")
 
 
@@ -29,13 +25,8 @@ def is_refusal(failure: Exception) -> bool:
 
     condition = (failure.getCondition() or "") if isinstance(failure, PySparkException) else ""
     text = f"{failure}\n{getattr(failure, '_stackTrace', '') or ''}"
-    if _OF_NO_TABLE.search(condition) or _OUTSIDE.search(_without_frames(text)):
+    if _OF_NO_TABLE.search(condition) or is_outside(failure):
         return False
     if isinstance(failure, AnalysisException):
         return bool(condition)
     return any(f"{kind}:" in text for kind in _REFUSALS) or _CONSTRAINTS.search(text) is not None
-
-
-def _without_frames(text: str) -> str:
-    """A trace without the lines that say where, whose names of packages say nothing of the reason."""
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("at ", "... ")))

@@ -29,6 +29,7 @@ from headrace.changes.typed import quote
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
+from headrace.sinks.java_failures import unknown_failure
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.merge_source import seen_by
@@ -484,11 +485,7 @@ def explained(source: str, target: LakeTable, table: TableId | None = None) -> I
                 f"A value of table {source} does not fit its column's type in the {target.label}.",
                 remedy="Compare the source's column types with the table's; run with --debug to see Spark's message.",
             ) from failure
-        condition = failure.getCondition() if isinstance(failure, PySparkException) else None
-        error = SinkError(
-            f"The {target.label} can't be written ({condition or type(failure).__name__}).",
-            remedy="Run with --debug to see Spark's message. You can repeat the batch.",
-        )
+        error = unknown_failure(f"The {target.label} can't be written", failure)
         raise (error if table is None or not is_refusal(failure) else about(error, table)) from failure
 
 

@@ -19,6 +19,7 @@ from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
+from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import WholeRows
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _SMALL_SIZE = "spark.databricks.delta.optimize.minFileSize"
 _COMPACTED = 128 << 20
 _DATA_COMMITS = ("WRITE", "MERGE", "UPDATE", "DELETE", "STREAMING UPDATE")
 _METADATA_COMMITS = 20
+_FEATURES = {"timestamp_ntz": "timestampNtz", VARIANT: "variantType"}
+"""The features that tables need for columns of these types."""
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 _INDEXED_ANYWAY = 32
 
@@ -228,8 +231,11 @@ class DeltaTable(LakeTable):
         return holds_spark(new, old) or (old, new) in _OTHER_WIDENINGS
 
     def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
-        """Column mapping for names beyond letters and digits and for dropped and renamed columns; type widening."""
-        needed = {}
+        """Column mapping for names beyond letters and digits and for dropped and renamed columns; type widening; and
+        the features of types that come later: Delta switches them on by itself only where it creates a table.
+        """
+        types = {column.type for column in (*evolution.add, *evolution.widen)}
+        needed = {f"delta.feature.{_FEATURES[kind]}": "supported" for kind in sorted(types & _FEATURES.keys())}
         if evolution.drop or evolution.rename or any(needs_mapping(column.name) for column in columns):
             needed["delta.columnMapping.mode"] = "name"
         if evolution.widen:

@@ -46,7 +46,12 @@ class IcebergTable(LakeTable):
     """
 
     title: ClassVar[str] = "Iceberg"
-    rules: ClassVar[ColumnRules] = ColumnRules("Iceberg", frozenset(_METADATA_COLUMNS))
+    rules: ClassVar[ColumnRules] = ColumnRules(
+        "Iceberg",
+        frozenset(_METADATA_COLUMNS),
+        # With a column `__row_operation` a MERGE writes values of other columns into it, and no one is told.
+        wrong=(("(?i)^__(row_|original_row_id_)", "by which Spark's MERGE into Iceberg means a column of its own"),),
+    )
 
     def __init__(self, session: SparkSession, parts: tuple[str, ...], *, namespace: Namespace | None = None) -> None:
         super().__init__(session, namespace=namespace)
