@@ -6,19 +6,18 @@ it had under the old one: first from earlier changes in the batch, then from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.apply.fold import full_image, key_of, keyed, old_key_of
 from headrace.apply.profile import TableProfile
+from headrace.apply.standing_rows import Standing, with_standing
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import laid_over, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Standing = Callable[["DataFrame"], "DataFrame | None"]
 
 _NOTHING = "cast(map() as map<string,string>)"
 
@@ -31,6 +30,9 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
     Runs a small Spark job where the table has partial images and changes of keys, and a few more where one needs
     another's values; rows of other tables stay as they are. The same rows and the same target give the same result.
 
+    Where messages take rows away from their keys, rows of the target that these keys have come with the changes
+    (`headrace.apply.standing_rows`): the transaction may have begun in an earlier batch.
+
     Args:
         rows: the batch's change rows with images as maps, under the newest names.
         table: the profile of the table.
@@ -38,6 +40,12 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
             struct of columns of the source's types; `since` and `until`, the positions between which it is true, null
             for no bound. None where there is no target.
     """
+    with _filled(rows, table, standing) as whole, with_standing(whole, table, standing) as found:
+        yield found
+
+
+@contextmanager
+def _filled(rows: DataFrame, table: TableProfile, standing: Standing | None) -> Iterator[DataFrame]:
     if not (table.key_changed and table.partial):
         yield rows
         return

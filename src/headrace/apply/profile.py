@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
+from headrace.apply.transactions import FROM_MESSAGE, IS_MOVED_PAIR, KEY_CHANGED, WHOLE_DELETES
 from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
@@ -22,31 +23,11 @@ if TYPE_CHECKING:
 
 _READ, _CREATE, _UPDATE, _DELETE, _TRUNCATE = DATA_OPERATIONS
 
-_KEY_HEADERS = "('__debezium.newkey', '__debezium.oldkey')"
-FROM_MESSAGE = "(message.topic is not null)"
-IS_MOVED_PAIR = f"(op in ('c', 'd') and coalesce(exists(message.headers, h -> h.key in {_KEY_HEADERS}), false))"
-"""A delete or a create that is one half of a change of key, as Debezium's headers say."""
-
-WHOLE_DELETES = f"{FROM_MESSAGE} and coalesce(source['connector'] in ('oracle', 'db2', 'informix'), false)"
-"""Their connectors need the whole row in the log."""
-
 IS_UNMARKED_PAIR = (
     f"op = 'd' and ({WHOLE_DELETES} or (not {FROM_MESSAGE} and source['connector'] <=> 'postgresql' "
     "and coalesce(size(before), 0) > 1))"
 )
 """A delete that may be one half of a change of key, or be about a row whose key another one has by now."""
-
-
-_KEY_CHANGED = (
-    "op = 'u' and before is not null and after is not null and (key is null or exists(map_keys(key), "
-    "k -> map_contains_key(before, k) and map_contains_key(after, k) and not before[k] <=> after[k]))"
-)
-# The key map of an update says either image's key; a difference from the other image is a key change as well.
-_KEY_DIFFERS = (
-    "op = 'u' and key is not null and exists(map_keys(key), k -> "
-    "(map_contains_key(before, k) and not before[k] <=> key[k]) "
-    "or (map_contains_key(after, k) and not after[k] <=> key[k]))"
-)
 
 
 _STATEMENT = r"op = 'schema' and coalesce(source['ddl'] rlike '(?i)\\b(rename|change|drop|add)\\b', false)"
@@ -264,7 +245,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             f"if(op = 'schema', source['{ADDED_COLUMNS}'], null) as old_values",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
-            f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
+            f"{KEY_CHANGED} as key_changed",
             f"{IS_MOVED_PAIR} or coalesce({IS_UNMARKED_PAIR}, false) as key_paired",
         )
         .groupBy("database", "schema", "name", "schema_id")

@@ -8,6 +8,7 @@ that comes first, and only two changes that are equal in it have no order.
 | position | of |
 |---|---|
 | `00000000000000000007/1/@1a2b3c4d` | a message: offset, place in the message, and the sequence |
+| `00000000000000000007/1/m0d4a1185@1a2b3c4d` | one that says its transaction too (`headrace.apply.transactions`) |
 | `s2024!00000000000000000007/1/@1a2b3c4d` | a message in a given order |
 | `00000000000000000007/1/` | a message, as older releases wrote it: of an unknown sequence, so it compares with all |
 | anything else | a captured change: the source's own order |
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.apply.transactions import origin_of
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
 from headrace.errors import OptionError, SchemaError
@@ -48,7 +50,7 @@ def sequenced(rows: DataFrame, sequence_by: str = "", epochs: Mapping[str, str] 
     known = "map()" if not epochs else f"map({', '.join(f'{literal(t)}, {literal(id)}' for t, id in epochs.items())})"
     epoch = f"coalesce(cast({known} as map<string,string>)[message.topic], '')"
     sequence = f"left(md5(concat_ws('/', message.topic, message.partition, {epoch})), {SUFFIX})"
-    at = f"concat(position, '{MARK}', {sequence})"
+    at = f"concat(position, {origin_of()}, '{MARK}', {sequence})"
     if sequence_by:
         at = f"if(op in {_ORDERED}, concat('{GIVEN}', {_order(rows, sequence_by)}, '{END}', {at}), {at})"
     plain = f"{_DECODED} and not contains(position, '{MARK}')"

@@ -15,8 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.apply.profile import FROM_MESSAGE, IS_MOVED_PAIR, WHOLE_DELETES
 from headrace.apply.sequence import MARK, SUFFIX
+from headrace.apply.transactions import (
+    AT_KEY,
+    BEFORE,
+    CHANGED,
+    CHECKS_EACH_ROW,
+    FROM_MESSAGE,
+    IS_MOVED_PAIR,
+    MOVED,
+    TRANSACTION,
+    WHOLE_DELETES,
+)
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
 from headrace.errors import SchemaError
@@ -29,19 +39,15 @@ if TYPE_CHECKING:
 
 _ARRIVAL, _STAY, _LEAVE = "'arrival'", "'stay'", "'leave'"
 
-_CHECKS_EACH_ROW = "coalesce(source['connector'] in ('mysql', 'mariadb', 'postgresql'), false)"
-"""A PostgreSQL key that is checked later is no replica identity: then images before are whole."""
-
-_TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, source['gtid'])"
-"""Debezium's PostgreSQL messages have the LSN of each change in `transaction.id`, after the transaction's number."""
-
 
 def may_share_keys(table: TableProfile) -> bool:
     """Whether a batch may have a key that two rows hold for a time."""
-    return table.key_changed or (table.key_paired and min(table.counts.get(op, 0) for op in "cd") > 0)
+    # A row that left its key in messages may have come to it in an earlier batch.
+    arrives = table.decoded or table.counts.get("c", 0) > 0
+    return table.key_changed or (table.key_paired and arrives and table.counts.get("d", 0) > 0)
 
 
-FACTS = ("txn", "kind", "moved", "content", "was", "went_on", "decoded", "late_check")
+FACTS = ("txn", "kind", "moved", "content", "was", "went_on", "decoded", "late_check", "at_key")
 """Columns of a line for `settled`: see `line_facts`, `moved_facts`."""
 
 
@@ -58,18 +64,20 @@ def line_facts(table: TableProfile) -> dict[str, str]:
     | `went_on` | of a row that leaves for another key, what it is there |
     | `decoded` | the change comes from a message |
     | `late_check` | the source may check keys after a whole statement or transaction |
+    | `at_key` | the row is none of the batch's: the target has it, or may have it (`headrace.apply.standing_rows`) |
     """
     counts = f"(not {FROM_MESSAGE} or op = 'u' or {IS_MOVED_PAIR} or {WHOLE_DELETES})"
-    trusted = f"(not ({FROM_MESSAGE} and {_CHECKS_EACH_ROW}) or {_says_more(table)})"
+    trusted = f"(not ({FROM_MESSAGE} and {CHECKS_EACH_ROW}) or {_says_more(table)})"
     return {
-        "txn": f"if({FROM_MESSAGE} or contains(position, '{MARK}'), {_TRANSACTION}, substring_index(position, '/', 1))",
+        "txn": f"if({FROM_MESSAGE} or contains(position, '{MARK}'), {TRANSACTION}, substring_index(position, '/', 1))",
         "kind": f"case op when 'd' then {_LEAVE} when 'c' then {_ARRIVAL} else {_STAY} end",
-        "moved": IS_MOVED_PAIR,
+        "moved": f"{IS_MOVED_PAIR} or {AT_KEY} <=> '{MOVED}'",
         "content": f"if(op in ('c', 'u'), {content_of('after', table)}, null)",
         "was": f"if(op in ('d', 'u') and {counts} and {trusted}, {content_of('before', table)}, null)",
         "went_on": "cast(null as string)",
         "decoded": FROM_MESSAGE,
-        "late_check": f"if({FROM_MESSAGE}, not {_CHECKS_EACH_ROW}, source['connector'] <=> 'postgresql')",
+        "late_check": f"if({FROM_MESSAGE}, not {CHECKS_EACH_ROW}, source['connector'] <=> 'postgresql')",
+        "at_key": AT_KEY,
     }
 
 
@@ -94,7 +102,8 @@ def moved_facts(image: str, table: TableProfile, *, leaves: bool) -> dict[str, s
 def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     """The lines of `keyed` without changes that concern another row than the one that a key has in the end.
 
-    Lazy and pure. A transaction whose end is in another batch is taken as far as it goes.
+    Lazy and pure. A transaction whose end is in another batch is taken as far as it goes; of one whose beginning is in
+    another batch, rows of the target say what it did there. These rows go.
 
     Args:
         lines: the lines, with the `FACTS`, which go.
@@ -107,6 +116,7 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     in_order = f"array_sort(collect_list(struct({', '.join(rest)})), "
     in_order += "(a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     last = "element_at(log, -1)"
+    own = f"filter(log, x -> not x.at_key <=> '{BEFORE}')"
     contested = (
         f"{last}.kind = {_LEAVE} and exists(log, x -> x.kind = {_ARRIVAL}) and (txn is not null or "
         f"({last}.moved and exists(log, x -> x.moved and x.kind = {_ARRIVAL}))) and size(array_distinct("
@@ -115,14 +125,22 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     lacks = f"(x.kind <> {_LEAVE} and x.content is null) or (x.kind <> {_ARRIVAL} and x.was is null)"
     unclear = (
         f"exists(log, x -> x.kind = {_LEAVE} and x.moved and x.decoded and x.late_check and x.was is null "
-        f"and exists(log, y -> y.kind = {_ARRIVAL} and y.moved and y.position < x.position "
-        "and not coalesce(y.content = x.went_on, false)))"
+        f"and exists(log, y -> y.kind = {_ARRIVAL} and (y.moved or y.at_key <=> '{CHANGED}') "
+        "and y.position < x.position and not coalesce(y.content = x.went_on, false)))"
+    )
+    # A row that came with the transaction in an earlier batch goes on, or an equal one does; another one may be there.
+    equal = (
+        f"{last}.moved and size(net.stays) = 0 and size(net.gone) = 0 and exists(log, x -> x.at_key <=> '{MOVED}') "
+        f"and not exists(log, x -> x.at_key is null and x.kind = {_ARRIVAL})"
     )
     # The row from before the transaction left, and what takes nothing away and adds nothing brought it back.
     was_there = "x.was is not null and not exists(slice(log, 1, i), y -> y.content <=> x.was)"
     back = f"get(filter(log, (x, i) -> {was_there}), 0).was"
     stays = (
-        "case when size(net.stays) = 1 and size(net.gone) <= 1 then net.stays[0] "
+        f"case when {equal} then {refusal(literal(_cut(str(table.id))), SchemaError)} "
+        # Where two rows stay, one of them leaves later; the target has room for the one that came last.
+        "when size(net.stays) > 0 and size(net.gone) <= 1 "
+        "then get(filter(reverse(log), x -> array_contains(net.stays, x.content)), 0).content "
         f"when size(net.stays) = 0 and size(net.gone) = 0 then {back} end"
     )
     last_of = "array_max(transform(log, (x, i) -> if(x.content = stays, i + 1, 0)))"
@@ -130,8 +148,8 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     sent_twice = f"exists(slice(log, {last_of} + 1, size(log)), x -> x.decoded and x.was <=> stays)"
     # Rows came and left: the key has the row that it had before, or none.
     same_again = (
-        "size(net.stays) = 0 and size(net.gone) = 0 and not exists(log, x -> x.decoded) "
-        "and exists(log, x -> x.moved or x.late_check)"
+        "size(net.stays) = 0 and size(net.gone) = 0 and exists(log, x -> x.moved or (x.late_check and not x.decoded)) "
+        "and (had or not exists(log, x -> x.decoded))"
     )
     kept = (
         f"case when net is null then log when stays is not null and not {sent_twice} then slice(log, 1, {last_of}) "
@@ -141,14 +159,16 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     return (
         lines.groupBy(*keys, "txn")
         .agg(sf.expr(f"{in_order} as log"))
-        .selectExpr(*keys, "log", f"{contested} as contested", f"exists(log, x -> {lacks}) as lacks")
+        .selectExpr(*keys, "txn", f"{own} as log", f"exists(log, x -> x.at_key <=> '{BEFORE}') as had")
+        .selectExpr(*keys, "log", "had", f"{contested} as contested", f"exists(log, x -> {lacks}) as lacks")
         .selectExpr(
             *keys,
             "log",
+            "had",
             f"case when not contested then null when not lacks then {_NET} when {unclear} then {stop} end as net",
         )
-        .selectExpr(*keys, "log", "net", f"{stays} as stays")
-        .selectExpr(*keys, f"explode({kept}) as line")
+        .selectExpr(*keys, "log", "had", "net", f"{stays} as stays")
+        .selectExpr(*keys, f"explode(filter({kept}, x -> x.at_key is null)) as line")
         .selectExpr(*(f"line.{name}" for name in rest if name not in FACTS), *keys)
     )
 
@@ -199,4 +219,13 @@ def _sentence(table: str) -> str:
         f"Table {table} has rows that take over each other's keys in one transaction, and the images before these "
         "changes lack columns, so Headrace can't tell which row left a key. Let the producer write whole images before "
         "a change (GoldenGate: GETUPDATEBEFORES and LOGALLSUPCOLS), and read the table into a new target."
+    )
+
+
+def _cut(table: str) -> str:
+    return (
+        f"Table {table} has rows that take over each other's keys in one transaction, of which an earlier batch has "
+        "the beginning, and a row that left a key in this batch equals the one that came to it before, so Headrace "
+        "can't tell whether another row is still there. Read the table into a new target with a new checkpoint and "
+        "batches that hold the transaction as a whole (max_offsets_per_trigger)."
     )

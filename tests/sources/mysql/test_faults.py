@@ -17,6 +17,7 @@ from tests.support.mysql import mysql_like, needs_mariadb, needs_mysql
 
 from headrace.errors import CaptureError, ConnectError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
+from headrace.sources.health import CaptureState
 from headrace.sources.mysql.place import boundary
 from headrace.sources.mysql.source import MysqlSource
 from headrace.testing.captured_database import Run, data, replay
@@ -335,8 +336,13 @@ def test_a_log_that_was_begun_anew_and_has_grown_as_long_as_before_stops_plan_an
     with pytest.raises(PositionMismatch) as caught:
         list(run.source.read(piece))
     assert "begun anew" in str(caught.value) and caught.value.remedy
-    with pytest.raises(PositionMismatch, match="begun anew"):
+    run.restarted(snapshot_mode="when_needed")
+    with pytest.raises(PositionMismatch, match="begun anew") as caught:
         run.batch()
+    # Status says what the run says.
+    health = run.source.health(run.offset)
+    assert health.state is CaptureState.NOT_CAPTURING
+    assert (health.sentence, health.remedy) == (caught.value.message, caught.value.remedy)
 
 
 def test_another_server_behind_the_name_stops_the_task(mariadb_server: MySqlServer, mysql_server: MySqlServer) -> None:

@@ -12,12 +12,16 @@ from tests.support.mysql import mysql_like, needs_mariadb
 
 from headrace.changes import TableId
 from headrace.sources.health import CaptureState
-from headrace.sources.mysql.connection import MARIADB, MYSQL, ServerKind
+from headrace.sources.mysql.connection import MARIADB, MYSQL, ServerKind, connect
+from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.health import HealthProbe
+from headrace.sources.mysql.log_read import mark_of
 from headrace.sources.mysql.log_settings import retention_seconds, wrong_settings
+from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.permissions import missing_permissions
 from headrace.sources.mysql.place import Place, commit_before, file_of
+from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 
@@ -132,8 +136,11 @@ def test_databases_that_are_not_logged_are_an_error() -> None:
     assert [one.sentence.split(" of ")[0] for one in found] == ["binlog_format", "binlog_ignore_db"]
 
 
-def offset_at(file: str, position: int) -> Offset:
-    return replace(Offset.nothing(), commit=commit_before(Place(0, file_of(file)[1], position)))
+def offset_at(server: MySqlServer, file: str, position: int) -> Offset:
+    with connect(settings_of(server)) as connection:
+        now = ServerState.of(connection)
+    state = StreamState(LogState(now.kind, now.server, now.base, mark_of(settings_of(server), file)))
+    return state.in_offset(replace(Offset.nothing(), commit=commit_before(Place(0, file_of(file)[1], position))))
 
 
 def test_health_says_how_much_waits_and_since_when(binlog_database: MySqlDatabase) -> None:
@@ -141,13 +148,13 @@ def test_health_says_how_much_waits_and_since_when(binlog_database: MySqlDatabas
     binlog_database.run("CREATE TABLE t (a INT); CREATE TABLE other (a INT)")
     begin = server.log_end
     probe = HealthProbe(settings_of(server), lambda table: table == path)
-    quiet = probe.ask(offset_at(*begin))
+    quiet = probe.ask(offset_at(server, *begin))
     assert quiet.state is CaptureState.CAPTURING
     assert (quiet.retained_bytes, quiet.waiting_since, quiet.quiet_until) == (0, None, quiet.checked)
     binlog_database.run("INSERT INTO other VALUES (1)")
-    assert probe.ask(offset_at(*begin)).waiting_since is None, "not a captured table"
+    assert probe.ask(offset_at(server, *begin)).waiting_since is None, "not a captured table"
     binlog_database.run("INSERT INTO t VALUES (1)")
-    late = probe.ask(offset_at(*begin))
+    late = probe.ask(offset_at(server, *begin))
     assert late.retained_bytes == server.log_end[1] - begin[1]
     assert late.waiting_since is not None
     assert late.checked is not None
@@ -159,7 +166,7 @@ def test_health_says_when_the_file_of_the_offset_may_be_purged(binlog_database: 
     begin = server.log_end
     with server.changed(binlog_expire_logs_seconds=7200):
         binlog_database.run("FLUSH BINARY LOGS")
-        found = HealthProbe(settings_of(server), lambda _: True).ask(offset_at(*begin))
+        found = HealthProbe(settings_of(server), lambda _: True).ask(offset_at(server, *begin))
         assert found.retention_seconds == 7200
         assert found.headroom_seconds is not None
         assert 7100 < found.headroom_seconds <= 7200
@@ -167,6 +174,7 @@ def test_health_says_when_the_file_of_the_offset_may_be_purged(binlog_database: 
 
 def test_health_says_that_a_needed_file_is_purged(binlog_database: MySqlDatabase) -> None:
     server = binlog_database.server
+    offset = offset_at(server, *server.log_end)
     begin = server.log_end
     binlog_database.run("FLUSH BINARY LOGS")
     deadline = time.monotonic() + 30
@@ -174,7 +182,7 @@ def test_health_says_that_a_needed_file_is_purged(binlog_database: MySqlDatabase
     while binlog_database.run("SHOW BINARY LOGS")[0][0] <= begin[0]:
         assert time.monotonic() < deadline
         binlog_database.run(f"PURGE BINARY LOGS TO '{server.log_end[0]}'")
-    found = HealthProbe(settings_of(server), lambda _: True).ask(offset_at(*begin))
+    found = HealthProbe(settings_of(server), lambda _: True).ask(offset)
     assert found.state is CaptureState.NOT_CAPTURING
-    assert "is not there any more" in found.sentence
+    assert "is gone, and the oldest one is" in found.sentence
     assert found.at_risk

@@ -6,6 +6,7 @@ import pytest
 from tests.sources.oracle.runs import Run, add, data, row
 
 from headrace.errors import CaptureError, ConnectError, OptionError, PositionMismatch
+from headrace.sources.health import CaptureState
 
 
 def test_a_change_that_does_not_say_its_key_stops_and_names_the_statement(database, session):
@@ -24,12 +25,18 @@ def test_a_change_that_does_not_say_its_key_stops_and_names_the_statement(databa
         run.until_level()
 
 
-def test_a_database_that_was_restored_is_not_followed(database, session):
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_database_that_was_restored_is_not_followed(database, session, mode):
     run = Run(database)
     run.until_level()
     database.set_fact("resetlogs", 999)
-    with pytest.raises(PositionMismatch, match="RESETLOGS"):
-        run.restarted().batch()
+    run.restarted(snapshot_mode=mode)
+    with pytest.raises(PositionMismatch, match="RESETLOGS") as caught:
+        run.batch()
+    # Status says what the run says.
+    health = run.source.health(run.offset)
+    assert health.state is CaptureState.NOT_CAPTURING
+    assert (health.sentence, health.remedy) == (caught.value.message, caught.value.remedy)
 
 
 @pytest.mark.parametrize(

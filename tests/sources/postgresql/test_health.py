@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.postgresql import PostgresDatabase, log_end, needs_postgres, postgres, settings_of, standby_of
@@ -10,8 +13,12 @@ from tests.support.postgresql import PostgresDatabase, log_end, needs_postgres, 
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import lsn
+from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
+from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.slots import created
+from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.types import TypeCatalog
 from headrace.testing.waiting import until
 
 
@@ -25,7 +32,32 @@ def prepare(database: PostgresDatabase) -> Offset:
 
 
 def delivered(database: PostgresDatabase) -> Offset:
-    return Offset(source="s", commit=lsn.commit_before(log_end(database)), known=("public.t",), initial=False)
+    with connect(settings_of(database)) as connection:
+        state = StreamState(LogState.of(connection, settings_of(database)), "", TypeCatalog())
+    end = Offset(source="s", commit=lsn.commit_before(log_end(database)), known=("public.t",), initial=False)
+    return state.in_offset(end)
+
+
+def of_log(offset: Offset, **changes: Any) -> Offset:
+    state = StreamState.of(offset)
+    return replace(state, log=replace(state.log, **changes)).in_offset(offset)
+
+
+@pytest.mark.parametrize(
+    ("behind", "words"),
+    [
+        (lambda offset: replace(offset, commit=lsn.commit_before(2**62)), "it was restored from a backup"),
+        (lambda offset: of_log(offset, timeline=7), "a standby was promoted, or a backup restored"),
+        (lambda offset: of_log(offset, system="1"), "was written with another server"),
+    ],
+)
+def test_a_restored_server_is_said_as_a_run_says_it(
+    postgres_database: PostgresDatabase, behind: Callable[[Offset], Offset], words: str
+) -> None:
+    health = ask(postgres_database, behind(prepare(postgres_database)), snapshot_mode="when_needed")
+    assert (health.state, health.lost) == (CaptureState.NOT_CAPTURING, ())
+    assert words in health.sentence
+    assert "new snapshot" in health.remedy
 
 
 def ask(database: PostgresDatabase, offset: Offset | None, **options: str) -> Health:

@@ -22,6 +22,7 @@ from headrace.apply import (
     sequenced,
 )
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
+from headrace.apply.standing_rows import looks_at_target
 from headrace.changes.one_table import about, in_turn, work_on
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
@@ -356,7 +357,7 @@ class LakeSink(Sink):
     def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:
         """The rows, in which key changes carry what the target's row of the old key has."""
         table, target, stored_as = work.table, work.target, self.settings.stored_as_scd_type
-        if stored_as == "append" or not (table.key_changed and table.partial):
+        if stored_as == "append" or not (looks_at_target(table) or (table.key_changed and table.partial)):
             yield rows
             return
         there = self._live(target.read())

@@ -16,6 +16,7 @@ from headrace.sources.mysql.connection import MARIADB, Connection
 from headrace.sources.mysql.gtid_sets import GtidSet, MariadbGtidSet, MysqlGtidSet
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.place import FIRST, Place, file_name, file_of
+from headrace.sources.mysql.stream_state import StreamState
 
 NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 _VARIABLES = ("server_id", "hostname", "port", "binlog_expire_logs_seconds", "gtid_executed", "gtid_binlog_state")
@@ -113,6 +114,16 @@ def files_of(rows: Sequence[Sequence[object]]) -> tuple[LogFile, ...]:
 def gtid_set(kind: str, text: str) -> GtidSet:
     """A set of GTIDs as a kind of server writes it."""
     return MariadbGtidSet.of(text) if kind == MARIADB else MysqlGtidSet.of(text)
+
+
+def require_there(now: ServerState, state: StreamState, begin: Place) -> None:
+    """See that a server still has all that follows an offset, and what is held for distributed transactions.
+
+    Raises:
+        PositionMismatch, DataLossError: as `require_same_log`.
+    """
+    for place in (begin, *(one.start for one in state.prepared if one.captured)):
+        require_same_log(now, state.log, place)
 
 
 def require_same_log(now: ServerState, before: LogState, boundary: Place) -> None:

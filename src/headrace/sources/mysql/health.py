@@ -11,13 +11,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headrace.errors import HeadraceError
+from headrace.errors import DataLossError, HeadraceError, PositionMismatch
 from headrace.sources.health import CaptureState, Health, size_text, span_text
 from headrace.sources.mysql.connection import Connection, connect, connect_binlog
+from headrace.sources.mysql.failover import is_another
+from headrace.sources.mysql.guards import ServerState, require_same_file, require_there
+from headrace.sources.mysql.log_read import mark_of
 from headrace.sources.mysql.log_settings import NAMES, retention_seconds, wrong_settings
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, boundary, file_of
-from headrace.sources.mysql.refusals import KEEP_LONGER, NEW_CHECKPOINT
+from headrace.sources.mysql.place import FIRST, Place, boundary, file_name, file_of
+from headrace.sources.mysql.refusals import KEEP_LONGER
+from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
 
 Means = Callable[[str], bool]
@@ -84,9 +88,13 @@ class _Examination:
         if offset is None or offset.is_nothing:
             return well
         place = boundary(offset.commit)
+        refused = self._refused(well, offset, place)
+        if refused is not None:
+            return refused
         ours = next((file for file in files if file.number == place.file), None)
         if ours is None or ours.size < place.position:
-            return self._lost(well, offset, place, files)
+            # Another server took over, whose log has other places.
+            return well
         behind = [file for file in files if file.number > place.file]
         waiting = ours.size - place.position + sum(file.size for file in behind)
         since, seen = self._first_change(ours, place, waiting) if waiting else (None, True)
@@ -108,25 +116,23 @@ class _Examination:
             retained_bytes=waiting,
         )
 
-    def _lost(self, well: Health, offset: Offset, place: Place, files: list[_LogFile]) -> Health:
-        """How it is where the file of the offset is gone, or shorter than what was read of it."""
-        oldest = f"the oldest one is '{files[0].name}'" if files else "there are none"
-        gone = not any(file.number == place.file for file in files)
-        happened = (
-            f"File {place.file} of the log, which is to be read, is not there any more; {oldest}."
-            if gone
-            else f"File {place.file} of the log was read up to {place.position} and is shorter now: the server was "
-            "restored, or its log reset."
-        )
-        return replace(
-            well,
-            state=CaptureState.NOT_CAPTURING,
-            sentence=happened,
-            remedy=f"{KEEP_LONGER} {NEW_CHECKPOINT}" if gone else NEW_CHECKPOINT,
-            captured_until=None,
-            headroom_seconds=0.0,
-            lost=tuple(offset.known),
-        )
+    def _refused(self, well: Health, offset: Offset, place: Place) -> Health | None:
+        """What a run would stop with, because the log is another one or lacks what follows; null where it goes on."""
+        now, state = ServerState.of(self.connection), StreamState.of(offset)
+        stopped = replace(well, state=CaptureState.NOT_CAPTURING, captured_until=None, headroom_seconds=None)
+        try:
+            if is_another(now, state.log):
+                # Reading both logs says whether it took over, which the run does.
+                return None
+            require_there(now, state, place)
+            file = file_name(state.log.base, place.file)
+            require_same_file(mark_of(self.settings, file), state.log.mark, file, str(self.connection.place))
+        except DataLossError as error:
+            known = tuple(offset.known)
+            return replace(stopped, sentence=error.message, remedy=error.remedy, headroom_seconds=0.0, lost=known)
+        except PositionMismatch as error:
+            return replace(stopped, sentence=error.message, remedy=error.remedy)
+        return None
 
     def _begun(self, file: _LogFile) -> dt.datetime:
         """When a file of the log was begun."""

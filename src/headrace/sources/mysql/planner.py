@@ -30,7 +30,7 @@ from headrace.sources.mysql.guards import (
     ServerState,
     gtid_set,
     require_same_file,
-    require_same_log,
+    require_there,
 )
 from headrace.sources.mysql.incremental import KeysNow
 from headrace.sources.mysql.log_read import looked, mark_of
@@ -151,7 +151,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         self._epoch = state.log.epoch
         if is_another(now, state.log):
             return self._taken_over(start, now)
-        _require_there(now, state, begin)
+        require_there(now, state, begin)
         file = file_name(state.log.base, begin.file)
         require_same_file(mark_of(self._settings, file), state.log.mark, file, str(self._sql.place))
         return start
@@ -280,7 +280,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     def _window(self, start: Offset, upto: str, commits: int) -> Window:
         begin, bound, state = boundary(start.commit), boundary(upto), StreamState.of(start)
         now = ServerState.of(self._sql)
-        _require_there(now, state, begin)
+        require_there(now, state, begin)
         quiet = self._looked(start, state, now, bound, commits)
         tables = self._altered_tables(start, state, quiet.seen)
         if tables is not None and tables.cut is not None:
@@ -492,9 +492,3 @@ def _with_all_held(end: Offset) -> Offset:
 
 def _file(commit: str) -> int:
     return boundary(commit).file
-
-
-def _require_there(now: ServerState, state: StreamState, begin: Place) -> None:
-    """See that a server still has all that follows an offset, and what is held for distributed transactions."""
-    for place in (begin, *(one.start for one in state.prepared if one.captured)):
-        require_same_log(now, state.log, place)

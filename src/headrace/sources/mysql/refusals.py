@@ -144,7 +144,8 @@ def _dump_refused(place: Place, message: str) -> HeadraceError:
         # A position in or behind the last event is one of another log: a restored server, or a log that was reset.
         error = MysqlError(
             f"The binary log of {place} can't be read from where it is to be ({message.rstrip('.')}).",
-            remedy=f"Look whether the server was restored or its log reset. {NEW_CHECKPOINT}",
+            remedy="Look whether the server was restored or its log reset. Then use another checkpoint, which begins "
+            "with a new snapshot.",
         )
     error.number = _DUMP
     return error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from headrace.errors import CaptureError, DataLossError
-from headrace.sources.oracle import dictionary, statements
+from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.sources.offset import Offset
+from headrace.sources.oracle import dictionary, scn, statements
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.mining import archived, attempts
+from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.options import OracleSettings
 
 _LOG = logging.getLogger("headrace.sources")
@@ -43,6 +45,22 @@ def require_set_up(root: Connection) -> str:
     if reason is not None:
         raise reason
     return DatabaseState.of(root).resetlogs
+
+
+def require_not_restored(root: Connection, start: Offset, database: str) -> None:
+    """See that the database has not gone back behind what was delivered, as after a restore of a backup.
+
+    Raises:
+        PositionMismatch: it has.
+    """
+    delivered = scn.number(start.commit)
+    same = DatabaseState.of(root).resetlogs == MiningState.of(start).resetlogs
+    if not same or int(root.value(statements.CURRENT_SCN)) < delivered:
+        raise PositionMismatch(
+            f"Database '{database}' was opened with RESETLOGS or is older than SCN {delivered}, up to which changes "
+            "were delivered: it was restored.",
+            remedy="Take a new snapshot with a new checkpoint.",
+        )
 
 
 def place(root: Connection, settings: OracleSettings) -> tuple[int, int]:

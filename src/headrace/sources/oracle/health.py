@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import DataLossError, HeadraceError
+from headrace.errors import DataLossError, HeadraceError, PositionMismatch
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
-from headrace.sources.oracle.beginning import no_capture
+from headrace.sources.oracle.beginning import no_capture, require_not_restored
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
@@ -55,7 +55,10 @@ class HealthProbe:
                 health = self._judged(connection)
                 if offset is None or offset.is_nothing or self._settings.snapshot_mode == "initial_only":
                     return health
+                require_not_restored(connection, offset, DatabaseState.of(connection).name)
                 return self._with_log(connection, health, offset)
+        except PositionMismatch as error:
+            return replace(health, state=CaptureState.NOT_CAPTURING, sentence=error.message, remedy=error.remedy)
         except HeadraceError as error:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 

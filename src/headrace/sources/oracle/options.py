@@ -108,8 +108,9 @@ class OracleSettings(
     snapshot_mode: str = option(
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
-        "where redo logs with changes are gone, or the undo that a snapshot needs; recovery takes changes "
-        "only, and at a restart the schemas from the catalog again.",
+        "where redo logs with changes are gone, or the undo that a snapshot needs, and stops like the others where the "
+        "database was restored to an older state; recovery takes changes only, and at a restart the schemas from the "
+        "catalog again.",
         default="initial",
         kind=snapshot_mode,
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),

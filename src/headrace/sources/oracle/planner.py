@@ -20,13 +20,13 @@ from headrace.sources.oracle.beginning import (
     behind_new_dictionary,
     keep_dictionary_new,
     place,
+    require_not_restored,
     require_set_up,
 )
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names, tables_of
 from headrace.sources.oracle.catalog import Selection, captured_tables
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
-from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.delivery import Delivery, DeliveryPlanner, require_matched_tables
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
@@ -545,11 +545,4 @@ class OraclePlanner:
         if not self._restarted:
             return
         with self._connect("") as connection:
-            resetlogs = DatabaseState.of(connection).resetlogs
-            current = int(connection.value(statements.CURRENT_SCN))
-        if resetlogs != MiningState.of(start).resetlogs or current < scn.number(start.commit):
-            raise PositionMismatch(
-                f"Database '{self.database}' was opened with RESETLOGS or is older than SCN "
-                f"{scn.number(start.commit)}, up to which changes were delivered: it was restored.",
-                remedy="Take a new snapshot with a new checkpoint.",
-            )
+            require_not_restored(connection, start, self.database)

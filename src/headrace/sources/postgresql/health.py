@@ -15,10 +15,11 @@ from headrace.sources.health import CaptureState, Health, size_text, span_text
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.connection import Connection, connect
+from headrace.sources.postgresql.guards import ServerState, judge
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.publication import PublicationState
 from headrace.sources.postgresql.refusals import ON_PRIMARY, SET_WAL_LEVEL, PostgresError
-from headrace.sources.postgresql.slots import AFTER_LOSS, SlotState, copy_reader, require_ours, require_reaches
+from headrace.sources.postgresql.slots import SlotState, copy_reader, require_ours
+from headrace.sources.postgresql.stream_state import StreamState
 
 _SERVER = "SELECT clock_timestamp(), pg_is_in_recovery(), current_setting('wal_level')"
 _WRITTEN = "SELECT pg_current_wal_insert_lsn()::text"
@@ -83,21 +84,16 @@ class _Examination:
             )
         boundary = lsn.boundary(offset.commit) if offset is not None and begun else None
         try:
+            if offset is not None and boundary is not None:
+                before = StreamState.of(offset).log
+                judge(ServerState.of(self.connection, self.settings, before.timeline), before, boundary, self.settings)
             slot = require_ours(slot, self.settings.slot, self.settings.database)
-            if boundary is not None:
-                require_reaches(slot, boundary)
-            self._require_publication()
         except DataLossError as error:
             lost = tuple(offset.known) if offset is not None else ()
             return replace(_stopped(now, error.message, error.remedy), lost=lost, headroom_bytes=0)
         except HeadraceError as error:
             return _stopped(now, error.message, error.remedy)
         return self._kept(slot, boundary, now)
-
-    def _require_publication(self) -> None:
-        name = self.settings.publication_name
-        if PublicationState.of(self.connection, name) is None:
-            raise DataLossError(f"Publication '{name}' is not there any more.", remedy=AFTER_LOSS)
 
     def _kept(self, slot: SlotState, boundary: int | None, now: dt.datetime) -> Health:
         """How it is with a slot that can be read.

@@ -119,8 +119,8 @@ class PostgresSettings(
     snapshot_mode: str = option(
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
-        "where the slot is gone or has lost changes; recovery takes changes only, and at a restart the schemas from "
-        "the catalog again.",
+        "where the slot is gone or has lost changes, and stops like the others where the server was restored to an "
+        "older state; recovery takes changes only, and at a restart the schemas from the catalog again.",
         default="initial",
         kind=snapshot_mode,
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
