@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.support.moving_keys import BARE, MAPPINGS, Database, T, mapped, messages, random_database, written
+from tests.support.moving_keys import BARE, MAPPINGS, Database, T, gone, mapped, messages, random_database, written
 
 from headrace.apply import profile
 from headrace.apply.history import change_events, ordered, versions
@@ -81,31 +81,6 @@ def test_messages_of_keys_that_move_along_lose_no_row(spark: Any, connector: str
         messages(batch, made, connector, **said)
     held = written(spark, [batch, batch])
     assert set(held.values()) == set().union(*(made.content() for made in databases))
-
-
-def gone() -> list[Database]:
-    """Rows that were for a time at a key that has none in the end."""
-    made = []
-    for case in ("inserted and deleted", "moved and deleted", "moved on", "swapped by a free key", "set and deleted"):
-        made.append(Database(case))
-        made[-1].begin()
-        first, second = made[-1].insert(1), made[-1].insert(2)
-        made[-1].begin()
-        if case in ("inserted and deleted", "set and deleted"):
-            row = made[-1].insert(9)
-            if case.startswith("set"):
-                made[-1].change(row, b="x")
-            made[-1].delete(row)
-        else:
-            made[-1].change(first, id="9")
-            if case == "moved on":
-                made[-1].change(first, id="8", b="x")
-            elif case == "moved and deleted":
-                made[-1].delete(first)
-            else:
-                made[-1].change(second, id="1")
-                made[-1].change(first, id="2")
-    return made
 
 
 # Debezium fills images of MySQL and PostgreSQL; Oracle's have the whole row.

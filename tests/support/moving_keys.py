@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -68,6 +68,31 @@ def mapped(case: str, order: Sequence[str], onto: Sequence[str], schema: Any = T
     return made
 
 
+def gone() -> list[Database]:
+    """Rows that were for a time at a key that has none in the end."""
+    made = []
+    for case in ("inserted and deleted", "moved and deleted", "moved on", "swapped by a free key", "set and deleted"):
+        made.append(Database(case))
+        made[-1].begin()
+        first, second = made[-1].insert(1), made[-1].insert(2)
+        made[-1].begin()
+        if case in ("inserted and deleted", "set and deleted"):
+            row = made[-1].insert(9)
+            if case.startswith("set"):
+                made[-1].change(row, b="x")
+            made[-1].delete(row)
+        else:
+            made[-1].change(first, id="9")
+            if case == "moved on":
+                made[-1].change(first, id="8", b="x")
+            elif case == "moved and deleted":
+                made[-1].delete(first)
+            else:
+                made[-1].change(second, id="1")
+                made[-1].change(first, id="2")
+    return made
+
+
 def random_database(case: str, draw: random.Random) -> Database:
     """Transactions of any changes of rows and keys; no two rows have one key when a transaction ends."""
     made = Database(case)
@@ -102,7 +127,15 @@ HEADERS = {"d": "__debezium.newkey", "c": "__debezium.oldkey"}
 
 
 def messages(
-    batch: Batch, made: Database, connector: str, *, pairs: bool, headers: bool, before: str, transaction: bool = True
+    batch: Batch,
+    made: Database,
+    connector: str,
+    *,
+    pairs: bool,
+    headers: bool,
+    before: str,
+    transaction: bool = True,
+    partitions: int = 1,
 ) -> None:
     """The log of a database as messages of one partition of its own, which follow those that the batch has.
 
@@ -114,6 +147,7 @@ def messages(
         headers: they have headers that say so.
         before: what images before say: `whole`, `key`, or `filled`: null where they are not the key.
         transaction: the transaction is known.
+        partitions: how many there are; a key is always in the same one.
     """
     for number, changes in enumerate(made.log):
         for op, after, old in changes:
@@ -123,14 +157,24 @@ def messages(
             moved = op == "u" and after["id"] != old["id"]
             for one in [("d", None, old), ("c", after, None)] if pairs and moved else [(op, after, old)]:
                 place = f"{len(batch.lines):020}/1/"
-                from_message(batch.add(one[0], made.schema, place, *one[1:]), made.case, 0, {"connector": connector})
+                partition = int((one[1] or one[2])["id"]) % partitions
+                source = {"connector": connector}
+                from_message(batch.add(one[0], made.schema, place, *one[1:]), made.case, partition, source)
                 batch.lines[-1]["transaction"] = (f"{made.case}:{number}", None, None) if transaction else None
                 if moved and headers:
                     batch.lines[-1]["message"]["headers"] = [(HEADERS[one[0]], b"{}")] if one[0] in HEADERS else None
 
 
-def written(spark: Any, parts: Sequence[Batch]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """What a mirror holds after the batches, per key."""
+def written(
+    spark: Any, parts: Sequence[Batch], events: Callable[[Any, Any], None] | None = None
+) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """What a mirror holds after the batches, per key.
+
+    Args:
+        spark: the session.
+        parts: the batches.
+        events: is given the changes of each batch, as a history gets them, with the profile of their table.
+    """
     held: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
 
     def standing(columns: Sequence[Column]) -> Any:
@@ -148,6 +192,8 @@ def written(spark: Any, parts: Sequence[Batch]) -> dict[tuple[Any, ...], tuple[A
             columns = found.schema.columns
             with carried(rows, found, lambda _, columns=columns: standing(columns)) as whole:
                 lines = fold(whole, found).collect()
+                if events is not None:
+                    events(whole, found)
             for line in lines:
                 values = {name: None if v is None else str(v) for name, v in line["row"].asDict().items()}
                 key = tuple(values[name] for name in found.schema.key)

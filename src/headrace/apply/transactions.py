@@ -42,8 +42,8 @@ TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, so
 """Debezium's PostgreSQL messages have the LSN of each change in `transaction.id`, after the transaction's number."""
 
 CAME, MOVED, CHANGED = "c", "m", "u"
-_NEVER_SHARED = ("mysql", "mariadb", "postgresql", "sqlserver")
-"""Connectors of logs in which no two rows have one key, and of those whose keys are checked later with whole images."""
+_NEVER_SHARED = ("mysql", "mariadb", "sqlserver")
+"""Connectors of logs in which no two rows have one key."""
 
 MAY_BE_CUT = (
     f"({FROM_MESSAGE} and not coalesce(source['connector'] in ({', '.join(map(literal, _NEVER_SHARED))}), false) "

@@ -218,6 +218,18 @@ class TableSinkContract(Contract):
         target.write(Batch().ended(T, "96/ri1:z/", since="95/ri1/"), 4)
         assert target.content(T) == []
 
+    def test_a_row_stays_that_took_over_a_key_before_its_transaction_was_cut(self, target: TableTarget) -> None:
+        every = Batch(T).add("c", T, f"{1:020}/1/", A).add("c", T, f"{2:020}/1/", B)
+        every.add("u", T, f"{3:020}/1/", {**A, "id": "2"}, A).add("u", T, f"{4:020}/1/", {**B, "id": "3"}, B)
+        moved = [Batch(T) for _ in range(3)]
+        for number, line in enumerate(every.lines[1:]):
+            batch = moved[max(0, number - 1)]
+            batch.lines.append(line)
+            from_message(batch, "t", 0, {"connector": "goldengate", "txId": str(min(number, 2))})
+        for number in (0, 1, 1, 2, 2):
+            target.write(moved[number], number)
+        assert target.content(T) == [(2, "x", "y"), (3, "z", None)]
+
     def test_a_truncate_whose_message_tells_no_key_empties_a_table_that_has_one(self, target: TableTarget) -> None:
         untold = replace(T, key=())
         # Before any row nothing is there to empty, and nothing is made.
