@@ -8,6 +8,7 @@ from tests.support.clause_pages import cells, clauses, problems
 
 CHAPTERS = {
     "db2": ["E", "C", "S", "V"],
+    "dts": ["A", "S", "C"],
     "mysql": [str(number) for number in range(1, 5)],
     "oracle": [str(number) for number in range(1, 14)],
     "postgresql": [str(number) for number in range(1, 11)],

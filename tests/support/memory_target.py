@@ -15,6 +15,8 @@ from headrace.testing.table_sinks import TableTarget
 class MemoryTarget(TableTarget):
     """The kept changes, made a table by the model."""
 
+    keeps_tables = False
+
     def __init__(self, spark: Any) -> None:
         self.spark = spark
         self.name = uuid4().hex
