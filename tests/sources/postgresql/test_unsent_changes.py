@@ -109,6 +109,12 @@ CASES = {
         "CREATE TABLE {t}_c (v text, id int PRIMARY KEY); INSERT INTO {t}_c VALUES ('more', 21); COMMIT; BEGIN;"
         "ALTER TABLE {t} ATTACH PARTITION {t}_c FOR VALUES FROM (20) TO (30)",
     ),
+    "partition_and_a_rename_that_is_rolled_back": Case(
+        _PARTS,
+        "CREATE TABLE {t}_c (LIKE {t} INCLUDING ALL); INSERT INTO {t}_c VALUES (21, 'more');"
+        "ALTER TABLE {t} ATTACH PARTITION {t}_c FOR VALUES FROM (20) TO (30); COMMIT; BEGIN;"
+        "ALTER TABLE {t} RENAME v TO w; ROLLBACK; BEGIN",
+    ),
     "partition_away_and_back": Case(
         _PARTS,
         "ALTER TABLE {t} DETACH PARTITION {t}_a; INSERT INTO {t}_a VALUES (2, 'meanwhile');"

@@ -46,11 +46,12 @@ SELECT oid::bigint, relname::text, reltuples > 0, pg_relation_size(oid) = 0, rel
 FROM pg_class WHERE oid = ANY (%s::bigint[]::oid[])
 """
 # What was made as a partition has its type, its place and its columns from one transaction, and columns that one
-# command wrote with the type; ATTACH writes all columns again.
+# command wrote with the type; ATTACH writes all columns again. A transaction that is rolled back leaves its own number
+# of a command in the rows that it wrote, so these say nothing.
 _EDGES = """
-SELECT t.relid::oid::bigint, t.parentrelid::oid::bigint, {since}, i.xmin = y.xmin AND EXISTS (
+SELECT t.relid::oid::bigint, t.parentrelid::oid::bigint, {since}, i.xmin = y.xmin AND y.xmax::text = '0' AND EXISTS (
     SELECT FROM pg_attribute a WHERE a.attrelid = t.relid AND a.attnum > 0 AND a.xmin = y.xmin
-    AND a.cmin::text = y.cmin::text)
+    AND a.cmin::text = y.cmin::text AND a.xmax::text = '0')
 FROM unnest(%s::bigint[]) AS root (oid) CROSS JOIN LATERAL pg_partition_tree(root.oid::oid::regclass) t
 JOIN pg_inherits i ON i.inhrelid = t.relid AND i.inhparent = t.parentrelid
 JOIN pg_type y ON y.typrelid = t.relid
