@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,9 +127,17 @@ def test_names_stay_where_they_are_other_columns_of_a_table_that_is_read_again()
     assert names_now(["id", "a", "b", "c"], swap, ["id", "a", "b", "d"], of="db.t") == {"c": "d"}
     assert names_now(["id", "a", "b", "d"], swap, ["id", "a", "b", "d"], of="db.t") == {}
     assert names_now(["id", "a", "b"], swap, None, of="db.t") == {}
-    later = steps_of("ALTER TABLE t RENAME COLUMN a TO b", "mysql", captured=True)
-    with pytest.raises(SchemaError, match="the statements do not lead to the columns"):
-        names_now(["id", "a"], later, ["id", "a", "b"], of="db.t")
+    again = steps_of("ALTER TABLE t DROP a, ADD a INT; ALTER TABLE t RENAME COLUMN a TO b, RENAME b TO a", "mysql")
+    captured = [replace(step, captured=True) for step in again]
+    assert names_now(["id", "a", "b"], captured, ["id", "a", "b"], of="db.t") == {}
+    gone = steps_of("ALTER TABLE t DROP a; ALTER TABLE t RENAME COLUMN b TO a", "mysql", captured=True)
+    assert names_now(["id", "a", "b"], gone, ["id", "a"], of="db.t") == {"a": None, "b": "a"}
+
+
+def test_a_column_that_is_shown_before_the_statement_that_adds_it_hides_no_rename() -> None:
+    renamed = steps_of("ALTER TABLE t RENAME COLUMN a TO b", "mysql", captured=True)
+    assert names_now(["id", "a"], renamed, ["id", "a", "b"], of="db.t") == {"a": "b"}
+    assert names_now(["id", "b"], renamed, ["id", "a", "b"], of="db.t") == {}
 
 
 def test_a_structure_follows_the_statements_after_it() -> None:

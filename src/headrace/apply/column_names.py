@@ -101,7 +101,8 @@ def names_now(
         dropped = {folded(step.name) for step in steps if step.kind == "drop"}
         return {name: None for name in names if folded(name) in dropped}
     wanted = None if final is None else {folded(name): name for name in final}
-    found: list[tuple[int, dict[str, str | None]]] = []
+    captured = all(step.captured for step in steps)
+    found: list[tuple[tuple[int, int], dict[str, str | None]]] = []
     for start in range(len(steps) + 1):
         now = _walked({name: folded(name) for name in names}, steps[start:], folded)
         if now is None:
@@ -112,15 +113,18 @@ def names_now(
         taken = {now[name] for name in names}
         now |= {n: folded(n) for n in names if now[n] is None and folded(n) in again and folded(n) not in taken}
         if wanted is None:
-            found.append((start, now))
+            found.append(((start, 0), now))
         else:
-            found.append((len(left ^ set(wanted)), now))
+            found.append(((len(left ^ set(wanted)), _unfollowed(names, steps[:start], folded) if captured else 0), now))
     least = min(rank for rank, _ in found)
     best = [{name: now.get(name) for name in names} for rank, now in found if rank == least]
-    if all(step.captured for step in steps):
+    if captured:
         here = {folded(name) for name in names}
         stay = here if wanted is None else here & set(wanted)
         best = [{n: folded(n) if to in here and folded(n) in stay else to for n, to in one.items()} for one in best]
+        for one in best:
+            free = stay.difference(to for to in one.values() if to is not None)
+            one.update({n: folded(n) for n, to in one.items() if to is None and folded(n) in free})
     mixed = wanted is None and set(best[0].values()) == {folded(name) for name in names}
     if any(one != best[0] for one in best) or (mixed and any(folded(name) != to for name, to in best[0].items())):
         raise SchemaError(
@@ -218,6 +222,20 @@ def _walked(
                     return None
                 now = {**now, at: to}
     return now
+
+
+def _unfollowed(names: Collection[str], steps: Sequence[Step], folded: Callable[[str], str]) -> int:
+    """How many renames can't be behind these names: the old name is there and the new one is not."""
+    there, found = {folded(name) for name in names}, 0
+    for step in reversed(steps):
+        name, to = folded(step.name), folded(step.to)
+        if step.kind == "add":
+            there.discard(name)
+        elif step.kind == "rename" and to in there:
+            there = (there - {to}) | {name}
+        elif step.kind == "rename" and name in there:
+            found += 1
+    return found
 
 
 def _in_order(steps: list[Step]) -> list[Step]:

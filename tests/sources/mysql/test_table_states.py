@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.alterations import Unproven, actions_of
+from headrace.sources.mysql.altered_tables import altered_tables
 from headrace.sources.mysql.kept_values import keeps_values
 from headrace.sources.mysql.statements import Named, read_statement
 from headrace.sources.mysql.table_states import TableStatement, states_of
@@ -312,3 +313,11 @@ def test_any_text_is_read_and_a_clause_that_is_not_understood_is_not_proven(text
     named = read_statement("ALTER TABLE d.t FORCE")
     read = states_of("d.t", A, [TableStatement("1", named, f"ALTER TABLE t {clause}{text}")], A)
     assert read.rewrite is not None or not is_unproven
+
+
+def test_what_the_catalog_shows_stays_unsure_as_long_as_the_log_has_statements_behind_the_window() -> None:
+    def unsure(*later):
+        return altered_tables({"d.t": A}, {"d.t"}, {"d.t": A}, [], [statement(text) for text in later], "0").unsure
+
+    assert unsure("ALTER TABLE t RENAME COLUMN x TO a") == ("d.t",)
+    assert unsure() == ()

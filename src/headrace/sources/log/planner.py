@@ -431,7 +431,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             return False
         late = start.capture_time is None or (now - start.capture_time).total_seconds() >= _IDLE_SECONDS
         # A run that should end waits for the place where the log was at its beginning.
-        return limit.follows or bool(limit.upto) or late or window.size >= _IDLE_BYTES or self._beats(start, now)
+        asked = limit.follows or bool(limit.upto) or window.cut
+        return asked or late or window.size >= _IDLE_BYTES or self._beats(start, now)
 
     def _with_reads(
         self, start: Offset, end: Offset, reads: AdHoc, signals: Sequence[Signal], limit: Limit

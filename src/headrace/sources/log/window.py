@@ -24,6 +24,7 @@ class Window:
         cuts: where several tasks that read it begin and end, without its own edges.
         size: how many bytes of the log it is.
         altered: whether tables may have been made, altered or dropped in it, as far as the log says so.
+        cut: whether it ends in front of changes that one batch can't have with those before them.
     """
 
     end: str
@@ -33,6 +34,7 @@ class Window:
     cuts: tuple[str, ...] = ()
     size: int = 0
     altered: bool = False
+    cut: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,9 +73,9 @@ def altered_tables(
         behind = None if later is None else [one for one in later if one.concerns(path)]
         before = None if path in unsure else table
         if not own:
-            if path in shown and is_altered(table, shown[path]) and (behind is None or behind):
+            if path in shown and (behind is None or behind):
                 # What the catalog shows may come behind the window.
-                found[path] = table
+                found[path] = table if is_altered(table, shown[path]) else shown[path]
                 still += [path] if path in unsure else []
             continue
         chain = [*own, *(behind or ())]

@@ -283,9 +283,10 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         require_there(now, state, begin)
         quiet = self._looked(start, state, now, bound, commits)
         tables = self._altered_tables(start, state, quiet.seen)
-        if tables is not None and tables.cut is not None:
+        cut = None if tables is None else tables.cut
+        if cut is not None:
             # One batch can't have both what is in front of the statement and what is behind it.
-            quiet = self._looked(start, state, now, Place.of(tables.cut), commits)
+            quiet = self._looked(start, state, now, Place.of(cut), commits)
             tables = self._altered_tables(start, state, quiet.seen)
         seen = quiet.seen
         self._require_readable(start, state, seen, tables)
@@ -302,6 +303,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             cuts=tuple(map(commit_before, seen.cuts)),
             size=now.bytes_between(begin, seen.until),
             altered=seen.altered,
+            cut=cut is not None,
             gtids=quiet.gtids,
             prepared=seen.prepared,
             tables=tables,
