@@ -12,11 +12,14 @@ import deltalake
 import pytest
 from tests.support.delta_target import DeltaTarget
 
-from headrace.errors import HeadraceError, SinkError
+from headrace.changes.typed import literal
+from headrace.errors import HeadraceError, SchemaError, SinkError
+from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.merge_source import in_spans, key_spans, seen_by
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import session_for
+from headrace.sinks.misfits import KeptType
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos, table
 from headrace.testing.table_sinks import A, B, T, TableSinkContract
@@ -45,6 +48,47 @@ def test_a_replayed_batch_makes_no_version(target: DeltaTarget) -> None:
         target.write(first, 0)
         assert target.version() == version
     assert target.operations() == ["CREATE TABLE", "WRITE", "STREAMING UPDATE", "MERGE"]
+
+
+def test_a_value_that_is_none_of_a_kept_type_stops_or_is_null_and_counted(target: DeltaTarget) -> None:
+    """`try_evolve` and `ignore` keep a column's type where the target can't follow."""
+    whole = table("kept", id="int32", n="int32", d="date")
+    target.write(Batch(whole).add("c", whole, 1, {"id": "1", "n": "7", "d": "2024-02-29"}), 0)
+    other = table("kept", id="int32", n="decimal(12,2)", d="timestamp(6)")
+    fits = Batch(other).add("c", other, 2, {"id": "2", "n": "8.00", "d": "2024-03-01 00:00:00"})
+    target.write(fits, 1, schema_change_behavior="try_evolve")
+    first = [(1, 7, dt.date(2024, 2, 29)), (2, 8, dt.date(2024, 3, 1))]
+    assert target.content(whole) == first
+    misfits = Batch(other).add("c", other, 3, {"id": "3", "n": "12.50", "d": None})
+    misfits.add("c", other, 4, {"id": "4", "n": "3000000000.00", "d": "2024-03-01 00:00:00.5"})
+    misfits.add("c", other, 5, {"id": "5", "n": None, "d": None})
+    sentence = (
+        r"Column '.' of table db\.dbo\.kept has the value .+ in the row id=., which the target's type .+ can't hold"
+    )
+    for behavior in ("try_evolve", "ignore"):
+        with pytest.raises(SchemaError, match=sentence):
+            target.write(misfits, 2, schema_change_behavior=behavior)
+    assert target.content(whole) == first
+    sink = target.sink(schema_change_behavior="try_evolve", unrepresentable="null")
+    sink.write(misfits.rows(target.spark), BatchId("p", "checkpoint", 2))
+    assert target.content(whole) == [*first, *((n, None, None) for n in (3, 4, 5))]
+    assert sink.nulled() == {other.id: {"n": 2, "d": 1}}
+
+
+def test_the_kept_type_has_a_value_where_it_is_the_same_there(spark: Any) -> None:
+    cases = [
+        ("decimal(9,2)", "int", "12.00", "12"), ("decimal(9,2)", "int", "12.50", None), ("bigint", "int", "7", "7"),
+        ("bigint", "int", "3000000000", None), ("bigint", "double", "9007199254740993", None), ("int", "string", "7", "7"),
+        ("double", "int", "1.5", None), ("double", "int", "2", "2"), ("double", "float", "0.1", "0.1"),
+        ("decimal(9,4)", "decimal(9,2)", "1.2345", None), ("decimal(9,4)", "decimal(9,2)", "1.2300", "1.23"),
+        ("string", "int", "x1", None), ("string", "int", "007", "7"), ("timestamp_ntz", "date", "2024-01-01 00:00:01", None),
+        ("date", "timestamp_ntz", "2024-01-01", "2024-01-01 00:00:00"),
+    ]  # fmt: skip
+    columns = []
+    for number, (kind, kept, text, _) in enumerate(cases):
+        value = f"cast({literal(text)} as {kind})"
+        columns.append(f"cast({KeptType('t', 'c', kind, kept, True).written(value)} as string) as c{number}")
+    assert list(spark.range(1).selectExpr(*columns).first()) == [text for *_, text in cases]
 
 
 TYPES = {

@@ -22,6 +22,7 @@ from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sessions import SMALL, session_for
 from headrace.sinks.lake.sink import LakeSink, explained
 from headrace.sinks.lake.table import LakeTable, TargetLayout
+from headrace.sinks.misfits import kept_types
 from headrace.sinks.table_sink import given_steps
 
 if TYPE_CHECKING:
@@ -284,7 +285,9 @@ class _Flat:
                     key=changes.key,
                     nullable=frozenset(changes.key),
                     position=self._position,
-                    casts=plan.evolution.casts or {},
+                    kept=kept_types(
+                        plan.evolution.casts, dict(changes.columns), source, nulls=settings.unrepresentable == "null"
+                    ),
                     insert_partial=True,
                 )
                 self._commit(target, values, source)

@@ -11,9 +11,10 @@
 | another type | stop | stop | stop | kept | stop | kept |
 | another key | stop | stop | stop | stop | stop | stop |
 
-Kept columns keep the values that they have and get no new ones. Where a column's type is kept, values that do not fit
-it become null; only `try_evolve` and `ignore` do that. A source's structure says no renaming: a column gone and another
-come at once may be either, and `evolve` does not guess. What statements say of names is known (`apply.column_names`).
+Kept columns keep the values that they have and get no new ones. Where a column's type is kept, which only `try_evolve`
+and `ignore` do, a value that is none of that type is one without a place (`unrepresentable`). A source's structure says
+no renaming: a column gone and another come at once may be either, and `evolve` does not guess. What statements say of
+names is known (`apply.column_names`).
 Every stop is before the first row.
 """
 

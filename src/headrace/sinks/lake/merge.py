@@ -14,6 +14,7 @@ from headrace.sinks.lake.merge_source import in_spans, kept, key_spans, seen_by
 from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.variants import as_variant
 from headrace.sinks.lake.whole_rows import WholeRows
+from headrace.sinks.misfits import KeptType
 from headrace.sinks.table_sink import old_value
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Values:
         key: names of the key columns.
         nullable: names of those of them that may be null.
         position: the name of our column.
-        casts: columns that the target keeps as another type; what does not fit it is null.
+        kept: columns that the target keeps as another type.
         insert_partial: whether null may stand for what is not known.
         deleted: the name of the column that marks deleted rows; empty where they are removed.
         variants: names of columns with JSON that the target keeps as variants.
@@ -45,20 +46,22 @@ class Values:
     key: tuple[str, ...]
     nullable: frozenset[str]
     position: str
-    casts: Mapping[str, str]
+    kept: Mapping[str, KeptType]
     insert_partial: bool = False
     deleted: str = ""
     variants: frozenset[str] = frozenset()
 
     def of(self, name: str) -> str:
         """Spark SQL for a column of the folded row `s.row`."""
-        return self.written(name, f"s.row.{quote(name)}")
+        named = (f"concat({literal(f'{key}=')}, cast(s.row.{quote(key)} as string))" for key in self.key)
+        row = f"concat_ws(', ', {', '.join(named)})" if self.key else ""
+        return self.written(name, f"s.row.{quote(name)}", row)
 
-    def written(self, name: str, value: str) -> str:
-        """Spark SQL for a column's value, which is SQL, as the target keeps it."""
+    def written(self, name: str, value: str, row: str = "") -> str:
+        """Spark SQL for a column's value, which is SQL, as the target keeps it; `row` is SQL that names its row."""
         if name in self.variants:
             return as_variant(value)
-        return f"try_cast({value} as {self.casts[name]})" if name in self.casts else value
+        return self.kept[name].written(value, row) if name in self.kept else value
 
     @property
     def same_key(self) -> str:

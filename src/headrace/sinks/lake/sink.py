@@ -40,7 +40,7 @@ from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, ses
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
-from headrace.sinks.misfits import KeptValues, refuse_misfit
+from headrace.sinks.misfits import KeptType, KeptValues, kept_types, refuse_misfit
 from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class LakeSink(Sink):
             _refuse_shared(target for _, target in targets)
             works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
-            self._nulled = self._kept.nulled(rows, tables)
+            kept = {found[0].id: self._kept_types(work) for found, work in looked}
+            self._nulled = self._kept.nulled(rows, tables, kept)
             with parted(rows, tables) as rows_of:
                 side_by_side(
                     spark,
@@ -328,11 +329,16 @@ class LakeSink(Sink):
             key=work.table.schema.key,
             nullable=frozenset(column.name for column in columns if column.nullable),
             position=self.settings.position_column,
-            casts=work.plan.evolution.casts or {},
+            kept=self._kept_types(work),
             insert_partial=self.settings.missing_row == "insert",
             deleted=self.settings.mark,
             variants=work.plan.variants,
         )
+
+    def _kept_types(self, work: _Work) -> dict[str, KeptType]:
+        """The columns whose types the target keeps."""
+        kinds = {column.name: column.logical.spark_type for column in work.table.schema.columns}
+        return kept_types(work.plan.evolution.casts, kinds, str(work.table.id), nulls=self._kept.nulls)
 
     def _give_old_values(self, work: _Work) -> None:
         """Give the rows of the target the values that they have in columns which were added.
