@@ -52,21 +52,20 @@ def test_a_replayed_batch_makes_no_version(target: DeltaTarget) -> None:
 
 def test_a_value_that_is_none_of_a_kept_type_stops_or_is_null_and_counted(target: DeltaTarget) -> None:
     """`try_evolve` and `ignore` keep a column's type where the target can't follow."""
-    whole = table("kept", id="int32", n="int32", d="date")
-    target.write(Batch(whole).add("c", whole, 1, {"id": "1", "n": "7", "d": "2024-02-29"}), 0)
-    other = table("kept", id="int32", n="decimal(12,2)", d="timestamp(6)")
-    fits = Batch(other).add("c", other, 2, {"id": "2", "n": "8.00", "d": "2024-03-01 00:00:00"})
+    whole = table("kept", id="int32", n="decimal(9,2)", d="date")
+    target.write(Batch(whole).add("c", whole, 1, {"id": "1", "n": "7.00", "d": "2024-02-29"}), 0)
+    other = table("kept", id="int32", n="float64", d="string")
+    fits = Batch(other).add("c", other, 2, {"id": "2", "n": "8.5", "d": "2024-03-01"})
     target.write(fits, 1, schema_change_behavior="try_evolve")
-    first = [(1, 7, dt.date(2024, 2, 29)), (2, 8, dt.date(2024, 3, 1))]
+    first = [(1, Decimal("7.00"), dt.date(2024, 2, 29)), (2, Decimal("8.50"), dt.date(2024, 3, 1))]
     assert target.content(whole) == first
-    misfits = Batch(other).add("c", other, 3, {"id": "3", "n": "12.50", "d": None})
-    misfits.add("c", other, 4, {"id": "4", "n": "3000000000.00", "d": "2024-03-01 00:00:00.5"})
+    misfits = Batch(other).add("c", other, 3, {"id": "3", "n": "12.505", "d": None})
+    misfits.add("c", other, 4, {"id": "4", "n": "1e+30", "d": "soon"})
     misfits.add("c", other, 5, {"id": "5", "n": None, "d": None})
-    sentence = (
-        r"Column '.' of table db\.dbo\.kept has the value .+ in the row id=., which the target's type .+ can't hold"
-    )
     for behavior in ("try_evolve", "ignore"):
-        with pytest.raises(SchemaError, match=sentence):
+        with pytest.raises(
+            SchemaError, match=r"has the value .+ in the row id=., which the target's type .+ can't hold"
+        ):
             target.write(misfits, 2, schema_change_behavior=behavior)
     assert target.content(whole) == first
     sink = target.sink(schema_change_behavior="try_evolve", unrepresentable="null")
@@ -78,10 +77,11 @@ def test_a_value_that_is_none_of_a_kept_type_stops_or_is_null_and_counted(target
 def test_the_kept_type_has_a_value_where_it_is_the_same_there(spark: Any) -> None:
     cases = [
         ("decimal(9,2)", "int", "12.00", "12"), ("decimal(9,2)", "int", "12.50", None), ("bigint", "int", "7", "7"),
-        ("bigint", "int", "3000000000", None), ("bigint", "double", "9007199254740993", None), ("int", "string", "7", "7"),
+        ("bigint", "int", "3000000000", None), ("bigint", "double", "9007199254740993", None),
         ("double", "int", "1.5", None), ("double", "int", "2", "2"), ("double", "float", "0.1", "0.1"),
         ("decimal(9,4)", "decimal(9,2)", "1.2345", None), ("decimal(9,4)", "decimal(9,2)", "1.2300", "1.23"),
-        ("string", "int", "x1", None), ("string", "int", "007", "7"), ("timestamp_ntz", "date", "2024-01-01 00:00:01", None),
+        ("string", "int", "x1", None), ("string", "int", "007", "7"), ("int", "string", "7", "7"),
+        ("timestamp_ntz", "date", "2024-01-01 00:00:01", None),
         ("date", "timestamp_ntz", "2024-01-01", "2024-01-01 00:00:00"),
     ]  # fmt: skip
     columns = []
