@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -104,7 +105,7 @@ def test_options_mean_what_the_properties_meant(tmp_path: Path, monkeypatch: pyt
     found = model(convert(GOLDEN / "server_json.properties"), tmp_path, monkeypatch)
     source, format, sink = found.source.settings, found.targets[0].format, found.targets[0].sink.settings  # type: ignore[union-attr]
     assert (source.database, source.port, source.password) == ("sales,stock", "1433", "set-database_password")
-    assert source.tables == ("dbo.orders", "dbo.customers", r"re:dbo\.(stock|price)_.*")
+    assert source.tables == ("dbo.orders", "dbo.customers", r"re:dbo\.(stock|price)_.*", "dbo.debezium_signal")
     assert (source.trust_server_certificate, source.heartbeat_interval_ms) == ("true", 10_000)
     assert format is not None
     assert (format.settings.topic_prefix, format.settings.schemas_enable) == ("acme", False)
@@ -341,6 +342,27 @@ def test_a_property_without_a_counterpart_is_told_with_the_reason(
     assert re.match(told, left(made)[name])
     assert f"#   {name}: " in made.text
     assert f"\n  {name}: " not in made.text
+
+
+@pytest.mark.parametrize(
+    ("lists", "listed"),
+    [
+        # Debezium captures its signal table whatever the lists say.
+        ({"table.include.list": "dbo\\.orders"}, "dbo.orders,dbo.signals"),
+        ({"table.include.list": "dbo\\.orders,DBO\\.Signals"}, "dbo.orders,DBO.Signals"),
+        ({"table.include.list": "dbo\\.s.*"}, "re:dbo\\.s.*"),
+        ({"schema.include.list": "shop"}, "re:(?:shop)\\..*,dbo.signals"),
+        ({"schema.include.list": "dbo"}, "re:(?:dbo)\\..*"),
+        ({}, None),
+    ],
+)
+def test_a_signal_table_is_among_the_tables(lists: dict[str, str], listed: str | None, tmp_path: Path) -> None:
+    made = converted(tmp_path, {**lists, "signal.data.collection": "sales.dbo.signals"})
+    source = yaml.safe_load(made.text)["source"]
+    assert (source["signal.data.collection"], source.get("table.include.list")) == ("sales.dbo.signals", listed)
+    without = converted(tmp_path, {"table.exclude.list": "dbo\\.sig.*", "signal.data.collection": "dbo.signals"})
+    assert re.match("not supported: the table is in table.exclude.list", left(without)["signal.data.collection"])
+    assert "\n  signal.data.collection: " not in without.text
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ _ALWAYS: Mapping[str, Mapping[str, str]] = {"postgresql": {"messages": "true"}}
 """Options of a source by which it does what Debezium's connector always does."""
 _SLOT = "Drop the connector's slot when the connector has stopped, or name another one: the first run makes it."
 _NO_SOURCE = "To read what the connector writes into Kafka, use a source of type kafka."
+_SIGNALS = "signal.data.collection"
 _BROKERS = "KAFKA_BOOTSTRAP_SERVERS"
 _OLD_NAMES = ("database.server.name", "database.history")
 _SHAPE_OF_OLD_NAMES = "1.7"
@@ -279,6 +280,20 @@ class _Pipeline:
         if schemas is not None and not listed:
             parts = _parts(given.take(f"schema.{schemas}.list") or "")
             source[f"table.{schemas}.list"] = ",".join(rf"re:(?:{part})\..*" for part in parts)
+        self._signal_table(source)
+
+    def _signal_table(self, source: dict[str, str]) -> None:
+        """The signal table among the tables: Debezium captures it whatever its lists say, and a start here refuses one
+        that is not captured."""
+        name, option = (self._given.peek(_SIGNALS) or "").strip(), "table.include.list"
+        if not name or _REFERENCE.search(name):
+            return
+        names = [name, ".".join(name.split(".")[-2:])]
+        excluded = source.get("table.exclude.list")
+        if excluded is not None and _lists(excluded, names):
+            self._given.leave(_SIGNALS, "not supported", "the table is in table.exclude.list, so it is not captured")
+        elif option in source and not _lists(source[option], names):
+            source[option] += f",{_table_pattern(re.escape(names[1]))}"
 
     def _salts(self, source: dict[str, str]) -> None:
         """The salts of hashes, which stand in names, as an environment variable."""
@@ -348,6 +363,16 @@ def _bare_json(format: Mapping[str, str]) -> bool:
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _lists(patterns: str, names: Iterable[str]) -> bool:
+    """Whether one of a list's patterns, as `_table_pattern` gives them, means a table that has these names."""
+    found = [part.removeprefix("re:") if part.startswith("re:") else re.escape(part) for part in _parts(patterns)]
+    try:
+        return any(re.fullmatch(part, name, re.IGNORECASE) for part in found for name in names)
+    except re.error:
+        # Whoever reads the list says what is wrong with it.
+        return True
 
 
 def _table_pattern(part: str) -> str:
