@@ -315,6 +315,14 @@ def test_a_structure_that_was_said_is_not_said_again() -> None:
     assert [value["type"] for value in made] == ["MD", "DT", "MD"]
 
 
+def test_the_time_of_metadata_is_that_of_the_change_else_of_the_batch() -> None:
+    change, batch = (dt.datetime(2024, 5, 6, 7, 8, second, tzinfo=dt.UTC) for second in (9, 10))
+    rows = [schema_row(TABLE) | {"event_time": time, "capture_time": batch} for time in (change, None)]
+    made = [json.loads(sent("qlik_json", change_batch([row]), [TABLE])[0]["value"]) for row in rows]
+    said = [value["message"]["lineage"]["timestamp"] for value in made]
+    assert [time[:19] for time in said] == ["2024-05-06T07:08:09", "2024-05-06T07:08:10"]
+
+
 def test_a_delete_sorts_behind_the_update_of_the_same_commit() -> None:
     update, delete = headers_of([streamed(0, "u", "5", "1"), streamed(3, "d", "5", "2")])
     assert update["operation"] == "UPDATE" and update["changeSequence"] < delete["changeSequence"]

@@ -248,8 +248,9 @@ class QlikJson(QlikFormat):
     the messages of a transaction, where captured rows name it (`provide_transaction_metadata`): a batch has whole
     transactions, and of a DataFrame that was cut elsewhere they count the part; a plain stream has the source's number
     and does not say which event is the last. REFRESH messages have no headers but the operation. A
-    metadata message comes with a new structure and where a stream begins or goes on, since a reader of a new topic
-    needs it; it comes once in a task, and one that comes again has the same schema id. `tableVersion` is what
+    metadata message stands in front of the rows of its structure in each batch that has some, once in each of Spark's
+    tasks, so that a reader of a new topic, or of one that keeps messages for a while, finds it; one that comes again
+    has the same schema id and version. `tableVersion` is what
     `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its schemas there. Masks are
     numbers in hexadecimal digits with the most significant byte first, as recorded messages have them, where Qlik's
     page calls them little-endian; its example of one byte fits both, and `mask_byte_order: little` writes the other.
