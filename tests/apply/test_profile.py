@@ -37,6 +37,16 @@ def test_rows_without_any_structure_are_refused(spark: Any) -> None:
         profile(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
 
 
+def test_deletes_alone_whose_messages_have_no_value_need_a_schema_of_the_users(spark: Any) -> None:
+    batch = Batch().add("d", T, 1, None, {"id": "1"})
+    batch.lines[-1]["schema_id"] = None
+    with pytest.raises(SchemaError, match=r"only deletes of it, whose messages have no value.* a list of the tables'"):
+        profile(batch.rows(spark))
+    batch.structure(replace(T, id=TableId("", "dbo", "t")), "")
+    (only,) = profile(batch.rows(spark))
+    assert (only.schema.key, dict(only.counts)) == (("id",), {"d": 1})
+
+
 GONE_BEFORE = [
     (("id",), None, None, None),
     (("id",), "0007/", None, "0007/"),

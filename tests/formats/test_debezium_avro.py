@@ -199,6 +199,21 @@ def test_every_recorded_schema_comes_back_byte_for_byte() -> None:
         assert avro_text(writer_schema(text).connect) == text
 
 
+def test_bits_without_null_that_a_new_row_does_not_carry_are_written_and_read_as_absent(
+    server: SchemaRegistryServer,
+) -> None:
+    columns = [
+        Column(name, n, LogicalType("string"), native_type="varbit", nullable=False) for n, name in enumerate("ab")
+    ]
+    bits = TableSchema(TableId("d", "s", "t"), tuple(columns), ("a",))
+    row = change("u", 1) | {"key": {"a": "01"}, "key_text": '["01"]', "before": None, "after": {"a": "01"}}
+    row |= {"position": "1//", "table": {"database": "d", "schema": "s", "name": "t"}, "schema_id": bits.fingerprint}
+    changes = change_batch([row | {"source": {"connector": "postgresql"}}])
+    found = sent("debezium_avro", changes, [bits], registry=server.url, topic_prefix="x")
+    (back,) = events(as_kafka(found), registry=server.url)
+    assert set(back["after"]) == {"a"}
+
+
 def test_a_schema_that_can_not_be_used_is_an_error_row() -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Other"]}]}
     union = {"type": "record", "name": "U", "fields": [{"name": "u", "type": []}]}

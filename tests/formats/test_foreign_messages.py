@@ -75,6 +75,27 @@ def test_rows_that_cannot_be_read_right_are_errors_that_name_their_producer(
     assert names in str(error)
 
 
+BOM, HALF, PAIR = b"\xef\xbb\xbf", b'"\\ud83d"', b'"\\ud83d\\ude00"'
+
+
+@pytest.mark.parametrize("format", ["debezium_json", "maxwell_json", "ogg_json", "canal_json", "shareplex_json"])
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        (BOM + b'{"a":1}', "begins with a byte order mark"),
+        (b'{"a":' + HALF + b"}", "has half of a surrogate pair"),
+        (b'{"a":"\\udc00"}', "has half of a surrogate pair"),
+        (b'{"a":' + PAIR + b"}{", None),
+        (b'{"a":', None),
+    ],
+)
+def test_text_that_looks_like_json_and_is_none_says_why(format: str, value: bytes, names: str | None) -> None:
+    op, error = op_and_error(format, value)
+    assert op == "error"
+    assert ("half" in str(error) or "mark" in str(error)) is (names is not None)
+    assert names is None or names in str(error)
+
+
 @pytest.mark.parametrize(
     ("format", "value", "op"),
     [

@@ -196,7 +196,7 @@ UNSAID: list[tuple[str, Any, Any]] = [
     ("timestamp with time zone", "gone", "1970-01-01T00:00:00Z"),
     ("time with time zone", "absent", "00:00:00Z"),
     ("uuid", "gone", ""),
-    ("bit(10)", "absent", ""),
+    ("bit(10)", "Z29uZQ==", ""),
     ("point", "absent", {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None}),
 ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +15,11 @@ from headrace.wire.json_writer import string_lists
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
+
+_HALF_A_PAIR = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 
 
 class JsonMessages:
@@ -73,6 +80,20 @@ def key_names(keys: pa.BinaryArray) -> pa.StringArray:
     return string_lists(members.offsets, tape.texts(members.names), tape.kinds(tape.root) == OBJECT)
 
 
+def why_not_json(text: bytes, part: str) -> str | None:
+    """Why a text of UTF-8 that looks like JSON is none; None where nothing shows it.
+
+    Args:
+        text: a message's value or key that was not read.
+        part: which of them.
+    """
+    if text.startswith(codecs.BOM_UTF8):
+        return f"The {part} begins with a byte order mark, which JSON does not have. Let its writer leave that out."
+    if _HALF_A_PAIR.search(text):
+        return f"The {part} has half of a surrogate pair, which is no character. Let its writer leave that out."
+    return None
+
+
 def unread(value: bytes, verdict: int, form: str) -> str:
     """Why a value is not a JSON object of a form.
 
@@ -85,6 +106,8 @@ def unread(value: bytes, verdict: int, form: str) -> str:
         value.decode()
     except UnicodeDecodeError:
         return "The value is not UTF-8."
+    if (why := why_not_json(value, "value")) is not None:
+        return why
     if verdict == MORE:
         return "Unexpected data after the JSON object."
     return f"The value is not a JSON object {form}."

@@ -112,6 +112,8 @@ def absent_json(column: Column, modes: ValueModes) -> str | None:
         return json_of(to_text({text: text}))
     if column.logical.kind == "bytes":
         return json_of(wire.value(data)) if wire.connect != "struct" else None
+    if wire.semantic == postgresql.BITS:
+        return json_of(data)
     return json_of(wire.value(text)) if wire.connect == "string" and not wire.checked else None
 
 

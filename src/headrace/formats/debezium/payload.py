@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.json_messages import why_not_json
 from headrace.wire.json_exact import NULL, OBJECT, READ
 from headrace.wire.names import Names
 from headrace.wire.openings import Openings
@@ -134,10 +135,7 @@ class JsonPayloads(Payloads):
             name: its name.
         """
         unread = map(int, np.flatnonzero((self.tape.verdict != READ) & ~self.missing))
-        self.problems = {
-            number: f"The {name} is not {'JSON' if _is_utf8(values[number].as_py()) else 'UTF-8 text'}."
-            for number in unread
-        }
+        self.problems = {number: _why_unread(values[number].as_py(), name) for number in unread}
 
     def pass_plain_texts(self, keys: pa.BinaryArray) -> None:
         """Take keys that are plain texts (`till-west`), as Connect's StringConverter writes them, as missing."""
@@ -212,6 +210,12 @@ def _unframed(texts: pa.BinaryArray) -> pa.BinaryArray:
     if not pc.any(framed).as_py():
         return texts
     return pc.if_else(framed, pc.binary_slice(texts, _FRAME, _MOST_SIZE), texts)
+
+
+def _why_unread(text: bytes, name: str) -> str:
+    if not _is_utf8(text):
+        return f"The {name} is not UTF-8 text."
+    return why_not_json(text, name) or f"The {name} is not JSON."
 
 
 def _not_utf8(texts: pa.BinaryArray, rows: Array) -> Array:
