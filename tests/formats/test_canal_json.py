@@ -43,6 +43,7 @@ def message(kind: str, data: Any, old: Any = None, **fields: Any) -> dict[str, A
     return {"data": data, "database": "d", "table": "t", "type": kind, "old": old, "es": 1000, "id": 1, **fields}
 
 
+HALF_A_PAIR = "The value has half of a surrogate pair, which is no character. Let its writer leave that out."
 REFUSED = [
     (b"\xff\xfe{}", "The value is not UTF-8."),
     (b"", "The value is not a JSON object of the Canal form."),
@@ -56,7 +57,7 @@ REFUSED = [
         "Unexpected data after the JSON object.",
     ),
     ('{"data":[{"id":"\x01"}],"type":"INSERT"}', "The value is not a JSON object of the Canal form."),
-    ('{"data":[{"id":"\\ud800"}],"type":"INSERT"}', "The value is not a JSON object of the Canal form."),
+    ('{"data":[{"id":"\\ud800"}],"type":"INSERT"}', HALF_A_PAIR),
     ('{"data":[{"id":NaN}],"type":"INSERT"}', "The value is not a JSON object of the Canal form."),
     ('{"data":[{"id":"1"}]}', "The message has no type."),
     (message("MERGE", [{"id": "1"}]), "Unknown type MERGE."),

@@ -43,6 +43,7 @@ def message(kind: str, **fields: Any) -> dict[str, Any]:
     return {"database": "d", "table": "t", "type": kind, "ts": 1477053217, **fields}
 
 
+HALF_A_PAIR = "The value has half of a surrogate pair, which is no character. Let its writer leave that out."
 REFUSED = [
     (b"\xff{}", "The value is not UTF-8."),
     (b"", "The value is not a JSON object of Maxwell's form."),
@@ -53,7 +54,7 @@ REFUSED = [
         '{"type":"insert","data":{"id":1}} {"type":"insert"}',
         "Unexpected data after the JSON object.",
     ),
-    ('{"type":"insert","data":{"id":"\\ud800"}}', "The value is not a JSON object of Maxwell's form."),
+    ('{"type":"insert","data":{"id":"\\ud800"}}', HALF_A_PAIR),
     ('{"data":{"id":1}}', "The message has no type."),
     (message("replace", data={"id": 1}), "Unknown type replace."),
     (message("insert"), "The message has no data."),
