@@ -11,8 +11,10 @@ import pytest
 from tests.support.mysql import mysql_like, needs_mariadb
 
 from headrace.changes import TableId
+from headrace.errors import CaptureError
 from headrace.sources.health import CaptureState
-from headrace.sources.mysql.connection import MARIADB, MYSQL, ServerKind, connect
+from headrace.sources.mysql.catalog import Catalog
+from headrace.sources.mysql.connection import MARIADB, MYSQL, Connection, ServerKind, connect
 from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.log_read import mark_of
@@ -95,6 +97,19 @@ def login(binlog_database: MySqlDatabase) -> Iterator[str]:
     binlog_database.run(f"CREATE USER {name}@'%' IDENTIFIED BY 'cdc'")
     yield name
     binlog_database.run(f"DROP USER {name}@'%'")
+
+
+@pytest.mark.parametrize("named", [{}, {"tables": "{}.t"}, {"tables": "{}.o*"}])
+def test_a_login_that_may_read_no_table_is_given_the_grant(
+    binlog_database: MySqlDatabase, login: str, named: dict[str, str]
+) -> None:
+    binlog_database.run("CREATE TABLE t (a INT PRIMARY KEY)")
+    options = {name: text.format(binlog_database.name) for name, text in named.items()}
+    settings = settings_of(binlog_database.server, user=login, databases=binlog_database.name, **options)
+    with Connection(settings) as connection, pytest.raises(CaptureError) as caught:
+        Catalog(connection, settings).captured(strict=True)
+    assert "shows this login no table" in caught.value.message
+    assert f"Run: GRANT SELECT ON `{binlog_database.name}`.* TO '{login}'@'%';" in caught.value.remedy
 
 
 def test_each_missing_right_comes_with_its_grant(binlog_database: MySqlDatabase, login: str) -> None:

@@ -17,7 +17,7 @@ from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.options import bare
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.connection import Connection
+from headrace.sources.mysql.connection import Connection, login_of
 from headrace.sources.mysql.defaults import constant_default
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_statements import identifier, text
@@ -28,6 +28,8 @@ from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.selection import FoundTable, TableSelection, require_own_paths
 from headrace.sources.tables.table_rules import TableRules, no_column_left
 
+_PLAIN = re.compile(r"\w+")
+"""A name of a database that is no pattern."""
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
 SELECT table_schema, table_name, table_type, LOWER(COALESCE(engine, '')), table_rows, table_comment
@@ -148,7 +150,8 @@ class Catalog:
 
     def _chosen(self, *, strict: bool, known: Collection[str]) -> list[CatalogTable]:
         include = named_tables(self._settings)
-        selection = TableSelection("", include, self._settings.tables_excluded, (), strict and bool(include), known)
+        strict_names, permit = strict and bool(include), self._permit() if strict else ""
+        selection = TableSelection("", include, self._settings.tables_excluded, (), strict_names, known, permit)
         listed = list(self.tables.values())
         tables = [FoundTable(t.database, t.name, number, t.lack is None) for number, t in enumerate(listed)]
 
@@ -161,9 +164,18 @@ class Catalog:
                 say_once(f"{table.lack} It is not captured.")
         if strict and not found and not known:
             raise CaptureError(
-                "The server has no table to capture.", remedy="Check 'databases', 'tables' and 'tables_excluded'."
+                "The server shows this login no table to capture.",
+                remedy=f"{permit} If it may read them, check 'databases', 'tables' and 'tables_excluded'.",
             )
         return found
+
+    def _permit(self) -> str:
+        """How the login comes to see tables: the server shows it none on which it has no permission."""
+        named = [name for name in self._settings.databases if _PLAIN.fullmatch(bare(name))]
+        scopes = [f"{identifier(bare(name))}.*" for name in named] or ["<database>.*"]
+        login = login_of(self._connection)
+        grants = " ".join(f"GRANT SELECT ON {scope} TO {login};" for scope in scopes)
+        return f"A login sees no table that it may not read. Run: {grants}"
 
     def _described(self, chosen: Sequence[CatalogTable], rules: TableRules, *, strict: bool) -> dict[str, MysqlTable]:
         names = ", ".join(f"({text(table.database)}, {text(table.name)})" for table in chosen)

@@ -461,3 +461,9 @@ def _driver() -> Any:
             "The MySQL driver PyMySQL is not installed.", remedy="Run: pip install 'headrace[mysql]'."
         ) from error
     return pymysql
+
+
+def login_of(connection: Connection) -> str:
+    """The login as the server knows it, in statements."""
+    name, _, host = str(connection.value("SELECT CURRENT_USER()")).rpartition("@")
+    return "@".join("'" + part.replace("'", "''") + "'" for part in (name, host))

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from headrace.changes import TableId
 from headrace.permissions import MissingPermission
-from headrace.sources.mysql.connection import Connection, connect, connect_binlog
+from headrace.sources.mysql.connection import Connection, connect, connect_binlog, login_of
 from headrace.sources.mysql.log_settings import NAMES, wrong_settings
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.refusals import MysqlError, identifier
 from headrace.sources.snapshots.first_reads import is_read_first
 
 _FIRST = 4
-_WHO = re.compile(r"(.*)@(.*)", re.DOTALL)
 _GHOST = re.compile(r"_.+_(?:gho|ghc|del|new|old)", re.DOTALL)
 _ENGINE = """
 SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
@@ -62,7 +61,7 @@ class _Questions:
                 raise
             right = "BINLOG MONITOR" if server.is_mariadb else "REPLICATION CLIENT"
             yield MissingPermission.of(
-                [right], "", "to see where the log ends", f"Run: GRANT {right} ON *.* TO {self._login()};"
+                [right], "", "to see where the log ends", f"Run: GRANT {right} ON *.* TO {login_of(self.connection)};"
             )
             file = None
         else:
@@ -84,7 +83,7 @@ class _Questions:
                 ["REPLICATION SLAVE"],
                 "",
                 "to read the log",
-                f"Run: GRANT REPLICATION SLAVE ON *.* TO {self._login()};",
+                f"Run: GRANT REPLICATION SLAVE ON *.* TO {login_of(self.connection)};",
             )
 
     def _of_table(self, table: TableId) -> Iterator[MissingPermission]:
@@ -98,7 +97,10 @@ class _Questions:
                     yield MissingPermission(error.message, error.remedy)
                     return
                 yield MissingPermission.of(
-                    ["SELECT"], f"on {path}", "its snapshot", f"Run: GRANT SELECT ON {name} TO {self._login()};"
+                    ["SELECT"],
+                    f"on {path}",
+                    "its snapshot",
+                    f"Run: GRANT SELECT ON {name} TO {login_of(self.connection)};",
                 )
                 return
         place = (table.database, table.name)
@@ -125,9 +127,3 @@ class _Questions:
             return bool(self.connection.rows(asked))
         except MysqlError:
             return False
-
-    def _login(self) -> str:
-        """The login as the server knows it, in statements."""
-        found = _WHO.fullmatch(str(self.connection.value("SELECT CURRENT_USER()")))
-        assert found is not None
-        return "@".join("'" + part.replace("'", "''") + "'" for part in found.groups())

@@ -47,6 +47,7 @@ class TableSelection:
         databases: all databases of the same run: what a pattern does not find here may be in another.
         strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
         known: tables that may be missing or not captured all the same, because they were captured once.
+        permit: how a login comes to see tables, in databases that show it none that it may not read; empty elsewhere.
     """
 
     database: str
@@ -55,6 +56,7 @@ class TableSelection:
     databases: Sequence[str] = ()
     strict: bool = True
     known: Collection[str] = ()
+    permit: str = ""
 
     def among(
         self, tables: list[FoundTable], not_captured: Callable[[FoundTable, str], CaptureError], capture: str
@@ -98,9 +100,11 @@ class TableSelection:
                 if not paths:
                     raise CaptureError(
                         f"{where} shows this login no table, so none is '{pattern}'.",
-                        remedy="Let the login read the tables (GRANT SELECT), or use another database.",
+                        remedy=self.permit or "Let the login read the tables (GRANT SELECT), or use another database.",
                     )
-                raise CaptureError(f"{where} has no table '{pattern}'.", remedy=did_you_mean(pattern, paths))
+                shown = f"{where} shows this login" if self.permit else f"{where} has"
+                remedy = f"{did_you_mean(pattern, paths)} {self.permit}".strip()
+                raise CaptureError(f"{shown} no table '{pattern}'.", remedy=remedy)
             # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
             captured = [table for table in matched if table.captured]
             if matched and not captured and required:
