@@ -167,3 +167,11 @@ def test_queries_are_stopped_in_one_place_only() -> None:
         if re.search(r"\b(raise_error|assert_true)\(", file.read_text("utf-8"))
     }
     assert found == {"changes/refusal.py"}
+
+
+def test_a_worker_that_does_not_start_in_time_is_a_sentence() -> None:
+    found = recover(
+        PySparkException("Job aborted: org.apache.spark.SparkException: Python worker failed to connect back.")
+    )
+    assert isinstance(found, ConnectError)
+    assert "Python worker failed to connect back within ten seconds" in found.message

@@ -12,20 +12,23 @@ from headrace_standins import commit_changes
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
-from headrace.errors import OptionError
+from headrace.errors import OptionError, SchemaError
 from headrace.pipeline import load_pipeline
+from headrace.sinks.column_rules import ColumnRules
+from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pipeline_file(folder: Path, sink: dict[str, Any]) -> Path:
+def pipeline_file(folder: Path, sink: dict[str, Any], **more: Any) -> Path:
     file = folder / "pipeline.yaml"
     text = {
         "source": {"type": "folder", "hostname": str(folder / "commits"), "schema_rows": True, "commits_per_batch": 9},
         "sink": sink,
         "pipeline": {"name": "test", "checkpoint": "./checkpoint", "trigger": "50ms"},
+        **more,
     }
     file.write_text(json.dumps(text))
     return file
@@ -79,11 +82,9 @@ def test_a_table_that_can_not_be_compared_keeps_no_other_from_it(
     commit_changes(commits, 1, [(f"dbo.{name}", "c", "1") for name in "abc"])
     file = pipeline_file(tmp_path, {"type": "delta", "path": "./lake"})
     assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
-    # A type that no value of the source can be compared with, and a table that is gone.
-    columns = "array(id) as id, * except (id)"
-    spark.sql(
-        f"create or replace table delta.`{tmp_path}/lake/dbo/a` as select {columns} from delta.`{tmp_path}/lake/dbo/a`"
-    )
+    # One lacks its files, and one is gone.
+    for file_of_rows in (tmp_path / "lake" / "dbo" / "a").glob("*.parquet"):
+        file_of_rows.unlink()
     shutil.rmtree(tmp_path / "lake" / "dbo" / "b")
     told = CliRunner().invoke(app, ["verify", str(file)])
     assert (told.exit_code, told.stdout) == (
@@ -93,6 +94,41 @@ def test_a_table_that_can_not_be_compared_keeps_no_other_from_it(
     first, second = told.stderr.splitlines()
     assert first.startswith("Table dbo.a can't be compared with sink 1 (delta) (")
     assert second.startswith("Table dbo.b is not in sink 1 (delta).")
+
+
+ICEBERG_TARGET = {"type": "iceberg", "warehouse": "./warehouse", "catalog": "lake"}
+
+
+def test_without_the_rules_for_names_verify_finds_what_a_merge_into_iceberg_then_does(
+    spark: SparkSession, tmp_path: Path, commits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_changes(commits, 1, [("dbo.a", "c", "1"), ("dbo.a", "c", "2")])
+    renamed = {"transforms": [{"computed_columns": {"__row_operation": "cast(id as int) + 50"}}]}
+    file = pipeline_file(tmp_path, ICEBERG_TARGET, **renamed)
+    with pytest.raises(SchemaError, match="has a column '__row_operation'"):
+        load_pipeline(file).start(spark, once=True).wait(PATIENCE)
+    monkeypatch.setattr(IcebergTable, "rules", ColumnRules("Iceberg"))
+    assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert told.exit_code == 1
+    assert "2 rows in the source, 2 in the target; 2 differ" in told.stdout
+    assert '  different {"id":"1"} (__row_operation)' in told.stdout
+
+
+def test_without_the_refusal_of_staged_writes_verify_finds_that_their_rows_are_in_no_version(
+    spark: SparkSession, tmp_path: Path, commits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_changes(commits, 1, [("dbo.a", "c", "1")])
+    staging = {"catalog": "staged", "catalog.table-default.write.wap.enabled": "true"}
+    file = pipeline_file(tmp_path, {**ICEBERG_TARGET, **staging})
+    monkeypatch.setattr(IcebergTable, "_refuse_staged", lambda _: None)
+    spark.conf.set("spark.wap.id", "audit")
+    try:
+        assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
+    finally:
+        spark.conf.unset("spark.wap.id")
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert (told.exit_code, "1 row in the source, 0 in the target; 1 differ" in told.stdout) == (1, True)
 
 
 def test_a_pipeline_without_tables_to_compare_is_refused(spark: SparkSession, tmp_path: Path, commits: Path) -> None:

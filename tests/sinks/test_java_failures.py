@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sinks.test_refusals import FromSpark, Refused
+from tests.sinks.spark_failures import FromSpark, Refused
 
 from headrace.sinks.java_failures import unknown_failure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from tests.sinks.spark_failures import FromSpark, Refused
 
 from headrace.changes import TableId
 from headrace.errors import HeadraceError
@@ -18,21 +18,6 @@ from headrace.sinks.lake.refusals import is_refusal
 
 A = TableId("shop", "dbo", "a")
 ONE, ALL = True, False
-
-
-class FromSpark(PySparkException):
-    """A failure as the JVM's reaches Python."""
-
-    def __init__(self, text: str, condition: str | None = None) -> None:
-        super().__init__(message=text)
-        self.condition = condition
-
-    def getCondition(self) -> str | None:  # noqa: N802
-        return self.condition
-
-
-class Refused(FromSpark, AnalysisException):
-    """One of the analysis."""
 
 
 @pytest.mark.parametrize(

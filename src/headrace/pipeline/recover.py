@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from headrace import errors
 from headrace.changes.refusal import refused
-from headrace.errors import HeadraceError
+from headrace.errors import ConnectError, HeadraceError
 
+_STARVED = "Python worker failed to connect back"
 _OURS = re.compile(r"headrace(?:\.\w+)*\.([A-Za-z]+): ([^\n\r]+)")
 
 
@@ -32,6 +33,11 @@ def recover(error: BaseException | None) -> HeadraceError | None:
         found = find_in_text(full_text(link))
         if found is not None:
             return found
+    if any(_STARVED in full_text(link) for link in links):
+        return ConnectError(
+            f"Spark gave up: a {_STARVED} within ten seconds, because this machine was too busy.",
+            remedy="Nothing is lost. Start it again, with less beside it or on more cores.",
+        )
     return None
 
 

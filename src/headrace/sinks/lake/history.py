@@ -152,8 +152,9 @@ def append_first(target: LakeTable, work: History, batch: BatchId | None) -> Non
 
     def step() -> None:
         with seen_by(target, work.events) as source:
-            names = ", ".join(quote(name) for name in (*work.values.columns, START))
-            written = ", ".join([*(work.values.of(name) for name in work.values.columns), "s.at"])
+            names = ", ".join(quote(name) for name in (*work.values.columns, START, END))
+            # The end is written too: not every table takes a row that lacks a column.
+            written = ", ".join([*(work.values.of(name) for name in work.values.columns), "s.at", "null"])
             target.session.sql(f"insert into {target.sql_name} ({names}) select {written} from {source} s")
 
     target.commit(batch, work.source, step)

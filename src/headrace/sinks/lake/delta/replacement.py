@@ -5,11 +5,12 @@ It looks once for the rows that go, at nothing but their keys and positions, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes.typed import quote
+from headrace.sinks.column_rules import spark_folded
 from headrace.sinks.lake.delta.log import BatchMark, Transaction
 from headrace.sinks.lake.sessions import SMALL_TARGET
 from headrace.sinks.lake.whole_rows import WholeRows
@@ -17,7 +18,8 @@ from headrace.sinks.lake.whole_rows import WholeRows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PLACE = ("t._metadata.file_path", "t._metadata.row_index")
+_PLACE = ("file_path", "row_index")
+"""Fields of Spark's hidden column that say where a row stands."""
 
 
 def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> bool:
@@ -42,7 +44,11 @@ def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> 
         return False
     source = change.rows.selectExpr("position", f"struct({', '.join(f'row.{quote(n)}' for n in change.key)}) as row")
     source = (sf.broadcast(source) if change.sent else source).alias("s")
-    standing = there.alias("t")
+    # Not by way of the alias: `t._metadata` would be a field of a column `t`.
+    wanted = _PLACE if commit.marks_rows else _PLACE[:1]
+    places = dict(zip(wanted, _unused(wanted, there.columns), strict=True))
+    hidden = (f"_metadata.{field} as {quote(name)}" for field, name in places.items())
+    standing = there.selectExpr("*", *hidden).alias("t")
     for condition in change.within:
         standing = standing.where(condition)
     found = standing.join(source, sf.expr(change.same_key))
@@ -51,11 +57,13 @@ def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> 
     newer = 0
     filled = not files.isEmpty()
     if filled and commit.marks_rows:
-        with _computed(found.selectExpr(f"{change.older} as older", *_PLACE)) as places:
-            newer = places.where("not older").count()
-            actions = commit.marked(places.where("older"), files)
+        shown = (f"t.{quote(name)} as {field}" for field, name in places.items())
+        with _computed(found.selectExpr(f"{change.older} as older", *shown)) as rows:
+            newer = rows.where("not older").count()
+            actions = commit.marked(rows.where("older"), files)
     elif filled:
-        by_file = found.selectExpr(f"{change.older} as older", _PLACE[0]).groupBy("file_path")
+        path = f"t.{quote(places['file_path'])} as file_path"
+        by_file = found.selectExpr(f"{change.older} as older", path).groupBy("file_path")
         lines = by_file.agg(sf.expr("bool_or(older) as some"), sf.expr("count_if(not older) as newer")).collect()
         newer = sum(line["newer"] for line in lines)
         touched = commit.named(files, [line["file_path"] for line in lines if line["some"]])
@@ -79,6 +87,15 @@ def _computed(rows: DataFrame) -> Iterator[DataFrame]:
         yield kept
     finally:
         kept.unpersist()
+
+
+def _unused(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The names, longer where columns have them."""
+    taken = {spark_folded(column) for column in columns}
+    end = ""
+    while any(name + end in taken for name in names):
+        end += "_"
+    return [name + end for name in names]
 
 
 def _same_types(one: DataFrame, other: DataFrame) -> bool:
