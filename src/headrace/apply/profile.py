@@ -559,7 +559,8 @@ def _require_one_kind(
                 raise SchemaError(
                     f"Column '{name}' of table {id} is {other.native_type or other.logical} in some rows of a batch "
                     f"and {column.native_type or column.logical} in others, and these can't be one column.",
-                    remedy=f"Leave these rows out, and read the table again: headrace repair reread <pipeline> {id}.",
+                    remedy="Run once with on_table_error: park, which leaves the table out, and read it again: "
+                    f"headrace repair reread <pipeline> {id}.",
                 )
 
 

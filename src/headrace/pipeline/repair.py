@@ -296,7 +296,10 @@ class _Looked:
         elif local_path(self.model.checkpoint) is not None:
             found.append("The pipeline is not running; its next run takes this.")
             if self.planned:
-                found.append("A batch was planned and not finished; the next run delivers it first, as it was planned.")
+                found.append(
+                    "A batch was planned and not finished; the next run delivers it first, as it was planned. If that "
+                    "stops at one of these tables, run once with on_table_error: park, and repair the table then."
+                )
         else:
             found.append("A run takes this with one of its next batches.")
         return found

@@ -53,6 +53,21 @@ def test_init_check_plan_run_and_verify_name_a_computed_column_that_the_log_lack
     assert [table.left_out for table in printed_tables(run.source.settings)] == [("gross",)]
 
 
+def test_a_stored_column_is_kept_equal_where_the_server_publishes_it(postgres_database: PostgresDatabase) -> None:
+    if int(postgres_database.execute("SHOW server_version_num")[0][0]) < 180000:
+        pytest.skip("the server does not publish computed columns before PostgreSQL 18")
+    database = CapturedPostgres(postgres_database, "DEFAULT")
+    database.create("t", "id int primary key, net int, gross int GENERATED ALWAYS AS (net * 2) STORED")
+    database.execute("INSERT INTO t VALUES (1, 5)")
+    database.execute("ALTER PUBLICATION shop SET (publish_generated_columns = stored)")
+    run = database.run()
+    read = [dict(row["after"]) for row in run.all() if row["op"] == "r"]
+    database.execute("INSERT INTO t VALUES (2, 7)")
+    database.execute("UPDATE t SET net = 9 WHERE id = 1")
+    streamed = [dict(row["after"]) for row in run.all() if row["op"] in "cu"]
+    assert [row["gross"] for row in (*read, *streamed)] == ["10", "14", "18"]
+
+
 @pytest.mark.parametrize(
     ("lacking", "version", "remedy"),
     [
