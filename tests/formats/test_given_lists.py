@@ -140,10 +140,11 @@ def test_years_before_christ_are_days_of_structs(format: str, text: str) -> None
     assert day.cast(pa.int32()).to_pylist() == [-735_160]
 
 
-def test_debeziums_counts_become_days_and_wrapped_numbers_their_own() -> None:
+@pytest.mark.parametrize("native", ["bigint unsigned", ""])
+def test_debeziums_counts_become_days_and_wrapped_numbers_their_own(native: str) -> None:
     columns = (
         Column("d", 1, LogicalType.parse("date")),
-        Column("u", 2, LogicalType.parse("uint64"), native_type="bigint unsigned"),
+        Column("u", 2, LogicalType.parse("uint64"), native_type=native),
     )
     table = TableSchema(TableId("", "", "t"), columns)
     rows = [{"d": 19675, "u": -1}, {"d": 0, "u": 7}]

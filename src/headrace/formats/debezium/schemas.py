@@ -263,10 +263,21 @@ def _id_of_name(name: str) -> TableId:
 def given_table(settings: EventSettings, schema: TableSchema, topic: str = "t") -> GivenTable:
     """A schema, with the fields of its rows and keys as the options say that they stand on the wire."""
     shape = SHAPES[settings.shape]
-    modes = replace(value_modes(settings), connector=describing_connector(schema))
+    modes = value_modes(settings)
+    known = _with_unsigned_types(schema) if modes.unsigned == "long" else schema
+    modes = replace(modes, connector=describing_connector(known))
     rules = field_rules(settings, shape)
-    fields = (make(schema, topic, modes, rules)["fields"] for make in (row_schema, key_schema))
+    fields = (make(known, topic, modes, rules)["fields"] for make in (row_schema, key_schema))
     return GivenTable(schema, *fields)
+
+
+def _with_unsigned_types(schema: TableSchema) -> TableSchema:
+    """A table whose unsigned 64-bit numbers have their type's name, which only MySQL and MariaDB have."""
+    columns = (
+        replace(c, native_type="bigint unsigned") if c.logical.kind == "uint64" and not c.native_type else c
+        for c in schema.columns
+    )
+    return replace(schema, columns=tuple(columns))
 
 
 def given_tables(settings: EventSettings, tables: Sequence[TableSchema]) -> GivenTables:
