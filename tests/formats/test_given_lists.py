@@ -13,8 +13,11 @@ import pyarrow as pa
 import pytest
 from codec_rows import change_rows, changes_of_messages
 from dts_records import character, encoded, record
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.formats.given_values import UnfitValue
 
 FORMATS = [
     "debezium_json", "maxwell_json", "ogg_json", "canal_json", "shareplex_json", "qlik_json", "dts_avro",
@@ -131,6 +134,42 @@ def test_null_stands_for_no_value_that_a_type_has_or_that_is_none(format: str) -
     ):  # fmt: skip
         error = only_row(format, value, logical, unrepresentable="null").column("error")[0].as_py()
         assert error.startswith(f"Column 'c' can't hold {value} exactly"), error
+
+
+MOMENTS = st.from_regex(
+    r"-?[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?)?Z?( BC)?", fullmatch=True
+)
+ANYTHING = (
+    MOMENTS
+    | st.from_regex(r"-?[0-9]{1,22}([.][0-9]{0,12})?", fullmatch=True)
+    | st.sampled_from(
+        ["NaN", "infinity", "-Infinity", "inf", "0000-00-00", "2024-00-10", "2024-02-30", "", " ", "true"]
+    )
+    | st.text("0123456789-+.:eE TZ", max_size=20)
+)
+TYPES = ["date", "timestamp(6)", "instant(6)", "decimal(9,2)", "int32", "uint64", "float64", "boolean", "bytes"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(ANYTHING, min_size=1, max_size=15), logical=st.sampled_from(TYPES), nulls=st.booleans())
+def test_no_text_becomes_null_without_a_word(format: str, texts: list[str], logical: str, nulls: bool) -> None:
+    column = Column("c", 1, LogicalType.parse(logical))
+    messages = [("s.t", 0, n, None, None, bytes_of(format, {"c": text}), None) for n, text in enumerate(texts)]
+    modes = TEXTS if "debez" in format else {}
+    option = "null" if nulls else "fail"
+    table = TableSchema(TableId("", "", "t"), (column,))
+    rows = changes_of_messages(format, messages, schema=table, unrepresentable=option, **modes)
+    assert rows.num_rows == len(texts)
+    offsets = [message["offset"] for message in rows.column("message").to_pylist()]
+    has_value = rows.column("after").field(0).is_valid().to_pylist()
+    for offset, op, error, there in zip(
+        offsets, rows.column("op").to_pylist(), rows.column("error").to_pylist(), has_value, strict=True
+    ):
+        if op == "error":
+            assert "'c'" in error
+        else:
+            assert there or (nulls and UnfitValue(0, column, texts[offset]).is_of_source), texts[offset]
 
 
 @pytest.mark.parametrize("format", FORMATS)
