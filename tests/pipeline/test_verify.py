@@ -79,7 +79,8 @@ def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
 def test_a_table_that_can_not_be_compared_keeps_no_other_from_it(
     spark: SparkSession, tmp_path: Path, commits: Path
 ) -> None:
-    commit_changes(commits, 1, [(f"dbo.{name}", "c", "1") for name in "abc"])
+    for number, name in enumerate("abc", 1):
+        commit_changes(commits, number, [(f"dbo.{name}", "c", "1")])
     file = pipeline_file(tmp_path, {"type": "delta", "path": "./lake"})
     assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
     # One lacks its files, and one is gone.

@@ -34,7 +34,7 @@ TAKEN_BY: list[tuple[str, tuple[str, ...]]] = [
     ("\ud800", ()),
     *((name, ("delta", *DATABASES)) for name in (*ICEBERGS, "_FILE", "_Row_ID", "_f\u0131le")),
     *((name, ("delta", *DATABASES)) for name in ("__row_operation", "__Row_From_Source", "__original_row_id__file")),
-    *((name, ("iceberg", *DATABASES)) for name in ("_metadata", "_METADATA")),
+    *((name, ("iceberg", *DATABASES)) for name in ("_metadata", "_METADATA", "_row_dropped_", "_Source_row_present_")),
     *((name, (*LAKES, "mariadb")) for name in ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "ü" * 32)),
     *((name, ALL) for name in ("CTID", "oid", "x" * 63)),
     *((name, (*LAKES, "postgresql")) for name in ("DB_ROW_ID", "db_trx_id", "Db_Roll_Ptr", "fts_doc_id")),

@@ -39,6 +39,12 @@ _DATA_COMMITS = ("WRITE", "MERGE", "UPDATE", "DELETE", "STREAMING UPDATE")
 _METADATA_COMMITS = 20
 _FEATURES = {"timestamp_ntz": "timestampNtz", VARIANT: "variantType"}
 """The features that tables need for columns of these types."""
+_OF_COMMANDS = (
+    *("_row_dropped_", "_source_row_present_", "_target_row_present_", "_source_row_index", "_target_row_index_"),
+    *("_row_id_", "_file_name_", "_input_file_name_", "_condition_", "__condition__"),
+    *("__delta_internal_row_index", "__delta_internal_is_row_deleted"),
+)
+"""Columns that Delta's commands put beside those of a table on the way. They find rows by Spark's `_metadata`."""
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 _INDEXED_ANYWAY = 32
 
@@ -63,8 +69,7 @@ class DeltaTable(LakeTable):
     """
 
     title: ClassVar[str] = "Delta"
-    # Delta finds rows to mark or to change by Spark's hidden column of this name.
-    rules: ClassVar[ColumnRules] = ColumnRules("Delta", frozenset(["_metadata"]))
+    rules: ClassVar[ColumnRules] = ColumnRules("Delta", frozenset(["_metadata", *_OF_COMMANDS]))
 
     def __init__(
         self, session: SparkSession, place: str | tuple[str, ...], *, namespace: Namespace | None = None
