@@ -38,7 +38,7 @@ KEY_CHANGED = f"(coalesce({_BY_IMAGES}, false) or coalesce({_BY_KEY}, false))"
 CHECKS_EACH_ROW = "coalesce(source['connector'] in ('mysql', 'mariadb', 'postgresql'), false)"
 """A PostgreSQL key that is checked later is no replica identity: then images before are whole."""
 
-TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, source['gtid'])"
+TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, source['gtid'], source['csn'])"
 """Debezium's PostgreSQL messages have the LSN of each change in `transaction.id`, after the transaction's number."""
 
 CAME, MOVED, CHANGED = "c", "m", "u"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
@@ -29,6 +29,10 @@ MESSAGE_DDL = ", ".join(
     )
 )
 """What `encode` gives: Kafka's own columns (partition null: by key) and the change's position, by which sinks order."""
+
+
+Structure = tuple[str, ...]
+"""What tells the structure of a table from others: `schema_id`, database, schema, table and version."""
 
 
 class FormatSettings(Settings):
@@ -87,6 +91,15 @@ class Format(Component, ABC):
     """Whether messages say a serial number, which a change has as `source['id']`."""
     of_transactions: ClassVar[str] = ""
     """What messages say only where the source names transactions, in words; empty for nothing that readers rely on."""
+
+    @property
+    def says_structures(self) -> bool:
+        """Whether messages of their own say structures, for readers that go by them and need each once."""
+        return False
+
+    def having_said(self, structures: frozenset[Structure]) -> Self:
+        """The format for readers that have these structures: no message says them again."""
+        return self
 
     @property
     def left_out(self) -> frozenset[str]:

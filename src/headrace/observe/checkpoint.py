@@ -34,7 +34,9 @@ CASCADES = "headrace-cascades.json"
 """The file that holds the rows which foreign keys add to the batch that is being written."""
 PARKED = "headrace-parked-tables.json"
 """The file that says which tables are parked; not there where none is, so that an earlier release can go on."""
-OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED, CASCADES, PARKED])
+STRUCTURES = "headrace-structures.json"
+"""The file that says which structures of tables sinks have; there where messages say them."""
+OWN_FILES = frozenset([MESSAGE_COUNTS, LAST_RUN, TOPIC_IDS, REPLAYED, SKIPPED, CASCADES, PARKED, STRUCTURES])
 """Headrace's files in a checkpoint. A release does not go on from a checkpoint that has another: a later one left it.
 
 So whoever adds a file adds its name here, and a file on which anything depends has a version in it."""

@@ -18,6 +18,7 @@ from headrace.changes import TableId
 from headrace.changes.operation import Operation
 from headrace.errors import FormatError, HeadraceError
 from headrace.faultpoints import reach
+from headrace.formats.base import Structure
 from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
@@ -26,6 +27,7 @@ from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.lost_values import count_nulled, count_out_of_range
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import one_line
+from headrace.pipeline.said_structures import SaidStructures, said_once, structures_in
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
@@ -129,6 +131,7 @@ class BatchWriter:
         several: whether the stream has several databases, so that the names of tables begin with theirs.
         cascades: adds the rows that foreign keys delete or change without a change in the log.
         parking: which tables go on without their changes; by default none, and each error stops the run.
+        structures: which structures sinks have, for formats that say each once; by default none.
     """
 
     def __init__(
@@ -153,6 +156,7 @@ class BatchWriter:
         several: bool = False,
         cascades: Cascades | None = None,
         parking: Parking | None = None,
+        structures: SaidStructures | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -173,6 +177,7 @@ class BatchWriter:
         self._several = several
         self._cascades = cascades
         self._parking = parking or Parking()
+        self._structures = structures or SaidStructures()
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -288,6 +293,7 @@ class BatchWriter:
                     rows = changes.where("counted is null").drop("counted")
                     encoded[self._targets[0].format_key] = rows
                 made: list[tuple[Target, EncodedBatch]] = []
+                said: list[tuple[Target, list[Structure]]] = []
                 written: list[Target] = []
                 shortened = 0
                 if any(target.shaping.key for target in self._targets):
@@ -309,17 +315,23 @@ class BatchWriter:
                     stages.begin(target.label)
                     given = own
                     if target.format is not None:
-                        if target.format_key not in encoded:
-                            of_batch = target.format.encode_batch(own)
+                        format, key = target.format, target.format_key
+                        if format.says_structures and not self._fused:
+                            said.append((target, structures_in(own)))
+                            known = self._structures.before(target, batch.number)
+                            format, key = format.having_said(known), f"{key} {sorted(known)}"
+                            own = said_once(own)
+                        if key not in encoded:
+                            of_batch = format.encode_batch(own)
                             made.append((target, of_batch))
                             messages = of_batch.messages
                             # A sink that weighs its messages looks at them twice.
                             if target.sink.largest_value is not None or self._uses[target.format_key] > 1:
                                 messages = messages.persist(StorageLevel.MEMORY_AND_DISK)
                                 cleanup.callback(messages.unpersist)
-                            encoded[target.format_key] = messages
-                        given = encoded[target.format_key]
-                        given, lacking = fitting(own, given, target.format, target.sink)
+                            encoded[key] = messages
+                        given = encoded[key]
+                        given, lacking = fitting(own, given, format, target.sink)
                         shortened += len(lacking)
                     if self._fused and target.sink.orders_batch and _suit_one_task(summary):
                         given = given.coalesce(1)
@@ -330,6 +342,7 @@ class BatchWriter:
                             target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                         written.append(target)
                     reach(f"pipeline.sink.{number}.written")
+                self._structures.add(batch.number, said)
                 nulled = count_nulled(written, batch, several=self._several)
                 found = [
                     (self._targets[0], summary.out_of_range),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.formats.convert import read
-from headrace.observe.checkpoint import LAST_RUN, PARKED, TOPIC_IDS
+from headrace.observe.checkpoint import LAST_RUN, PARKED, STRUCTURES, TOPIC_IDS
 from headrace.observe.completeness import completeness
 from headrace.observe.kept_figures import FILE as FIGURES
 from headrace.observe.open_lineage import Lineage, LineageEvents, lineage_client
@@ -33,6 +33,7 @@ from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import full_text, recover
+from headrace.pipeline.said_structures import SaidStructures
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
 from headrace.pipeline.watch import FigureKeeper, Watch
@@ -112,6 +113,7 @@ class RunningPipeline:
             several=self._databases is not None and len(self._databases.sources) > 1,
             cascades=cascades,
             parking=self._parking,
+            structures=SaidStructures(self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)),
         )
         flow = flow_of(model)
         often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS

@@ -227,7 +227,7 @@ class TableSinkContract(Contract):
         for number, line in enumerate(every.lines[1:]):
             batch = moved[max(0, number - 1)]
             batch.lines.append(line)
-            from_message(batch, "t", 0, {"connector": "goldengate", "txId": str(min(number, 2))})
+            from_message(batch, "t", 0, {"connector": "goldengate", "csn": str(min(number, 2))})
         for number in (0, 1, 1, 2, 2):
             target.write(moved[number], number)
         stays = [(2, "x", "y")] if target.keeps_tables else []

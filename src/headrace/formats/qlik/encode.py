@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.formats.base import Structure
 from headrace.formats.change_messages import ROWS, RowSchemas, message_batch, picked, rows_of, table_part, topics
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
@@ -60,7 +61,7 @@ class QlikEncoder(Codec):
         self.columns = SchemaColumns(self.schemas.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
-        self._reported: set[tuple[str | None, ...]] = set()
+        self._reported: set[Structure] = set(writing.said)
         self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -87,11 +88,15 @@ class QlikEncoder(Codec):
             yield in_order(made)
 
     def _unreported(self, batch: pa.RecordBatch, numbers: Array) -> Array:
-        """Of the rows that report a structure, those whose table and structure no earlier one of the task reported."""
+        """Of the rows that report a structure, those whose table and structure no earlier one of the task reported, and
+        that readers do not have."""
         found = []
-        rows = picked(batch, numbers).select(["table", "schema_id"]).to_pylist()
-        for number, row in zip(numbers.tolist(), rows, strict=True):
-            structure = (row["schema_id"], *(row["table"] or {}).values())
+        rows = picked(batch, numbers)
+        versions = SourceFacts(rows).texts("tableVersion").to_pylist()
+        lines = rows.select(["table", "schema_id"]).to_pylist()
+        for number, row, version in zip(numbers.tolist(), lines, versions, strict=True):
+            table = row["table"] or {}
+            structure = (row["schema_id"], *(table.get(part) or "" for part in _PARTS), version or "")
             if structure not in self._reported:
                 self._reported.add(structure)
                 found.append(number)
@@ -202,6 +207,7 @@ class QlikEncoder(Codec):
         return [*parts, Part(behind)]
 
 
+_PARTS = ("database", "schema", "name")
 _SAID = {"schema": "schema", "table": "name"}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.formats.base import FormatSettings, topic_option
+from headrace.formats.base import FormatSettings, Structure, topic_option
 from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
@@ -122,6 +123,8 @@ class QlikFormat(ArrowFormat):
     of_transactions = "transactionId, transactionEventCounter and transactionLastEvent"
     metadata_mark: bytes
     """What the value of each metadata message holds."""
+    _said: frozenset[Structure] = frozenset()
+    """The structures that readers of its messages have."""
 
     @property
     def needs_spark(self) -> bool:
@@ -191,6 +194,17 @@ class QlikFormat(ArrowFormat):
     def has_envelope(self) -> bool:
         """Whether messages are written in the envelope."""
 
+    @property
+    def says_structures(self) -> bool:
+        """In the envelope, by metadata messages."""
+        return self.has_envelope
+
+    def having_said(self, structures: frozenset[Structure]) -> Self:
+        """As `Format.having_said`."""
+        other = copy(self)
+        other._said = structures
+        return other
+
     def writing(self) -> EncodeSettings:
         """How messages are written."""
         settings = self.settings
@@ -203,6 +217,7 @@ class QlikFormat(ArrowFormat):
             task=settings.task,
             little=settings.mask_byte_order == "little",
             external_schema_id=settings.external_schema_id,
+            said=self._said,
         )
 
     def name_for(self, table: TableId, connector: str = "") -> str:
@@ -248,9 +263,9 @@ class QlikJson(QlikFormat):
     the messages of a transaction, where captured rows name it (`provide_transaction_metadata`): a batch has whole
     transactions, and of a DataFrame that was cut elsewhere they count the part; a plain stream has the source's number
     and does not say which event is the last. REFRESH messages have no headers but the operation. A
-    metadata message stands in front of the rows of its structure in each batch that has some, once in each of Spark's
-    tasks, so that a reader of a new topic, or of one that keeps messages for a while, finds it; one that comes again
-    has the same schema id and version. `tableVersion` is what
+    pipeline writes a metadata message with each new structure of a table, once, and keeps in its checkpoint which ones
+    a sink has; `headrace.encode` writes it in front of the rows of its structure, once in each of Spark's tasks.
+    `tableVersion` is what
     `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its schemas there. Masks are
     numbers in hexadecimal digits with the most significant byte first, as recorded messages have them, where Qlik's
     page calls them little-endian; its example of one byte fits both, and `mask_byte_order: little` writes the other.

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.base import Structure
 from headrace.formats.change_messages import RowSchemas, are, first_of, operations, table_part, unknown_schema
 from headrace.formats.images import Image
 from headrace.formats.places import EVENT, PLACE, SIZE
@@ -37,6 +38,7 @@ class EncodeSettings:
         task: the same.
         little: whether masks have their least significant byte first.
         external_schema_id: whether headers name the schema by an id.
+        said: the structures that readers have.
     """
 
     topic: str
@@ -47,6 +49,7 @@ class EncodeSettings:
     task: str
     little: bool
     external_schema_id: bool = False
+    said: frozenset[Structure] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Which structures of tables a sink has: kept in the checkpoint, so that messages that say them come once for each.
+
+A batch that comes again has the messages that it had, so what counts for it is what the batches before it said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.formats.base import Structure
+from headrace.observe.checkpoint import STRUCTURES, reading
+from headrace.versions import require_readable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.pipeline.target import Target
+
+_VERSION = 1
+_SAYS = "op = 'schema' and table_schema is not null"
+_PARTS = ", ".join(f"coalesce(table.{part}, '')" for part in ("database", "schema", "name"))
+_STRUCTURE = f"array(schema_id, {_PARTS}, coalesce(source['tableVersion'], ''))"
+_WITHOUT = "Without the file, messages that say structures come once more."
+
+
+class SaidStructures:
+    """What the sinks of a run have. Runs in the driver.
+
+    Args:
+        kept: the text in the checkpoint; null where there is none.
+        keep: writes another one.
+
+    Raises:
+        OptionError: the text can't be read.
+    """
+
+    def __init__(self, kept: str | None = None, keep: Callable[[str], None] = lambda text: None) -> None:
+        self._keep = keep
+        self._batches: dict[str, dict[Structure, int]] = {}
+        if kept is None:
+            return
+        with reading(STRUCTURES, without=_WITHOUT):
+            data: Any = json.loads(kept)
+            require_readable(
+                data["version"], _VERSION, what=f"The checkpoint's '{STRUCTURES}'", remedy="Go on with that release."
+            )
+            self._batches = {
+                place: {tuple(one["structure"]): int(one["batch"]) for one in found}
+                for place, found in data["sinks"].items()
+            }
+
+    def before(self, target: Target, batch: int) -> frozenset[Structure]:
+        """The structures that a sink has from the batches before this one."""
+        found = self._batches.get(_place(target), {})
+        return frozenset(structure for structure, first in found.items() if first < batch)
+
+    def add(self, batch: int, said: Iterable[tuple[Target, Iterable[Structure]]]) -> None:
+        """Keep which structures a batch said that is in all sinks."""
+        news = False
+        for target, structures in said:
+            found = self._batches.setdefault(_place(target), {})
+            for structure in structures:
+                # A checkpoint that was set back begins again.
+                if found.get(structure, batch + 1) > batch:
+                    found[structure] = batch
+                    news = True
+        if news:
+            self._keep(_text(self._batches))
+
+
+def structures_in(rows: DataFrame) -> list[Structure]:
+    """The structures that a batch's rows say. Runs a small Spark job."""
+    found = rows.where(_SAYS).selectExpr(f"{_STRUCTURE} as one").distinct().collect()
+    return sorted(tuple(row["one"]) for row in found)
+
+
+def said_once(rows: DataFrame) -> DataFrame:
+    """The rows, of which only the first one says a structure; tasks would each say it. Lazy."""
+    from pyspark.sql import functions as sf
+
+    first = rows.where(_SAYS).groupBy(sf.expr(_STRUCTURE)).agg(sf.expr("min_by(struct(*), position) as one"))
+    return rows.where(f"not coalesce({_SAYS}, false)").unionByName(first.select("one.*"))
+
+
+def _place(target: Target) -> str:
+    """What a sink and its messages are: with another topic, server or task, readers know nothing yet."""
+    parts = (target.type, target.format_key, target.shaping.key, *sorted(target.sink.places()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _text(batches: Mapping[str, Mapping[Structure, int]]) -> str:
+    sinks = {
+        place: [{"structure": structure, "batch": batch} for structure, batch in sorted(found.items())]
+        for place, found in batches.items()
+    }
+    return json.dumps({"version": _VERSION, "sinks": sinks})
