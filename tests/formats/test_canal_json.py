@@ -196,9 +196,8 @@ def test_values_are_what_their_mysql_types_say(spark: SparkSession) -> None:
     assert [str(column.logical) for column in structure.columns] == [line[3] for line in MYSQL]
     typed = headrace.typed(rows, structure, unrepresentable="null").collect()[-1].after
     maps = [typed[name] for name in names]
-    structs = headrace.decode(
-        in_spark(spark, [value]), format="canal_json", time_zone="Asia/Shanghai", schema=structure
-    )
+    options = {"schema": structure, "unrepresentable": "null"}
+    structs = headrace.decode(in_spark(spark, [value]), format="canal_json", time_zone="Asia/Shanghai", **options)
     for got in (maps, list(structs.collect()[0].after)):
         for have, line in zip(got, MYSQL, strict=True):
             if line[0] == "timestamp":
