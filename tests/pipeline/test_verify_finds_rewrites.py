@@ -1,5 +1,5 @@
-"""Rule: where changes of structure leave mirrors unequal (`on_rewrite: warn`), `headrace verify` says so of each table,
-and once the tables are read again it says that they are equal.
+"""Rule: where changes of structure or foreign keys leave mirrors unequal (`on_rewrite: warn`, `on_cascade: warn`),
+`headrace verify` says so of each table, and once the tables are read again it says that they are equal.
 
 Each table has one case; all of them share two runs of a pipeline.
 """
@@ -51,6 +51,8 @@ _MARIADB = {
     ],
     "labels": ["SET sql_mode = ''", "ALTER TABLE {0} MODIFY b ENUM('one')"],
 }
+_CASCADES = {"deleted_with_parents": "ON DELETE CASCADE", "nulled_with_parents": "ON DELETE SET NULL"}
+"""Children by what happens to them when a parent is deleted, which is in no log."""
 _TYPES = "CREATE TYPE mood AS ENUM ('one', 'two'); CREATE TYPE address AS (street text, zip int)"
 _COLUMNS = {
     "hidden": "b varchar(9), c jsonb DEFAULT '{\"secret\": 1}'",
@@ -119,16 +121,28 @@ def test_verify_finds_what_alterations_did_on_mariadb(
 
         for name in _MARIADB:
             run(["CREATE TABLE {0} (id INT PRIMARY KEY, a INT, b VARCHAR(9))", _ROWS], name)
+        run(["CREATE TABLE {0} (id INT PRIMARY KEY)", "INSERT INTO {0} VALUES (1), (2)"], "parents")
+        for name, rule in _CASCADES.items():
+            foreign = f"FOREIGN KEY (parent) REFERENCES parents (id) {rule}"
+            run(
+                [
+                    f"CREATE TABLE {{0}} (id INT PRIMARY KEY, parent INT, {foreign})",
+                    "INSERT INTO {0} VALUES (7, 1), (8, 2)",
+                ],
+                name,
+            )
+        altered = {**_MARIADB, "parents": ["DELETE FROM {0} WHERE id = 2"]}
         source = {
             "type": "mysql",
             **mariadb_database.options,
             "signal_path": str(tmp_path / "signals"),
-            "tables": [f"{mariadb_database.name}.{name}" for name in _MARIADB],
+            "tables": [f"{mariadb_database.name}.{name}" for name in (*altered, *_CASCADES)],
+            "on_cascade": "warn",
         }
         found = found_and_mended(
-            spark, tmp_path, source, lambda: [run(sql, name) for name, sql in _MARIADB.items()] and None
+            spark, tmp_path, source, lambda: [run(sql, name) for name, sql in altered.items()] and None
         )
-    assert found == (set(_MARIADB), set())
+    assert found == ({*_MARIADB, *_CASCADES}, set())
 
 
 @pytest.mark.jvm

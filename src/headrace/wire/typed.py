@@ -21,7 +21,11 @@ from headrace.wire.typed_exact import value_of
 
 _NONE = np.int64(-(2**62))
 _LOCAL, _UTC, _ZONED = range(3)
-_FIRST, _LAST = (pa.scalar(last, pa.timestamp("us", "UTC")) for last in (dt.datetime.min, dt.datetime.max))
+_MICROSECOND, _EPOCH = dt.timedelta(microseconds=1), dt.datetime(1970, 1, 1)
+# By numbers, because Arrow imports pandas for a datetime.
+_FIRST, _LAST = pa.array(
+    [(last - _EPOCH) // _MICROSECOND for last in (dt.datetime.min, dt.datetime.max)], pa.int64()
+).cast(pa.timestamp("us", "UTC"))
 _TRUE, _FALSE = as_data(b"true"), as_data(b"false")
 
 
