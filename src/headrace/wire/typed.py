@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from headrace.wire.typed_exact import value_of
 
 _NONE = np.int64(-(2**62))
 _LOCAL, _UTC, _ZONED = range(3)
-_MICROSECOND, _EPOCH = dt.timedelta(microseconds=1), dt.datetime(1970, 1, 1)
-# By numbers, because Arrow imports pandas for a datetime.
-_FIRST, _LAST = pa.array(
-    [(last - _EPOCH) // _MICROSECOND for last in (dt.datetime.min, dt.datetime.max)], pa.int64()
-).cast(pa.timestamp("us", "UTC"))
 _TRUE, _FALSE = as_data(b"true"), as_data(b"false")
+
+
+@cache
+def _ends_of_time() -> tuple[pa.Scalar, pa.Scalar]:
+    # Arrow imports pandas for the first value, so not when the module is imported.
+    first, last = (pa.scalar(end, pa.timestamp("us", "UTC")) for end in (dt.datetime.min, dt.datetime.max))
+    return first, last
 
 
 class TypedColumn:
@@ -112,7 +115,8 @@ def instants(tape: Tape, at: Array) -> TypedColumn:
         cut = pc.replace_substring_regex(tape.texts(long), r"(\.[0-9]{6})[0-9]+", r"\1")
         tape.replace(long, cut)
         column = TypedColumn(tape, at, pa.timestamp("us", "UTC"))
-    beyond = pc.or_(pc.less(column.values, _FIRST), pc.greater(column.values, _LAST)).fill_null(False)
+    first, last = _ends_of_time()
+    beyond = pc.or_(pc.less(column.values, first), pc.greater(column.values, last)).fill_null(False)
     if pc.any(beyond).as_py():
         column.values = pc.if_else(beyond, None, column.values)
         column.refused = np.union1d(column.refused, np.flatnonzero(beyond))
