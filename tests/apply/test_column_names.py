@@ -132,6 +132,10 @@ def test_names_stay_where_they_are_other_columns_of_a_table_that_is_read_again()
     assert names_now(["id", "a", "b"], captured, ["id", "a", "b"], of="db.t") == {}
     gone = steps_of("ALTER TABLE t DROP a; ALTER TABLE t RENAME COLUMN b TO a", "mysql", captured=True)
     assert names_now(["id", "a", "b"], gone, ["id", "a"], of="db.t") == {"a": None, "b": "a"}
+    renamed = steps_of(
+        "ALTER TABLE t RENAME a TO b, RENAME b TO a; ALTER TABLE t RENAME b TO c", "mysql", captured=True
+    )
+    assert names_now(["id", "a", "b"], renamed, ["id", "c", "a"], of="db.t") == {"a": "c", "b": "a"}
 
 
 def test_a_column_that_is_shown_before_the_statement_that_adds_it_hides_no_rename() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.errors import NewerRelease
 from headrace.sinks.base import BatchId
+from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.table import FORMAT_VERSION, KEY, OWNER, SOURCE_TABLE, LakeTable, TargetLayout
 
@@ -24,6 +25,7 @@ class Told(LakeTable):
     """
 
     title = "Told"
+    rules = ColumnRules("Told")
 
     def __init__(self, said: Mapping[str, str] | None) -> None:
         self.said = said

@@ -125,6 +125,9 @@ def names_now(
         for one in best:
             free = stay.difference(to for to in one.values() if to is not None)
             one.update({n: folded(n) for n, to in one.items() if to is None and folded(n) in free})
+        if all(set(one.values()) == set(best[0].values()) for one in best):
+            # Columns took each other's names, and the values come again with the table.
+            best = best[:1]
     mixed = wanted is None and set(best[0].values()) == {folded(name) for name in names}
     if any(one != best[0] for one in best) or (mixed and any(folded(name) != to for name, to in best[0].items())):
         raise SchemaError(
