@@ -51,7 +51,7 @@ def test_a_table_that_comes_while_a_run_goes_on_counts(database):
             end = run.advance(end, Limit(), NOW)
 
 
-def test_by_default_it_is_said_once_and_the_run_goes_on(database, caplog):
+def test_by_default_it_is_announced_once_and_the_run_goes_on(database, caplog):
     database.create("u", KEYED)
     run = databases(database)
     end = Offsets()

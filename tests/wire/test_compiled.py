@@ -30,7 +30,7 @@ assert tape.texts(members.values).to_pylist() == ["x", '[1,{"c":"\\\\u00e9"}]'],
 """
 
 
-def test_without_numba_messages_are_read_all_the_same_and_it_is_said_once() -> None:
+def test_without_numba_messages_are_read_all_the_same_and_it_is_announced_once() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("numba is not installed") == 1

@@ -22,12 +22,12 @@ from headrace.formats.base import Structure
 from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
+from headrace.pipeline.announced_structures import AnnouncedStructures, announced_once, structures_in
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.lost_values import count_nulled, count_out_of_range
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import one_line
-from headrace.pipeline.said_structures import SaidStructures, said_once, structures_in
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
@@ -156,7 +156,7 @@ class BatchWriter:
         several: bool = False,
         cascades: Cascades | None = None,
         parking: Parking | None = None,
-        structures: SaidStructures | None = None,
+        structures: AnnouncedStructures | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -177,7 +177,7 @@ class BatchWriter:
         self._several = several
         self._cascades = cascades
         self._parking = parking or Parking()
-        self._structures = structures or SaidStructures()
+        self._structures = structures or AnnouncedStructures()
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -320,7 +320,7 @@ class BatchWriter:
                             said.append((target, structures_in(own)))
                             known = self._structures.before(target, batch.number)
                             format, key = format.having_said(known), f"{key} {sorted(known)}"
-                            own = said_once(own)
+                            own = announced_once(own)
                         if key not in encoded:
                             of_batch = format.encode_batch(own)
                             made.append((target, of_batch))

@@ -20,6 +20,7 @@ from headrace.observe.open_lineage import Lineage, LineageEvents, lineage_client
 from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.observe.troubles import Troubles
 from headrace.options import as_text
+from headrace.pipeline.announced_structures import AnnouncedStructures
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.checkpoint import Checkpoint
@@ -33,7 +34,6 @@ from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import full_text, recover
-from headrace.pipeline.said_structures import SaidStructures
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
 from headrace.pipeline.watch import FigureKeeper, Watch
@@ -113,7 +113,9 @@ class RunningPipeline:
             several=self._databases is not None and len(self._databases.sources) > 1,
             cascades=cascades,
             parking=self._parking,
-            structures=SaidStructures(self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)),
+            structures=AnnouncedStructures(
+                self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)
+            ),
         )
         flow = flow_of(model)
         often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS

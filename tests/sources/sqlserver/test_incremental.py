@@ -286,7 +286,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("type", "data", "said"), BAD, ids=[said for *_, said in BAD])
-def test_what_can_not_be_done_is_said_once_and_streaming_goes_on(database, gates, caplog, type, data, said):
+def test_what_can_not_be_done_is_announced_once_and_streaming_goes_on(database, gates, caplog, type, data, said):
     create(database, "t", "id int not null primary key")
     create(database, "keyless", "a int")
     with database.capture_job(poll=0.02, idle=0.05):
@@ -455,7 +455,7 @@ def test_changes_that_are_cleaned_during_the_read_stop_the_run_unless_the_user_g
 
 
 @pytest.mark.emulated("stops SQL Server Agent")
-def test_no_chunk_is_planned_while_nothing_is_captured_and_that_is_said_once(database, gates, caplog):
+def test_no_chunk_is_planned_while_nothing_is_captured_and_that_is_announced_once(database, gates, caplog):
     create(database, "t", "id int not null primary key", [(n,) for n in range(4)])
     run = Run(database)
     run.all()

@@ -82,7 +82,7 @@ def test_keys(keys, only, named, key, chunk):
     assert ("".join(table.schema.key), "".join(table.chunk_key)) == (key, chunk)
 
 
-def test_a_primary_key_that_is_cut_short_is_said_once(caplog):
+def test_a_primary_key_that_is_cut_short_is_announced_once(caplog):
     database = next(DATABASES)
     with caplog.at_level(logging.WARNING, "headrace.sources"):
         for _ in range(3):
@@ -92,7 +92,7 @@ def test_a_primary_key_that_is_cut_short_is_said_once(caplog):
 
 
 @pytest.mark.parametrize("kind", ["sql_variant", "geometry", "geography", "vector"])
-def test_types_that_are_not_captured_are_left_out_and_said_once(kind, caplog):
+def test_types_that_are_not_captured_are_left_out_and_announced_once(kind, caplog):
     database = next(DATABASES)
     catalog = Catalog((*PLAIN, ("where", (kind, -1, 0, 0), False), ("more", (kind, -1, 0, 0), False)))
     with caplog.at_level(logging.WARNING, "headrace.sources"):

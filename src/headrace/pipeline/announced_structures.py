@@ -1,6 +1,6 @@
-"""Which structures of tables a sink has: kept in the checkpoint, so that messages that say them come once for each.
+"""Which structures of tables were announced to a sink: kept in the checkpoint, so that a message announces each once.
 
-A batch that comes again has the messages that it had, so what counts for it is what the batches before it said.
+A batch that comes again has the messages that it had, so what counts for it is what the batches before it announced.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from headrace.pipeline.target import Target
 
 _VERSION = 1
-_SAYS = "op = 'schema' and table_schema is not null"
+_ANNOUNCES = "op = 'schema' and table_schema is not null"
 _PARTS = ", ".join(f"coalesce(table.{part}, '')" for part in ("database", "schema", "name"))
 _STRUCTURE = f"array(schema_id, {_PARTS}, coalesce(source['tableVersion'], ''))"
-_WITHOUT = "Without the file, messages that say structures come once more."
+_WITHOUT = "Without the file, messages that announce structures come once more."
 
 
-class SaidStructures:
-    """What the sinks of a run have. Runs in the driver.
+class AnnouncedStructures:
+    """What was announced to the sinks of a run. Runs in the driver.
 
     Args:
         kept: the text in the checkpoint; null where there is none.
@@ -53,14 +53,14 @@ class SaidStructures:
             }
 
     def before(self, target: Target, batch: int) -> frozenset[Structure]:
-        """The structures that a sink has from the batches before this one."""
+        """The structures that the batches before this one announced to a sink."""
         found = self._batches.get(_place(target), {})
         return frozenset(structure for structure, first in found.items() if first < batch)
 
-    def add(self, batch: int, said: Iterable[tuple[Target, Iterable[Structure]]]) -> None:
-        """Keep which structures a batch said that is in all sinks."""
+    def add(self, batch: int, announced: Iterable[tuple[Target, Iterable[Structure]]]) -> None:
+        """Keep which structures a batch announced that is in all sinks."""
         news = False
-        for target, structures in said:
+        for target, structures in announced:
             found = self._batches.setdefault(_place(target), {})
             for structure in structures:
                 # A checkpoint that was set back begins again.
@@ -72,17 +72,17 @@ class SaidStructures:
 
 
 def structures_in(rows: DataFrame) -> list[Structure]:
-    """The structures that a batch's rows say. Runs a small Spark job."""
-    found = rows.where(_SAYS).selectExpr(f"{_STRUCTURE} as one").distinct().collect()
+    """The structures that a batch's rows announce. Runs a small Spark job."""
+    found = rows.where(_ANNOUNCES).selectExpr(f"{_STRUCTURE} as one").distinct().collect()
     return sorted(tuple(row["one"]) for row in found)
 
 
-def said_once(rows: DataFrame) -> DataFrame:
-    """The rows, of which only the first one says a structure; tasks would each say it. Lazy."""
+def announced_once(rows: DataFrame) -> DataFrame:
+    """The rows, of which only the first one announces a structure; tasks would each do it. Lazy."""
     from pyspark.sql import functions as sf
 
-    first = rows.where(_SAYS).groupBy(sf.expr(_STRUCTURE)).agg(sf.expr("min_by(struct(*), position) as one"))
-    return rows.where(f"not coalesce({_SAYS}, false)").unionByName(first.select("one.*"))
+    first = rows.where(_ANNOUNCES).groupBy(sf.expr(_STRUCTURE)).agg(sf.expr("min_by(struct(*), position) as one"))
+    return rows.where(f"not coalesce({_ANNOUNCES}, false)").unionByName(first.select("one.*"))
 
 
 def _place(target: Target) -> str:

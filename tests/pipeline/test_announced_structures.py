@@ -12,8 +12,8 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.formats.convert import format_named
 from headrace.observe.progress import ProgressBoard
+from headrace.pipeline.announced_structures import AnnouncedStructures
 from headrace.pipeline.batch import BatchWriter
-from headrace.pipeline.said_structures import SaidStructures
 from headrace.pipeline.target import Target
 from headrace.sinks.files import FilesSink
 from headrace.testing.change_history import Batch, table
@@ -33,7 +33,10 @@ def test_metadata_comes_once_for_each_structure_over_all_batches_and_starts(spar
         target = Target("files", sink, format_named("qlik_json", options), f"qlik_json {options}", "sink")
         target = replace(target, sink=_AtOnePlace(sink))
         writer = BatchWriter(
-            "p", [target], ProgressBoard(), structures=SaidStructures(kept[0], lambda text: kept.__setitem__(0, text))
+            "p",
+            [target],
+            ProgressBoard(),
+            structures=AnnouncedStructures(kept[0], lambda text: kept.__setitem__(0, text)),
         )
         writer.begin("checkpoint")
         for number, batch in batches.items():
@@ -83,4 +86,4 @@ def _lines(file: Path) -> list[Any]:
 )
 def test_what_is_kept_and_can_not_be_read_is_refused(kept: str, sentence: str) -> None:
     with pytest.raises(HeadraceError, match=sentence):
-        SaidStructures(kept)
+        AnnouncedStructures(kept)
