@@ -39,7 +39,7 @@ Standing = Callable[["DataFrame"], "DataFrame | None"]
 
 def looks_at_target(table: TableProfile) -> bool:
     """Whether a batch of a table may have a row that leaves a key to which another came in an earlier batch."""
-    return table.decoded and (table.key_changed or table.key_paired)
+    return table.decoded and bool(table.schema.key) and (table.key_changed or table.key_paired)
 
 
 @contextmanager
