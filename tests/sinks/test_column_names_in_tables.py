@@ -75,7 +75,8 @@ def two_batches(tables: list[TableSchema]) -> tuple[Batch, Batch]:
 
 
 def rows(target: Any, schema: TableSchema, **options: Any) -> list[tuple[Any, ...]]:
-    found = target.sink(**options).now(target.spark, schema)
+    # In a session of its own: one keeps the catalog that it read first.
+    found = target.sink(**options).now(target.spark.newSession(), schema)
     return sorted(tuple(row.asDict()[c.name] for c in schema.columns) for row in found.collect())
 
 
@@ -108,7 +109,7 @@ def test_every_other_name_is_refused_before_a_table_is_made(target: Any) -> None
     errors = [caught.value, *caught.value.others]
     assert {error.table for error in errors} == {schema.id for schema in tables}
     assert not any(target.content(schema) for schema in tables)
-    assert not any(target.sink().target(target.spark, schema.id).exists for schema in tables)
+    assert not any(target.sink().target(target.spark.newSession(), schema.id).exists for schema in tables)
 
 
 def test_a_database_has_every_name_that_is_taken_and_refuses_the_others_before_a_table_is_made(
