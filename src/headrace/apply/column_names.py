@@ -228,7 +228,7 @@ def _walked(
 
 
 def _unfollowed(names: Collection[str], steps: Sequence[Step], folded: Callable[[str], str]) -> int:
-    """How many renames can't be behind these names: the old name is there and the new one is not."""
+    """How many renames have not reached these names yet: the old name is there and the new one is not."""
     there, found = {folded(name) for name in names}, 0
     for step in reversed(steps):
         name, to = folded(step.name), folded(step.to)

@@ -1,4 +1,4 @@
-"""Values that the columns of the user's schemas can't hold, and what becomes of them: one law for all formats.
+"""What becomes of values that a column of the user's schema can't hold: one rule for all formats.
 
 Images that are structs have no place for them, and images that are maps keep them only where they are values of some
 source, of which targets decide. A message with any other is an error that names the column and the value.
@@ -24,6 +24,8 @@ _ENDLESS = re.compile(r"(?i)[+-]?inf(inity)?")
 _NOT_FINITE = re.compile(r"(?i)nan|[+-]?inf(inity)?")
 _DAY = re.compile(r"([+-]?[0-9]{4,})-([0-9]{2})-([0-9]{2})([T ][0-9:.]+)?(Z|[+-][0-9:]+)?( BC)?")
 _MOMENTS = ("date", "timestamp", "instant", "zoned_timestamp")
+_AS_TEXT = "Declare the column as string in the option 'schema', which keeps its text."
+_IN_KEY = f"{_AS_TEXT} NULL can't stand in a key."
 _NULL = "Or set the format's option 'unrepresentable' to null, which has NULL there."
 _MOST_SHOWN = 80
 _USUAL_YEAR = 4
@@ -74,8 +76,7 @@ def misfit(column: Column, text: str, *, of_source: bool = False, in_key: bool =
     kind = column.logical.spark_type
     if not of_source:
         return f"Column '{column.name}' can't hold {text[:_MOST_SHOWN]} exactly: it is {kind}."
-    declare = "eclare the column as string in the option 'schema', which keeps its text."
-    remedy = f"NULL can't stand in a key: d{declare}" if in_key else f"D{declare} {_NULL}"
+    remedy = _IN_KEY if in_key else f"{_AS_TEXT} {_NULL}"
     return f"Column '{column.name}' has the value {text[:_MOST_SHOWN]}, for which Spark's {kind} has no place. {remedy}"
 
 

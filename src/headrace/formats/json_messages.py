@@ -90,7 +90,7 @@ def why_not_json(text: bytes, part: str) -> str | None:
     if text.startswith(codecs.BOM_UTF8):
         return f"The {part} begins with a byte order mark, which JSON does not have. Let its writer leave that out."
     if _HALF_A_PAIR.search(text):
-        return f"The {part} has half of a surrogate pair, which is no character. Let its writer leave that out."
+        return f"The {part} has one half of a surrogate pair, which is not a character. Let its writer drop it."
     return None
 
 

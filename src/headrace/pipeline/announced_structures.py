@@ -1,6 +1,6 @@
 """Which structures of tables were announced to a sink: kept in the checkpoint, so that a message announces each once.
 
-A batch that comes again has the messages that it had, so what counts for it is what the batches before it announced.
+A batch that is written again has the same messages, so only what earlier batches announced counts for it.
 """
 
 from __future__ import annotations

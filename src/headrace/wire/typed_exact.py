@@ -160,7 +160,7 @@ def offset_of_zone(local: int, zone: str) -> int | None:
     if zone in ("Z", "UTC") or zone[:1] in "+-":
         return _offset(zone)
     try:
-        # No zone had rules before the years that Python has; what it will have behind them nobody can tell.
+        # No zone had rules before the years that Python has, and none after them is known.
         moment = dt.datetime.min if local < _YEAR_ONE else dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local)
         ahead = moment.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
     except OverflowError:

@@ -76,7 +76,7 @@ class _Side:
 
     def _which(self, data: pa.BinaryArray, heads: Heads) -> tuple[Array, Array]:
         """The number of each message's schema, -1 where it has none, and how many bytes are in front of its datum."""
-        # A line behind the last, for messages that have no head.
+        # One line more, for messages that have no head.
         which = np.array([*(self._place.get((head, 0), -1) for head in heads.heads), -1])[heads.of]
         sizes = heads.sizes
         for number, head in enumerate(heads.heads):

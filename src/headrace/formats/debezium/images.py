@@ -152,7 +152,7 @@ def map_images(
 def struct_images(
     tape: Tape, images: Array, at: Array, schema: TableSchema, kind: pa.StructType
 ) -> tuple[dict[str, pa.Array], list[UnfitValue]]:
-    """Old and new images, one behind the other, as columns of structs; and the values that do not fit, by row.
+    """Old and then new images as columns of structs; and the values that do not fit, by row.
 
     Args:
         tape: where they are.

@@ -29,7 +29,7 @@ from headrace.sources.tables.selection import FoundTable, TableSelection, requir
 from headrace.sources.tables.table_rules import TableRules, no_column_left
 
 _PLAIN = re.compile(r"\w+")
-"""A name of a database that is no pattern."""
+"""Matches the plain name of a database; anything else is a regular expression."""
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
 SELECT table_schema, table_name, table_type, LOWER(COALESCE(engine, '')), table_rows, table_comment

@@ -48,7 +48,7 @@ def require_set_up(root: Connection) -> str:
 
 
 def require_not_restored(root: Connection, start: Offset, database: str) -> None:
-    """See that the database has not gone back behind what was delivered, as after a restore of a backup.
+    """Stop where the database is older than what was delivered, as after a restore of a backup.
 
     Raises:
         PositionMismatch: it has.

@@ -25,8 +25,8 @@ BATCH = "headrace.batch"
 TARGET = "headrace.target"
 OFFSETS = "headrace.offsets"
 SINK = "headrace.sink"
-_METADATA_COLUMNS = (
-    *("_file", "_pos", "_partition", "_spec_id", "_deleted", "_row_id", "_last_updated_sequence_number"),
+_METADATA_COLUMNS = frozenset(
+    ("_file", "_pos", "_partition", "_spec_id", "_deleted", "_row_id", "_last_updated_sequence_number")
 )
 """Columns that every Iceberg table has beside its own; a MERGE finds the rows that it changes by them."""
 _WAP = ("spark.wap.id", "spark.wap.branch")
@@ -48,8 +48,8 @@ class IcebergTable(LakeTable):
     title: ClassVar[str] = "Iceberg"
     rules: ClassVar[ColumnRules] = ColumnRules(
         "Iceberg",
-        frozenset(_METADATA_COLUMNS),
-        # With a column `__row_operation` a MERGE writes values of other columns into it, and no one is told.
+        _METADATA_COLUMNS,
+        # With a column `__row_operation` a MERGE writes values of other columns into it without an error.
         wrong=(("(?i)^__(row_|original_row_id_)", "by which Spark's MERGE into Iceberg means a column of its own"),),
     )
 
