@@ -43,7 +43,7 @@ def message(kind: str, data: Any, old: Any = None, **fields: Any) -> dict[str, A
     return {"data": data, "database": "d", "table": "t", "type": kind, "old": old, "es": 1000, "id": 1, **fields}
 
 
-HALF_A_PAIR = "The value has half of a surrogate pair, which is no character. Let its writer leave that out."
+HALF_A_PAIR = "The value has one half of a surrogate pair, which is not a character. Let its writer drop it."
 REFUSED = [
     (b"\xff\xfe{}", "The value is not UTF-8."),
     (b"", "The value is not a JSON object of the Canal form."),

@@ -83,8 +83,8 @@ BOM, HALF, PAIR = b"\xef\xbb\xbf", b'"\\ud83d"', b'"\\ud83d\\ude00"'
     ("value", "names"),
     [
         (BOM + b'{"a":1}', "begins with a byte order mark"),
-        (b'{"a":' + HALF + b"}", "has half of a surrogate pair"),
-        (b'{"a":"\\udc00"}', "has half of a surrogate pair"),
+        (b'{"a":' + HALF + b"}", "has one half of a surrogate pair"),
+        (b'{"a":"\\udc00"}', "has one half of a surrogate pair"),
         (b'{"a":' + PAIR + b"}{", None),
         (b'{"a":', None),
     ],

@@ -43,7 +43,7 @@ def message(kind: str, **fields: Any) -> dict[str, Any]:
     return {"database": "d", "table": "t", "type": kind, "ts": 1477053217, **fields}
 
 
-HALF_A_PAIR = "The value has half of a surrogate pair, which is no character. Let its writer leave that out."
+HALF_A_PAIR = "The value has one half of a surrogate pair, which is not a character. Let its writer drop it."
 REFUSED = [
     (b"\xff{}", "The value is not UTF-8."),
     (b"", "The value is not a JSON object of Maxwell's form."),

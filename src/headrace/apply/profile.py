@@ -447,17 +447,17 @@ def _table_batch(
     if not versions and not counts:
         return TableProfile(id, TableSchema(id, ()), {}, steps=statements.all)
     if not versions:
-        give = "set option 'schema' of the source's format to a list of the tables' schemas (docs/apply.md)."
+        listing = "option 'schema' of the source's format to a list of the tables' schemas (docs/apply.md)."
         if set(counts) == {_DELETE}:
             raise SchemaError(
                 f"The schema of table {id} is unknown: the batch has only deletes of it, whose messages have no value "
                 "and so no schema.",
-                remedy=f"Before they can be read, {give}",
+                remedy=f"Set {listing}",
             )
         raise SchemaError(
             f"The schema of table {id} is unknown: the batch has rows of the table but no schema row.",
             remedy="Let the writer send schemas with its messages (Debezium: value.converter.schemas.enable), or "
-            f"{give}",
+            f"set {listing}",
         )
     schemas = {
         # The user may have left the database out.

@@ -8,6 +8,7 @@ import pyarrow as pa
 from headrace.formats.debezium.payload import Converter, Payloads, Schemas
 from headrace.formats.registry.framing import Heads, Side
 from headrace.formats.registry.schemas import ResolvedSchema, SchemaSource
+from headrace.wire.arrays import text_view
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_to_json import AvroJson
 from headrace.wire.spans import Array
@@ -33,14 +34,26 @@ class AvroConverter(Converter):
         return key, value
 
 
-def varint_of(data: bytes) -> tuple[int, int]:
-    """The number that bytes begin with, in Avro's form, and how many bytes it has; -1 where they begin with none."""
-    value = 0
-    for size, byte in enumerate(data[:_MOST_BRANCH_BYTES], 1):
-        value |= (byte & 127) << 7 * (size - 1)
-        if byte < 128:
-            return (value >> 1) ^ -(value & 1), size
-    return -1, 0
+def varints_at(data: pa.BinaryArray, rows: Array, starts: Array) -> tuple[Array, Array]:
+    """The numbers in Avro's form in some values, and how many bytes each has; -1 and 0 where there is none.
+
+    Args:
+        data: the values.
+        rows: those that are looked at.
+        starts: where in each of them the number begins.
+    """
+    view = text_view(data)
+    at, ends = view.offsets[rows] + starts, view.offsets[rows + 1]
+    found, sizes = np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
+    goes_on = np.ones(rows.size, bool)
+    for place in range(_MOST_BRANCH_BYTES):
+        goes_on &= at + place < ends
+        octet = np.zeros(rows.size, np.int64)
+        octet[goes_on] = view.data[at[goes_on] + place]
+        found |= (octet & 127) << 7 * place
+        sizes[goes_on & (octet < 128)] = place + 1
+        goes_on &= octet >= 128
+    return np.where(sizes > 0, (found >> 1) ^ -(found & 1), -1), sizes
 
 
 class _Side:
@@ -84,11 +97,12 @@ class _Side:
             if schema is None or not schema.branches:
                 continue
             sizes = sizes.copy() if sizes is heads.sizes else sizes
-            for row in np.flatnonzero(heads.of == number):
-                rest = data[int(row)].as_py()[int(sizes[row]) :]
-                branch, size = varint_of(rest)
-                sizes[row] += size
-                which[row] = self._place.get((head, branch), -1)
+            rows = np.flatnonzero(heads.of == number)
+            branches, lengths = varints_at(data, rows, sizes[rows])
+            sizes[rows] += lengths
+            places = [self._place.get((head, branch), -1) for branch in range(len(schema.branches))]
+            known = (branches >= 0) & (branches < len(places))
+            which[rows] = np.where(known, np.array(places)[np.where(known, branches, 0)], -1)
         return which, sizes
 
     def _resolved(self, heads: list[bytes]) -> list[ResolvedSchema]:
