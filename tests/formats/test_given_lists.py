@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from codec_rows import change_rows, changes_of_messages
 from dts_records import character, encoded, record
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
@@ -152,6 +152,8 @@ TYPES = ["date", "timestamp(6)", "instant(6)", "decimal(9,2)", "int32", "uint64"
 
 @pytest.mark.parametrize("format", FORMATS)
 @settings(max_examples=40, deadline=None)
+# An empty text behind which there is no byte.
+@example(texts=["NaN", ""], logical="uint64", nulls=False)
 @given(texts=st.lists(ANYTHING, min_size=1, max_size=15), logical=st.sampled_from(TYPES), nulls=st.booleans())
 def test_no_text_becomes_null_without_a_word(format: str, texts: list[str], logical: str, nulls: bool) -> None:
     column = Column("c", 1, LogicalType.parse(logical))

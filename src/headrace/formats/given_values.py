@@ -127,8 +127,10 @@ def refused_rows(tape: Tape, at: Array, column: Column, read: TypedColumn) -> Ar
 
 
 def _is_negative(tape: Tape, at: Array) -> Array:
-    starts = tape.tokens.start[np.where(at < 0, 0, at)]
-    has_text = tape.is_value(at)
+    places = np.where(at < 0, 0, at)
+    starts = tape.tokens.start[places]
+    # An empty text may stand where the bytes end.
+    has_text = tape.is_value(at) & (tape.tokens.size[places] > 0)
     found: Array = np.zeros(at.size, np.bool_)
     found[has_text] = tape.data[starts[has_text]] == ord("-")
     return found
