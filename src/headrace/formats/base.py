@@ -93,12 +93,12 @@ class Format(Component, ABC):
     """What messages say only where the source names transactions, in words; empty for nothing that readers rely on."""
 
     @property
-    def says_structures(self) -> bool:
-        """Whether messages of their own say structures, for readers that go by them and need each once."""
+    def announces_structures(self) -> bool:
+        """Whether messages of their own announce structures, for readers that go by them and need each once."""
         return False
 
-    def having_said(self, structures: frozenset[Structure]) -> Self:
-        """The format for readers that have these structures: no message says them again."""
+    def having_announced(self, structures: frozenset[Structure]) -> Self:
+        """The format for readers that have these structures: no message announces them again."""
         return self
 
     @property

@@ -293,7 +293,7 @@ class BatchWriter:
                     rows = changes.where("counted is null").drop("counted")
                     encoded[self._targets[0].format_key] = rows
                 made: list[tuple[Target, EncodedBatch]] = []
-                said: list[tuple[Target, list[Structure]]] = []
+                announced: list[tuple[Target, list[Structure]]] = []
                 written: list[Target] = []
                 shortened = 0
                 if any(target.shaping.key for target in self._targets):
@@ -316,10 +316,10 @@ class BatchWriter:
                     given = own
                     if target.format is not None:
                         format, key = target.format, target.format_key
-                        if format.says_structures and not self._fused:
-                            said.append((target, structures_in(own)))
+                        if format.announces_structures and not self._fused:
+                            announced.append((target, structures_in(own)))
                             known = self._structures.before(target, batch.number)
-                            format, key = format.having_said(known), f"{key} {sorted(known)}"
+                            format, key = format.having_announced(known), f"{key} {sorted(known)}"
                             own = announced_once(own)
                         if key not in encoded:
                             of_batch = format.encode_batch(own)
@@ -342,7 +342,7 @@ class BatchWriter:
                             target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                         written.append(target)
                     reach(f"pipeline.sink.{number}.written")
-                self._structures.add(batch.number, said)
+                self._structures.add(batch.number, announced)
                 nulled = count_nulled(written, batch, several=self._several)
                 found = [
                     (self._targets[0], summary.out_of_range),

@@ -109,9 +109,9 @@ def _reason(model: Model) -> str:
     if may_meet(model.targets):
         return "sinks may write to one place"
     assert first.format is not None
-    if first.format.says_structures:
+    if first.format.announces_structures:
         # Which ones the sinks have, the checkpoint says, batch by batch.
-        return f"format '{first.format.name}' says each structure once"
+        return f"format '{first.format.name}' announces each structure once"
     reason = not_encodable(first.format)
     if reason is not None:
         return reason

@@ -54,9 +54,10 @@ def _columns(
     for number, column in enumerate(schema.columns):
         at = np.ascontiguousarray(place[:, number], np.int32)
         form = forms[at]
-        columns[column.name], wrong = _column(tape, at, form, column)
         if texts and column.logical.spark_type == "binary":
             wrong = np.flatnonzero((form != "b") & tape.is_value(at))
+        else:
+            columns[column.name], wrong = _column(tape, at, form, column)
         refused += [UnfitValue(int(row), column, tape.text(at[row]) or "") for row in wrong]
     return columns, refused
 

@@ -61,7 +61,7 @@ class QlikEncoder(Codec):
         self.columns = SchemaColumns(self.schemas.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
-        self._reported: set[Structure] = set(writing.said)
+        self._reported: set[Structure] = set(writing.announced)
         self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -123,7 +123,7 @@ class QlikFormat(ArrowFormat):
     of_transactions = "transactionId, transactionEventCounter and transactionLastEvent"
     metadata_mark: bytes
     """What the value of each metadata message holds."""
-    _said: frozenset[Structure] = frozenset()
+    _announced: frozenset[Structure] = frozenset()
     """The structures that readers of its messages have."""
 
     @property
@@ -195,14 +195,14 @@ class QlikFormat(ArrowFormat):
         """Whether messages are written in the envelope."""
 
     @property
-    def says_structures(self) -> bool:
+    def announces_structures(self) -> bool:
         """In the envelope, by metadata messages."""
         return self.has_envelope
 
-    def having_said(self, structures: frozenset[Structure]) -> Self:
-        """As `Format.having_said`."""
+    def having_announced(self, structures: frozenset[Structure]) -> Self:
+        """As `Format.having_announced`."""
         other = copy(self)
-        other._said = structures
+        other._announced = structures
         return other
 
     def writing(self) -> EncodeSettings:
@@ -217,7 +217,7 @@ class QlikFormat(ArrowFormat):
             task=settings.task,
             little=settings.mask_byte_order == "little",
             external_schema_id=settings.external_schema_id,
-            said=self._said,
+            announced=self._announced,
         )
 
     def name_for(self, table: TableId, connector: str = "") -> str:

@@ -38,7 +38,7 @@ class EncodeSettings:
         task: the same.
         little: whether masks have their least significant byte first.
         external_schema_id: whether headers name the schema by an id.
-        said: the structures that readers have.
+        announced: the structures that readers have.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class EncodeSettings:
     task: str
     little: bool
     external_schema_id: bool = False
-    said: frozenset[Structure] = frozenset()
+    announced: frozenset[Structure] = frozenset()
 
 
 @dataclass(frozen=True)

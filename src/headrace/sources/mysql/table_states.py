@@ -14,7 +14,6 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 
 from headrace.changes import Column
-from headrace.errors import SchemaError
 from headrace.sources.mysql.alterations import (
     Action,
     Add,
@@ -31,6 +30,7 @@ from headrace.sources.mysql.alterations import (
     actions_of,
 )
 from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.declared_columns import declared_column, lacks_charset
 from headrace.sources.mysql.defaults import constant_default
 from headrace.sources.mysql.kept_values import INTEGERS, WITH_CHARSET, keeps_values
 from headrace.sources.mysql.statements import Meaning, Named, Statement, is_tools_swap
@@ -371,7 +371,7 @@ class _Followed:
         if found is None and seen.version == 0 and seen.slot.born is not None and self._before is not None:
             found = _column_of(self._before, seen.slot.born)
         if found is None and seen.version:
-            found = _declared(seen.name, seen.slot.declared[seen.version - 1], self._default_charset)
+            found = declared_column(seen.name, seen.slot.declared[seen.version - 1], self._default_charset)
         return None if found is None else (replace(found[0], name=seen.name), found[1])
 
     @cached_property
@@ -380,7 +380,7 @@ class _Followed:
         if any(_CHARSET.search(one.text) for one in self._statements):
             return None
         without = [
-            seen.slot for seen in self._behind[-1] if seen.slot.declared and _lacks_charset(seen.slot.declared[-1])
+            seen.slot for seen in self._behind[-1] if seen.slot.declared and lacks_charset(seen.slot.declared[-1])
         ]
         found = {column[1].charset for slot in without if (column := self._of_after(slot)) is not None}
         return found.pop() if len(found) == 1 else None
@@ -567,38 +567,6 @@ def origin_of(path: str, statement: Statement) -> str:
 def _column_of(table: MysqlTable, name: str) -> tuple[Column, NativeType] | None:
     columns = zip(table.schema.columns, table.natives, strict=True)
     return next(((column, native) for column, native in columns if _same(column.name, name)), None)
-
-
-def _lacks_charset(definition: Definition | None) -> bool:
-    return (
-        definition is not None and definition.charset is None and re.split(r"[( ]", definition.type)[0] in WITH_CHARSET
-    )
-
-
-def _declared(name: str, definition: Definition | None, charset: str | None = None) -> tuple[Column, NativeType] | None:
-    """A column as a statement alone declares it; null where that does not say all of its type."""
-    if definition is None or not definition.type:
-        return None
-    try:
-        native = NativeType.of_catalog(definition.type, charset if _lacks_charset(definition) else definition.charset)
-    except SchemaError:
-        return None
-    if (native.kind in WITH_CHARSET and native.charset is None) or native.kind == "timestamp":
-        return None
-    column = Column(
-        name=name,
-        position=0,
-        logical=native.logical,
-        native_type=native.name,
-        length=native.length,
-        scale=native.scale,
-        nullable=definition.nullable is not False,
-        identity=definition.identity,
-        generated=definition.generated,
-        large=native.large,
-        enum_values=native.enum_values,
-    )
-    return column, native
 
 
 def _same(name: str, other: str) -> bool:
