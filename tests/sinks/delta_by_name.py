@@ -14,7 +14,8 @@ import pytest
 
 from headrace.changes import TableSchema
 from headrace.sinks.lake.delta.sink import DeltaSink
-from headrace.testing.table_sinks import TableSinkContract, TableTarget
+from headrace.testing.table_sinks import TableSinkContract
+from headrace.testing.table_target import TableTarget
 
 METASTORE = "HEADRACE_TEST_METASTORE"
 

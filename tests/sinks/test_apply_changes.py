@@ -11,7 +11,7 @@ import headrace
 from headrace.errors import OptionError, SchemaError
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos
-from headrace.testing.table_sinks import A, B, T
+from headrace.testing.table_target import A, B, T
 
 FLAT = "id int, name string, city string, op string, n bigint"
 

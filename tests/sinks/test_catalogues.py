@@ -27,7 +27,8 @@ from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.spark.jars import ICEBERG
 from headrace.testing.change_history import Batch, table
-from headrace.testing.table_sinks import A, T, TableSinkContract
+from headrace.testing.table_sinks import TableSinkContract
+from headrace.testing.table_target import A, T
 from headrace.testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.system]

@@ -13,7 +13,7 @@ import pytest
 from tests.support.delta_target import DeltaTarget
 
 from headrace.testing.change_history import Batch
-from headrace.testing.table_sinks import A, B, T
+from headrace.testing.table_target import A, B, T
 
 TRACKED = "spark.databricks.delta.properties.defaults.enableRowTracking"
 SERVED = "spark.databricks.delta.changelogV2.enabled"

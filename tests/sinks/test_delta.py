@@ -22,7 +22,8 @@ from headrace.sinks.lake.sessions import session_for
 from headrace.sinks.misfits import KeptType
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos, table
-from headrace.testing.table_sinks import A, B, T, TableSinkContract
+from headrace.testing.table_sinks import TableSinkContract
+from headrace.testing.table_target import A, B, T
 
 
 @pytest.fixture

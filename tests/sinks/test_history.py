@@ -16,7 +16,7 @@ from headrace.changes import TableSchema
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.testing.change_history import Batch, pos, table
 from headrace.testing.histories import history
-from headrace.testing.table_sinks import A, B, K, T
+from headrace.testing.table_target import A, B, K, T
 
 TEXTS = {"id": "string", "a": "string", "b": "string"}
 S = table(**TEXTS)

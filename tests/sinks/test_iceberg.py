@@ -19,7 +19,8 @@ from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.sinks.lake.names import escaped
 from headrace.testing.change_history import Batch, table
-from headrace.testing.table_sinks import A, B, K, T, TableSinkContract
+from headrace.testing.table_sinks import TableSinkContract
+from headrace.testing.table_target import A, B, K, T
 from headrace.testing.waiting import PATIENCE, until
 
 

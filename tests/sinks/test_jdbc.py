@@ -17,7 +17,8 @@ from tests.support.jdbc_target import JdbcTarget
 from headrace.errors import ConnectError, SchemaError, SinkError
 from headrace.testing.change_history import Batch, pos, table
 from headrace.testing.faults import InjectedFault
-from headrace.testing.table_sinks import A, K, T, TableSinkContract
+from headrace.testing.table_sinks import TableSinkContract
+from headrace.testing.table_target import A, K, T
 
 
 @pytest.fixture

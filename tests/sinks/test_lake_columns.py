@@ -18,7 +18,7 @@ from headrace.errors import OptionError
 from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.sinks.lake.merge import Values, merge
 from headrace.testing.change_history import Batch, table
-from headrace.testing.table_sinks import A, B, T
+from headrace.testing.table_target import A, B, T
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.testing.change_history import Batch, Model, from_message, table
 from headrace.testing.histories import STEPS, Step, cut, history
 from headrace.testing.table_machine import machine_on
-from headrace.testing.table_sinks import FEW, TEXTS, A, B, K, T
+from headrace.testing.table_target import FEW, TEXTS, A, B, K, T
 
 LIVE, GONE = (1, "x", "y", False), (1, "x", "y", True)
 C = {"id": "3", "a": "c", "b": "c"}

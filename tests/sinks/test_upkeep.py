@@ -19,7 +19,7 @@ from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.upkeep import Upkeep, UpkeepSettings
 from headrace.testing.change_history import Batch
-from headrace.testing.table_sinks import A, T
+from headrace.testing.table_target import A, T
 
 
 class Kept(DeltaTarget):

@@ -10,7 +10,7 @@ import deltalake
 from headrace.changes import TableSchema
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.names import escaped
-from headrace.testing.table_sinks import TableTarget
+from headrace.testing.table_target import TableTarget
 
 
 class DeltaTarget(TableTarget):

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.changes import TableSchema
 from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.sinks.lake.iceberg.table import IcebergTable
-from headrace.testing.table_sinks import T, TableTarget
+from headrace.testing.table_target import T, TableTarget
 
 
 class IcebergTarget(TableTarget):

@@ -8,7 +8,7 @@ from tests.sinks.databases import Running
 
 from headrace.changes import TableSchema
 from headrace.sinks.jdbc.sink import JdbcSink
-from headrace.testing.table_sinks import TableTarget
+from headrace.testing.table_target import TableTarget
 
 
 class JdbcTarget(TableTarget):

@@ -9,7 +9,7 @@ from headrace.changes import TableSchema
 from headrace.sinks.base import BatchId
 from headrace.sinks.memory import MemorySink
 from headrace.testing.change_history import Batch, Model
-from headrace.testing.table_sinks import TableTarget
+from headrace.testing.table_target import TableTarget
 
 
 class MemoryTarget(TableTarget):

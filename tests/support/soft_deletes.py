@@ -9,7 +9,7 @@ from tests.support.iceberg_target import IcebergTarget
 
 from headrace.changes import TableSchema
 from headrace.sinks.base import Sink
-from headrace.testing.table_sinks import TableTarget
+from headrace.testing.table_target import TableTarget
 
 OURS = ("_headrace_position", "_headrace_deleted")
 

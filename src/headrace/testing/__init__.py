@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.testing.sinks import SinkContract as SinkContract
     from headrace.testing.sources import SourceContract as SourceContract
     from headrace.testing.table_sinks import TableSinkContract as TableSinkContract
-    from headrace.testing.table_sinks import TableTarget as TableTarget
+    from headrace.testing.table_target import TableTarget as TableTarget
 
 PLACES = {
     "CaptureContract": "headrace.testing.capture",
@@ -32,7 +32,7 @@ PLACES = {
     "SinkContract": "headrace.testing.sinks",
     "SourceContract": "headrace.testing.sources",
     "TableSinkContract": "headrace.testing.table_sinks",
-    "TableTarget": "headrace.testing.table_sinks",
+    "TableTarget": "headrace.testing.table_target",
 }
 """Where each is imported from when it is first used."""
 
