@@ -48,8 +48,8 @@ def _table(columns: Columns, key: Sequence[str] = ("id",), *, last: int = 0, nam
         ({"id": 1, "a": 2}, {"id": 1, "b": 3}, "drop a, add b"),
         ({"id": 1, "a": 2, "b": 3}, {"id": 1, "b": 2, "c": 3}, "rename b c, rename a b"),
         ({"id": 1, "A b": 2}, {"id": 1, 'c"d': 2}, 'rename A b c"d'),
-        # A column is renamed, and another one has its name.
-        ({"id": 1, "a": 2}, {"id": 1, "b": 2, "a": 3}, "rename a b"),
+        # A column is renamed, and a new one has its name.
+        ({"id": 1, "a": 2}, {"id": 1, "b": 2, "a": 3}, "rename a b, add a"),
         # Values of another column under a name: the table is read again.
         ({"id": 1, "a": 2}, {"id": 1, "a": 3}, ""),
         ({"id": 1, "a": 2, "b": 3}, {"id": 1, "b": 2, "a": 3}, ""),
