@@ -138,11 +138,11 @@ MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {
     ),
     StopReason.MAYBE_TOO_LARGE: (
         _met_by_kafka,
-        "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message. You can repeat the batch.",
+        "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message.",
     ),
     StopReason.NEW_TOPIC: (
         _met_by_kafka,
-        "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message. You can repeat the batch.",
+        "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message.",
     ),
 }
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 
-from headrace.sinks.kafka.failures import links_of, printed_reason, reason_in, reason_of, said_by
+from headrace.errors import SinkError
+from headrace.sinks.kafka.delivery import KafkaOutlet, _Client
+from headrace.sinks.kafka.failures import links_of, printed_passes, printed_reason, reason_in, reason_of, said_by
 
 SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure.\n\tat a.B(C.java:1)"
 FAILED = "org.apache.kafka.common.KafkaException"
@@ -142,3 +145,41 @@ def test_a_client_alone_says_more() -> None:
         assert found is not None
         assert sentence in found.sentence
         assert "/a.pem" not in f"{found}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "passes"),
+    [
+        ("org.apache.kafka.common.errors.TimeoutException", True),
+        ("org.apache.kafka.common.errors.NotEnoughReplicasException", True),
+        ("org.apache.kafka.common.errors.NotLeaderOrFollowerException", True),
+        ("org.apache.kafka.common.errors.InvalidRequiredAcksException", False),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException", False),
+        ("org.apache.kafka.common.KafkaException", False),
+        ("java.util.concurrent.TimeoutException", False),
+    ],
+)
+def test_spark_shows_whether_what_kafka_met_passes(kind: str, passes: bool) -> None:
+    assert (
+        printed_passes(f"{SPARK}\nCaused by: {kind}: x has passed since batch creation\n\tat a.B(C.java:1)") is passes
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "again"),
+    [
+        ([KafkaError._MSG_TIMED_OUT], True),
+        ([KafkaError._TRANSPORT, KafkaError.NOT_ENOUGH_REPLICAS], True),
+        ([KafkaError._MSG_TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED], False),
+        ([KafkaError.MSG_SIZE_TOO_LARGE], False),
+        ([KafkaError.UNKNOWN], False),
+    ],
+)
+def test_a_batch_that_librdkafka_could_not_send_is_to_be_repeated_only_where_that_helps(
+    codes: list[int], again: bool
+) -> None:
+    client = _Client(KafkaOutlet({"bootstrap.servers": "k:9092"}, {}))
+    client._failures += map(KafkaError, codes)
+    with pytest.raises(SinkError, match="Kafka at k:9092") as caught:
+        client._raise_failures(7)
+    assert ("You can repeat the batch" in str(caught.value)) is again

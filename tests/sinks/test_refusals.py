@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from tests.sinks.spark_failures import FromSpark, Refused
 
@@ -72,6 +73,7 @@ class FromDriver(Exception):
         self.sqlstate = code
 
 
+SOME = TableName("public", "a")
 CODES: list[tuple[type[Database], str, list[str | int], bool]] = [
     (Postgres, "postgresql", ["22003", "23502", "23505", "23514", "42501", "42P01", "42P07", "42804"], ONE),
     (Postgres, "postgresql", ["0A000", "2BP01", "54011", "44000", "P0001"], ONE),
@@ -80,6 +82,39 @@ CODES: list[tuple[type[Database], str, list[str | int], bool]] = [
     (MariaDb, "mariadb", [1048, 1054, 1059, 1062, 1118, 1142, 1146, 1264, 1406, 1451, 1644, 3819, 4025], ONE),
     (MariaDb, "mariadb", [1021, 1037, 1040, 1044, 1045, 1114, 1205, 1213, 1290, 2006, 2013, 3024], ALL),
 ]
+
+
+PASSING: dict[str, list[str | int]] = {
+    "postgresql": [
+        *("08000", "08006", "08P01", "25P03", "40001", "40P01", "53100", "53200", "53300"),
+        *("55006", "55P03", "57P01", "57P02", "57P03", "58030"),
+    ],
+    "mariadb": [0, 1021, 1037, 1040, 1053, 1205, 1213, 1317, 1927, 2003, 2006, 2013, 3101, 3572, 4031],
+}
+STAYING: dict[str, list[str | int]] = {
+    # Unknown states too, and the class of errors of which the server does not know more.
+    "postgresql": [
+        *("0A000", "0L000", "22003", "23505", "25006", "25P02", "26000", "28P01", "2BP01", "3D000", "3F000", "42501"),
+        *("42P01", "44000", "54011", "55000", "57014", "72000", "F0000", "HV000", "P0001", "XX000", "XX001", "ZZ999"),
+    ],
+    "mariadb": [1044, 1045, 1048, 1062, 1064, 1105, 1114, 1146, 1236, 1290, 1364, 1366, 1452, 1836, 4025, 3024, 9999],
+}
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize(("kind", "name"), [(Postgres, "postgresql"), (MariaDb, "mariadb")])
+def test_a_batch_is_to_be_repeated_only_where_what_failed_passes(kind: Any, name: str, again: bool) -> None:
+    database = kind(parse_address(f"{name}://h:1/d", "u", "p", None))
+    codes = (PASSING if again else STAYING)[name]
+    said = {code: "You can repeat the batch" in str(database.explain(FromDriver(code), A, SOME)) for code in codes}
+    assert said == dict.fromkeys(codes, again)
+
+
+@pytest.mark.parametrize(("failure", "again"), [("OperationalError", True), ("DataError", False)])
+def test_a_connection_to_postgresql_that_broke_has_no_state_and_passes(failure: str, again: bool) -> None:
+    database = Postgres(parse_address("postgresql://h:1/d", "u", "p", None))
+    error = database.explain(getattr(psycopg, failure)("a value"), A, SOME)
+    assert ("You can repeat the batch" in str(error), "a value" in str(error)) == (again, False)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +127,7 @@ def test_a_failure_of_a_database(kind: Any, name: str, code: str | int, whose: b
     for alone in (True, False):
         with (
             pytest.raises(HeadraceError) as caught,
-            database.explaining(A, TableName("public", "a"), alone=alone),
+            database.explaining(A, SOME, alone=alone),
         ):
             raise FromDriver(code)
         assert caught.value.table == (A if whose and alone else None)

@@ -195,9 +195,16 @@ class Database(ABC):
             remedy="Compare the source's column types with the table's, and what the database can hold in them.",
         )
 
-    def not_written(self, name: TableName, code: str) -> SinkError:
-        """Anything else."""
+    def not_written(self, name: TableName, code: str, *, passes: bool) -> SinkError:
+        """Anything else.
+
+        Args:
+            name: the table.
+            code: the database's.
+            passes: whether it stands for what passes: then, and only then, the sentence says that repeating helps.
+        """
+        remedy = "Look for the code in the database's log."
         return SinkError(
             f"The table {name} of {self.address} can't be written ({code}).",
-            remedy="Look for the code in the database's log. You can repeat the batch.",
+            remedy=f"{remedy} You can repeat the batch." if passes else remedy,
         )

@@ -38,6 +38,14 @@ _LIMIT = "max.message.bytes"
 _MOST_BATCH = 1_000_000
 _FAIR_SHARE = 5_000
 """So many messages are handed over before delivered ones are let go."""
+_PASSING = frozenset(
+    [
+        *("_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "NETWORK_EXCEPTION", "REQUEST_TIMED_OUT"),
+        *("BROKER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "KAFKA_STORAGE_ERROR"),
+        *("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "THROTTLING_QUOTA_EXCEEDED"),
+    ]
+)
+"""librdkafka's names of errors that pass."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +298,7 @@ class _Client:
         left = self._producer.flush(int(patience) / 1000 + _SLACK_SECONDS)
         self._raise_failures(batch)
         if left:
-            raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=False)
+            raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=False, passes=True)
 
     def _raise_failures(self, batch: int) -> None:
         if not self._failures:
@@ -301,9 +309,10 @@ class _Client:
             failure.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
             for failure in self._failures
         )
-        raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=large) from RuntimeError(
-            self._failures[0].name()
-        )
+        passes = all(failure.name() in _PASSING for failure in self._failures)
+        raise not_accepted(
+            self.outlet.settings["bootstrap.servers"], batch, too_large=large, passes=passes
+        ) from RuntimeError(self._failures[0].name())
 
     def forget(self) -> None:
         """Drop what is not sent yet, so that the next task begins anew, with topics that are asked for again."""

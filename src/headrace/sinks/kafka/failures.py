@@ -140,6 +140,11 @@ _OF_A_CLIENT_ALONE: Sequence[tuple[Callable[[Link], bool], Reason]] = (
     (_says("ConfigException", "could not be found"), _CLASS),
 )
 """Those of Spark's would mean something else."""
+_PASSING = (
+    *("BrokerNotAvailable", "Disconnect", "KafkaStorage", "LeaderNotAvailable", "Network", "NotEnoughReplicas"),
+    *("NotEnoughReplicasAfterAppend", "NotLeaderOrFollower", "ThrottlingQuotaExceeded", "Timeout"),
+)
+"""Kafka's exceptions that stand for what passes, without their ending."""
 
 
 def reason_in(links: Sequence[Link]) -> Reason | None:
@@ -151,6 +156,12 @@ def printed_reason(text: str) -> Reason | None:
     """Why Kafka can't be used, where a stack trace that Spark printed says so; null where it says anything else."""
     links = [Link(kind, said or "") for kind, said in _PRINTED.findall(text)]
     return _first(_REASONS, links) if any(link.kind.startswith(_KAFKA) for link in links) else None
+
+
+def printed_passes(text: str) -> bool:
+    """Whether a stack trace that Spark printed says that Kafka met what passes."""
+    kinds = {f"{_OF_KAFKA}{name}Exception" for name in _PASSING}
+    return any(kind in kinds for kind, _ in _PRINTED.findall(text))
 
 
 def _first(reasons: Sequence[tuple[Callable[[Link], bool], Reason]], links: Sequence[Link]) -> Reason | None:

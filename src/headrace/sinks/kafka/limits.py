@@ -125,22 +125,24 @@ def sentence_of(failure: str) -> str | None:
     return found.message if found is not None and found.message.startswith(_OPENING) else None
 
 
-def not_accepted(servers: str, batch: int, *, too_large: bool) -> SinkError:
+def not_accepted(servers: str, batch: int, *, too_large: bool, passes: bool) -> SinkError:
     """The error of a batch of which Kafka did not take all messages.
 
     Args:
         servers: the brokers that were named.
         batch: the batch's number.
         too_large: whether Kafka said that it is for the size of a message.
+        passes: whether the reason is one that passes.
     """
     if too_large:
         return SinkError(
             f"Kafka at {servers} refused a message of batch {batch} for its size; messages before it may be there.",
             remedy="Raise max.message.bytes of its topic (kafka-configs --alter), or capture fewer large columns.",
         )
+    remedy = "Run with --debug to see Kafka's message."
     return SinkError(
         f"Kafka at {servers} did not accept batch {batch}.",
-        remedy="Run with --debug to see Kafka's message. You can repeat the batch.",
+        remedy=f"{remedy} You can repeat the batch." if passes else remedy,
     )
 
 
