@@ -49,9 +49,9 @@ $(ARCHIVED): $(FETCHED) src/headrace/spark/archive_classes.py
 demo: setup ## capture changes of a database with history into Kafka messages and tables (ARGS=...)
 	@$(BIN)/headrace demo $(ARGS)
 
-test: lint ## everything that must pass before a commit, by two processes
+test: lint ## everything that must pass before a commit: with a JVM and beside it without
 	@$(BIN)/python -m tests.parts --age
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not system and not soak and not live and not real" $(ARGS)
+	$(BIN)/python -m tests.side_by_side "not system and not soak and not live and not real" $(ARGS)
 
 test-all: lint ## everything that runs here, in parts; goes on where it stopped; writes docs/tested.md (ARGS="systems real" chooses)
 	$(BIN)/python -m tests.parts $(ARGS)

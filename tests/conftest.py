@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
 from tests.release_gaps import ReleaseGaps
+from tests.smoke import Smoke
 from tests.support.mysql import (  # noqa: F401
     binlog_database,
     binlog_server,
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(TruthTable(), "sqlserver-scenarios")
     config.pluginmanager.register(JvmGuard(), "jvm-guard")
     config.pluginmanager.register(ReleaseGaps(), "release-gaps")
+    config.pluginmanager.register(Smoke(), "smoke")
 
 
 @pytest.fixture(scope="session")

@@ -41,16 +41,34 @@ class Part:
     folders: tuple[str, ...] = ("tests",)
 
 
-_LONG = ("cli", "formats", "pipeline", "search", "sinks", "sources", "wire")
+def _rooms(*but: str) -> tuple[str, ...]:
+    """The folders and files of `tests` that hold tests, without some of them."""
+    names = {file.relative_to(ROOT / "tests").parts[0] for file in (ROOT / "tests").rglob("test_*.py")}
+    return tuple(f"tests/{name}" for name in sorted(names - {*but}))
+
+
 SHORT = "not system and not soak and not live and not real"
 """What `make test` runs."""
+_SYSTEM = "system and not soak and not real"
 PARTS = (
     Part("plain", "tests of `make test` that start no JVM", f"not jvm and {SHORT}"),
     Part("spark", "tests of `make test` that start Spark or a broker", f"jvm and {SHORT}"),
-    Part("systems", "whole programs, logins of brokers and databases, further catalogues", "system and not soak"),
+    Part("targets", "every kind of target and catalogue", _SYSTEM, ("tests/sinks",)),
+    Part(
+        "logins",
+        "every login of a broker, and other runs of pipelines",
+        _SYSTEM,
+        ("tests/pipeline",),
+    ),
+    Part(
+        "systems",
+        "whole programs, tutorials, every kind of server",
+        _SYSTEM,
+        _rooms("sinks", "pipeline"),
+    ),
     Part("real", "Debezium Server on a real MariaDB and PostgreSQL", "real and not soak"),
     Part("kills", "whole pipelines that are killed at many points", "soak and not real", ("tests/faults",)),
-    Part("soak", "other long runs", "soak and not real", tuple(f"tests/{room}" for room in _LONG)),
+    Part("soak", "other long runs", "soak and not real", _rooms("faults")),
 )
 
 

@@ -53,7 +53,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert "from postgresql to files" in told and "PySpark is not installed here" in told
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_emulators_are_of_the_same_version_and_need_that_one(tmp_path: Path) -> None:
     made = wheel(EMULATORS, tmp_path)
     assert made.name == f"headrace_emulators-{__version__}-py3-none-any.whl"

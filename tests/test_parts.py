@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, combinations
 from pathlib import Path
 
 from tests.parts import PARTS, ROOT, SHORT, Result, read, recorded, with_table
@@ -26,4 +27,19 @@ def test_a_result_is_read_from_what_pytest_wrote(tmp_path: Path) -> None:
 
 
 def test_make_test_runs_what_the_first_parts_run() -> None:
-    assert f'-m "{SHORT}"' in (ROOT / "Makefile").read_text("utf-8")
+    assert f'tests.side_by_side "{SHORT}"' in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_each_kind_of_test_is_in_one_part_wherever_it_stands() -> None:
+    def holds(marks: str, chosen: set[str]) -> bool:
+        return bool(eval(marks, {name: name in chosen for name in ("jvm", "system", "soak", "live", "real")}))
+
+    files = {f"{file.relative_to(ROOT)}" for file in (ROOT / "tests").rglob("test_*.py")}
+    for chosen in chain.from_iterable(combinations(("jvm", "system", "soak", "real"), size) for size in range(5)):
+        if {"soak", "real"} <= {*chosen}:
+            # Only `make soak` runs producers for so long.
+            continue
+        parts = [part for part in PARTS if holds(part.marks, set(chosen))]
+        for file in files:
+            where = [part.name for part in parts if any(f"{file}/".startswith(f"{folder}/") for folder in part.folders)]
+            assert len(where) == 1, (file, chosen, where)

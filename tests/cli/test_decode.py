@@ -296,6 +296,7 @@ def test_nothing_in_nothing_out() -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "0 messages: no rows.\n")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("options", "counts", "ops"),
     [

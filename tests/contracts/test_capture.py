@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests import smoke
 from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
 from tests.support.captured_postgres import CapturedPostgres
 from tests.support.captured_shop import Db2Database, Db2WithImages, OracleDatabase, SqlServerDatabase
@@ -54,6 +55,7 @@ class TestDb2(OurCapture):
         return Db2Database(folder)
 
 
+@pytest.mark.smoke(*smoke.CAPTURE)
 class TestDb2WithImages(OurCapture):
     gaps: ClassVar[Mapping[str, str]] = NOT_KNOWN
 
@@ -91,6 +93,7 @@ class TestPostgres(OurCapture):
         return CapturedPostgres(self.new_database())
 
 
+@pytest.mark.smoke(*smoke.CAPTURE)
 class TestPostgresDefaultIdentity(TestPostgres):
     """The same server as it comes: its log says the key of a row before its change, and only where that changed."""
 

@@ -108,6 +108,7 @@ def test_the_commands_of_the_readme_lead_from_no_file_to_tables_that_equal_the_s
     assert [name for name in said if name.split()[1] in ("status", "repair")]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("page", "begins"),
     [
@@ -130,6 +131,7 @@ def test_tables_are_compared_as_the_page_on_apply_says(spark: Any, sales: Sales)
     assert type_line(line).count("1 row in the source, 1 in the target; equal") == 3
 
 
+@pytest.mark.system
 def test_several_pipelines_are_on_one_page(spark: Any, sales: Sales) -> None:
     sales.run(spark)
     for name in ("sales", "payments"):
@@ -263,6 +265,7 @@ def into_kafka_and_delta(sales: Sales, bootstrap: str, name: str = "sales", **so
     return file
 
 
+@pytest.mark.system
 def test_init_check_and_plan_print_what_their_page_shows(
     spark: Any, sales: Sales, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def test_messages_come_back_in_the_order_they_were_sent(broker: KafkaBroker) -> 
     assert consume(broker, "order", 3) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.system
 def test_messages_and_port_survive_a_restart(broker: KafkaBroker) -> None:
     produce(broker, "restart", b"before")
     bootstrap, pid = broker.bootstrap, broker.pid
@@ -59,6 +60,7 @@ def test_messages_and_port_survive_a_restart(broker: KafkaBroker) -> None:
     assert consume(broker, "restart", 2) == [b"before", b"after"]
 
 
+@pytest.mark.system
 def test_acknowledged_messages_survive_a_kill(broker: KafkaBroker) -> None:
     produce(broker, "kill", b"kept")
     broker.kill()

@@ -2,8 +2,9 @@
 
 Fault 1, 2 and 4 of the fault list for these targets: kill -9 of everything inside a sink after its commit, and between
 two sinks. The oracle reads the tables with Iceberg's own reader and with the database's driver, and compares rows as a
-multiset: a batch that was applied twice shows in the table without a key. The short suite kills whole pipelines beside
-one kind of database, and programs that write to each kind (tests/sinks/test_jdbc_target.py); `make soak` does all.
+multiset: a batch that was applied twice shows in the table without a key. `make test` kills a pipeline
+beside Kafka and Delta (test_kill.py), and programs that write to a database (tests/sinks/test_jdbc_target.py);
+`make test-all` kills whole pipelines beside one kind of database, and `make soak` beside each.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def shop(tmp_path):
 CASES = [
     pytest.param(kind.values[0], points, marks=[*kind.marks, *marks], id=f"{kind.values[0]}-{name}")
     for kind, points, name, marks in (
-        (KINDS[0], AFTER_COMMITS, "after commits", ()),
+        (KINDS[0], AFTER_COMMITS, "after commits", (pytest.mark.system,)),
         *((kind, ALL, "all", (pytest.mark.soak,)) for kind in KINDS),
     )
 ]

@@ -56,7 +56,7 @@ def numbers_of(port: int, wanted: str) -> str:
     return told[0]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_stopped_agent_is_seen_within_a_heartbeat(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.system
 @pytest.mark.jvm
 def test_a_mirror_gets_the_value_of_a_column_that_was_added_without_a_read(
     spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase

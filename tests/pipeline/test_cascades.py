@@ -122,6 +122,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [event for event in found if event.get("op") in ("u", "d")]
 
 
+@pytest.mark.system
 def test_mirrors_and_messages_have_what_foreign_keys_do(
     spark: Any, tmp_path: Path, database: MySqlDatabase, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:

@@ -136,6 +136,7 @@ def lines(folder: Path) -> list[str]:
     return [line for file in sorted(folder.glob("batch=*/part-*.txt")) for line in file.read_text("utf-8").splitlines()]
 
 
+@pytest.mark.system
 def test_a_restart_may_change_the_way(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop.create(EmulatedServer(tmp_path / "server"), 3, customers=4, products=4)
     tables = ["dbo.customers", "dbo.orders", "dbo.products"]

@@ -26,8 +26,10 @@ from headrace_emulators.sqlserver.shop import Shop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.system]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 WRONG = "incorrect horse"
+SHORT = "SCRAM"
+"""The login of `make test`."""
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,14 @@ def in_realm(spark: SparkSession, kafka: SecuredKafka) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_realm")
-@pytest.mark.parametrize("way", [*SecuredKafka.ways, pytest.param(KERBEROS, marks=needs_kerberos)])
+@pytest.mark.parametrize(
+    "way",
+    [
+        SHORT,
+        *(pytest.param(way, marks=pytest.mark.system) for way in SecuredKafka.ways if way != SHORT),
+        pytest.param(KERBEROS, marks=[needs_kerberos, pytest.mark.system]),
+    ],
+)
 def test_messages_go_there_and_come_back(
     spark: SparkSession, kafka: SecuredKafka, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +200,7 @@ FAILURES: list[tuple[str, dict[str, str | None], str]] = [
 ]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("way", "changes", "sentence"), FAILURES)
 @pytest.mark.parametrize("section", ["source", "sink"])
 def test_a_login_that_fails_is_one_sentence_and_a_remedy(
@@ -207,6 +217,7 @@ def test_a_login_that_fails_is_one_sentence_and_a_remedy(
     assert found["remedy"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("way", "changes", "sentence"), [FAILURES[0], FAILURES[5], FAILURES[6]])
 @pytest.mark.parametrize("section", ["source", "sink"])
 def test_a_run_whose_login_fails_ends_with_that_sentence(

@@ -172,6 +172,7 @@ def pipeline(folder: Path, checkpoint: str, name: str = "shop", **more: Any) -> 
     return load_pipeline(file)
 
 
+@pytest.mark.system
 def test_two_drivers_on_another_file_system(
     spark: SparkSession, tmp_path: Path, commits: Path, elsewhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

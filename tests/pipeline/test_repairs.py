@@ -26,7 +26,7 @@ def loaded(folder: Path, source: dict[str, Any], *sinks: dict[str, Any]) -> Pipe
     return load_pipeline(file)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_mirror_takes_what_it_lacks_of_a_rewound_table(spark: SparkSession, tmp_path: Path) -> None:
     with closing(SqlServerDatabase(tmp_path / "server")) as database:
         for table in "ab":
@@ -92,7 +92,7 @@ def test_a_mirror_takes_what_it_lacks_of_a_rewound_table(spark: SparkSession, tm
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.system
 def test_partitions_are_read_again_or_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     from headrace_emulators.kafka.broker import KafkaBroker
 

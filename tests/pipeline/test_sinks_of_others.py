@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import pytest
 from headrace_standins import KeySet, commit_changes
 
 from headrace import registry
@@ -61,6 +62,7 @@ class Letters(Post):
         return None
 
 
+@pytest.mark.system
 def test_its_tables_are_compared_with_the_source(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
     for number in range(1, 3):
         commit_changes(commits, number, [("dbo.a", "c", f"{number}{n}") for n in "ab"])

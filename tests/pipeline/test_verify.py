@@ -56,6 +56,7 @@ def test_equal_tables_and_then_the_rows_that_differ(spark: SparkSession, tmp_pat
     assert sorted(path.name for path in (tmp_path / "checkpoint" / "commits").iterdir()) == before
 
 
+@pytest.mark.system
 def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
     spark: SparkSession, tmp_path: Path, commits: Path
 ) -> None:

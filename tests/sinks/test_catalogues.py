@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 import yaml
+from tests import smoke
 from tests.sinks.delta_by_name import METASTORE
 from tests.support.catalog_servers import CatalogServers, serving
 from tests.support.iceberg_target import IcebergTarget
@@ -31,7 +32,7 @@ from headrace.testing.table_sinks import TableSinkContract
 from headrace.testing.table_target import A, T
 from headrace.testing.waiting import PATIENCE
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.system]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 if not ICEBERG:
     pytest.skip("Iceberg has no release for this Spark", allow_module_level=True)
 
@@ -50,6 +51,7 @@ class ServedTarget(IcebergTarget):
         self.given = {**given, "catalog": f"c{uuid4().hex[:8]}", "namespace": f"n{uuid4().hex[:8]}_{{schema}}"}
 
 
+@pytest.mark.smoke(*smoke.TABLES)
 class TestIcebergRest(TableSinkContract):
     fault_point = "sink.iceberg"
 
@@ -68,6 +70,7 @@ class TestIcebergInHive(TableSinkContract):
         return ServedTarget(spark, catalog_type="hive", uri=servers.metastore, warehouse=str(tmp_path))
 
 
+@pytest.mark.system
 def test_comments_go_into_the_catalogue_and_a_missing_namespace_is_created_only_where_that_is_allowed(
     spark: Any, servers: CatalogServers
 ) -> None:
@@ -90,6 +93,7 @@ def test_comments_go_into_the_catalogue_and_a_missing_namespace_is_created_only_
     assert (comments["id"], comments["Comment"]) == ("its key", "it's a table")
 
 
+@pytest.mark.system
 def test_tables_whose_names_a_catalogue_takes_for_one_are_refused(spark: Any, servers: CatalogServers) -> None:
     target = ServedTarget(spark, catalog_type="hive", uri=servers.metastore, warehouse="/tmp")
     upper, odd, like = table("T"), table("t 1"), table("t_x0020_1")
@@ -116,6 +120,7 @@ def test_a_session_without_the_catalogue_is_refused_before_anything(spark: Any, 
     assert caught.value.remedy
 
 
+@pytest.mark.system
 def test_delta_tables_in_a_hive_metastore_keep_the_contract(servers: CatalogServers) -> None:
     # Its pytest looks for Java as this one did, and would find what this one starts Java by.
     java = Path(os.environ["HEADRACE_TEST_JAVA"]).parents[1]
@@ -157,6 +162,7 @@ def headrace(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.system
 def test_the_pipelines_of_the_page_run_where_their_catalogues_do(tmp_path: Path, servers: CatalogServers) -> None:
     assert (len(RUNNING), len(SNIPPETS)) == (3, 7)
     shop = Shop(tmp_path)

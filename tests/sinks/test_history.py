@@ -69,7 +69,11 @@ def random_lines(seed: int, steps: int) -> list[Any]:
     return [line for change in history(doing, S, True) for line in change.lines]
 
 
-@pytest.mark.parametrize(("lake", "tracked"), [(DELTA, ("b",)), (ICEBERG, ("a", "b"))], indirect=["lake"])
+@pytest.mark.parametrize(
+    ("lake", "tracked"),
+    [(DELTA, ("b",)), pytest.param(ICEBERG, ("a", "b"), marks=pytest.mark.system)],
+    indirect=["lake"],
+)
 def test_versions_are_the_models_with_late_and_repeated_changes(lake: Lake, tracked: tuple[str, ...]) -> None:
     lines = random_lines(seed=len(tracked), steps=120)
     scrambled = lines[:]
@@ -106,6 +110,7 @@ def test_a_first_snapshot_then_changes_then_the_same_again(lake: Lake) -> None:
     assert lake.versions(T) == expected
 
 
+@pytest.mark.system
 def test_a_table_read_again_ends_the_versions_that_vanished_and_starts_none_for_the_rest(lake: Lake) -> None:
     gone = {**A, "id": "7"}
     lake.write(Batch(T).add("r", T, "1//1", A, snapshot="true").add("r", T, "1//2", gone, snapshot="last"), 0)
@@ -119,6 +124,7 @@ def test_a_table_read_again_ends_the_versions_that_vanished_and_starts_none_for_
     ]
 
 
+@pytest.mark.system
 def test_versions_end_that_a_read_beside_the_stream_did_not_find(lake: Lake) -> None:
     gone = {**A, "id": "7"}
     lake.write(Batch(T).add("c", T, "1//1", A).add("c", T, "1//2", B).add("c", T, "1//3", gone), 0)
@@ -140,6 +146,7 @@ def test_a_change_without_all_columns_and_without_a_row_before_it_stops(lake: La
     assert lake.versions(T) == [((1, "x", "y"), pos(1), None)]
 
 
+@pytest.mark.system
 def test_a_changed_key_takes_over_what_its_change_does_not_say(lake: Lake) -> None:
     lake.write(Batch(T).add("c", T, 1, A).add("u", T, 3, {**A, "b": "w"}, A), 0)
     moves = Batch(T).add("u", T, 4, {"id": "2", "a": "q"}, {"id": "1"}).add("t", T, 5).add("c", T, 6, A)

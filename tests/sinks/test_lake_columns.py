@@ -26,7 +26,7 @@ def delta(spark: Any, tmp_path: Path) -> DeltaTarget:
     return DeltaTarget(spark, tmp_path / "lake")
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.system)])
 def target(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Any:
     return (DeltaTarget if request.param == "delta" else IcebergTarget)(spark, tmp_path / "lake")
 

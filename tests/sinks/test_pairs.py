@@ -1,8 +1,8 @@
 """Every pair of format and target: any history, written in the format and read again, leaves what the plain model has.
 
 The history is a state machine of hypothesis (pair_machine.py). A format that says no types is given the structures, as
-its users give them. The short suite has each format once and each target at least once, always the same course. `make
-soak` has all pairs and new courses; what fails there prints the words that repeat it.
+its users give them. `make test` has each format with the target in memory, `make test-all` each target, too, always the
+same course. `make soak` has all pairs and new courses; what fails there prints the words that repeat it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from headrace.testing.change_history import Batch, Model
 
 TARGETS = ["delta", "iceberg", "postgresql", "mariadb", "memory"]
 _SERVERS = {param.values[0]: param.marks for param in KINDS}
-SHORT = [(format, TARGETS[number % len(TARGETS)]) for number, format in enumerate(FORMATS)]
+ALIKE = [(format, "memory") for format in FORMATS]
+ONCE = [(format, TARGETS[number % len(TARGETS)]) for number, format in enumerate(FORMATS)]
 SLOW = settings(deadline=None, suppress_health_check=[*HealthCheck])
 ALL = [(format, target) for format in FORMATS for target in TARGETS]
 
 
-def pairs(found: list[tuple[str, str]]) -> list[Any]:
+def pairs(found: list[tuple[str, str]], *marks: pytest.MarkDecorator) -> list[Any]:
     """As parameters; a database server that the machine lacks is a declared gap."""
-    return [pytest.param(*pair, marks=_SERVERS.get(pair[1], ()), id="-".join(pair)) for pair in found]
+    return [pytest.param(*pair, marks=[*_SERVERS.get(pair[1], ()), *marks], id="-".join(pair)) for pair in found]
 
 
 class Feed:
@@ -185,7 +186,9 @@ class Pair:
         return Course(Feed(self.way, self.format), made).write
 
 
-@pytest.mark.parametrize(("format", "target"), pairs(SHORT))
+@pytest.mark.parametrize(
+    ("format", "target"), [*pairs(ALIKE), *pairs([pair for pair in ONCE if pair not in ALIKE], pytest.mark.system)]
+)
 def test_a_history_through_a_format_into_a_target_is_what_the_model_has(
     spark: Any,
     way: Way,

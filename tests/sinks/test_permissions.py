@@ -276,6 +276,7 @@ class KafkaPermissions:
         return set(self.admin.listTopics().names().get())
 
 
+@pytest.mark.system
 @pytest.mark.kafka
 def test_what_a_login_may_not_do_in_kafka_is_reported_and_granted_as_the_remedy_says(bootstrap: str) -> None:
     assert kafka(bootstrap, "writer").reach() == "Kafka accepts the login; it has 1 broker."

@@ -36,9 +36,10 @@ def ddl(text: str) -> dict[str, Any]:
     [
         # The statement comes between rows, as the last message of a batch, or alone.
         ([0, 1, 2, 3, 4],),
-        ([0, 1], [2, 3, 4]),
-        ([0, 1, 2], [3, 4]),
-        ([0, 1], [2], [3, 4]),
+        *(
+            pytest.param(batches, marks=pytest.mark.system)
+            for batches in (([0, 1], [2, 3, 4]), ([0, 1, 2], [3, 4]), ([0, 1], [2], [3, 4]))
+        ),
     ],
 )
 def test_a_feed_of_canal_that_renames_a_column(spark: Any, tmp_path: Path, batches: tuple[list[int], ...]) -> None:

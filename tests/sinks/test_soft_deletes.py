@@ -23,7 +23,7 @@ LIVE, GONE = (1, "x", "y", False), (1, "x", "y", True)
 C = {"id": "3", "a": "c", "b": "c"}
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.system)])
 def target(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Any:
     return (SoftDelta if request.param == "delta" else SoftIceberg)(spark, tmp_path / "lake")
 

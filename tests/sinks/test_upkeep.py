@@ -46,7 +46,7 @@ class KeptIceberg(IcebergTarget):
         return [row["operation"] for row in rows if int(row["summary"].get("total-records", 0))]
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.system)])
 def target(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Any:
     return (Kept if request.param == "delta" else KeptIceberg)(spark, tmp_path / "lake")
 

@@ -48,6 +48,7 @@ class Oracle:
         self._database.run(sql)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", [Db2, Oracle], ids=["db2", "oracle"])
 def test_a_stream_goes_on_from_its_checkpoint_and_is_still_on_an_idle_database(spark, tmp_path, kind):
     headrace.register(spark)
@@ -86,6 +87,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_is_still_on_an_idle_database(s
     assert len(numbers) == known == len(set(numbers))
 
 
+@pytest.mark.system
 def test_the_tutorials_code_runs_as_it_stands(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)

@@ -160,6 +160,7 @@ def run(spark, options, tmp_path):
     return run
 
 
+@pytest.mark.system
 @pytest.mark.jvm
 def test_the_trigger_available_now_drains_in_bounded_batches_or_takes_one_batch_to_a_run(run, database, options):
     runs = [run(availableNow=True), run(availableNow=True)]
@@ -172,6 +173,7 @@ def test_the_trigger_available_now_drains_in_bounded_batches_or_takes_one_batch_
         assert [json.loads(offset) for offset in run.reported] == [newest] * len(run.reported) != []
 
 
+@pytest.mark.system
 @pytest.mark.jvm
 def test_the_trigger_once_takes_everything_or_one_bounded_batch(run, database):
     runs = [run(once=True)]

@@ -81,11 +81,13 @@ def test_a_kernel_is_compiled_once_and_loaded_afterwards(tmp_path: Path) -> None
     assert sorted(path.suffix for path in kernels.iterdir()) == ["", ".kernel"]
 
 
+@pytest.mark.system
 def test_of_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
     together = [start(tmp_path) for _ in range(4)]
     assert sum(compiled_by(process)[0] for process in together) == 1
 
 
+@pytest.mark.system
 def test_kernels_are_used_where_the_package_stands_elsewhere_and_not_by_other_sources(tmp_path: Path) -> None:
     assert compiled_by(start(tmp_path))[0] == 1
     elsewhere = tmp_path / "elsewhere"
@@ -104,6 +106,7 @@ def test_kernels_are_taken_from_a_folder_that_can_not_be_written(tmp_path: Path)
     assert compiled_by(start(tmp_path, "read_only")) == (0, "")
 
 
+@pytest.mark.system
 def test_without_a_folder_each_process_compiles_and_says_so(tmp_path: Path) -> None:
     for _ in range(2):
         times, warned = compiled_by(start(tmp_path, "read_only"))
@@ -112,6 +115,7 @@ def test_without_a_folder_each_process_compiles_and_says_so(tmp_path: Path) -> N
         assert "Can't write compiled kernels to any folder" in warned
 
 
+@pytest.mark.system
 def test_a_kernel_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None:
     compiled_by(start(tmp_path))
     (path,) = tmp_path.glob("kernels-*/*.kernel")

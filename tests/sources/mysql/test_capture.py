@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests import smoke
 from tests.support.captured_mysql import CapturedMysql
 
 from headrace.errors import PositionMismatch
@@ -97,6 +98,7 @@ class TestMariadb(CaptureContract):
         assert data(run.restarted().all()) == [("c", "t", {"id": "1", "v": "a"})]
 
 
+@pytest.mark.smoke(*smoke.CAPTURE)
 class TestMysql(TestMariadb):
     """A real MySQL, with GTIDs."""
 

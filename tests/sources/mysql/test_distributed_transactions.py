@@ -165,6 +165,7 @@ def committing(database: CapturedMysql) -> Iterator[threading.Event]:
         writer.join()
 
 
+@pytest.mark.system
 def test_a_snapshot_under_distributed_transactions_has_each_row(
     database: CapturedMysql, committing: threading.Event
 ) -> None:

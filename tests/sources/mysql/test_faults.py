@@ -51,9 +51,9 @@ ends_of_servers = pytest.mark.parametrize(
         for kind, how, marks in (
             (KINDS[0], "stop", ()),
             (KINDS[0], "crash", ()),
-            (KINDS[1], "crash", ()),
             # It takes its time.
-            (KINDS[1], "stop", [pytest.mark.slow]),
+            (KINDS[1], "crash", [pytest.mark.system]),
+            (KINDS[1], "stop", [pytest.mark.system]),
         )
     ],
     indirect=["own"],

@@ -191,8 +191,8 @@ def _read_again(rows: Sequence[Row]) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "metadata", "waiting"),
     [
-        pytest.param(MARIADB, "NO_LOG", False, id="between batches"),
-        pytest.param(MARIADB, "NO_LOG", True, id="while changes wait"),
+        pytest.param(MARIADB, "NO_LOG", False, id="between batches", marks=pytest.mark.system),
+        pytest.param(MARIADB, "NO_LOG", True, id="while changes wait", marks=pytest.mark.system),
         pytest.param(MARIADB, "FULL", True, id="while changes wait that the log describes"),
         pytest.param(MYSQL, "MINIMAL", True, id="on MySQL while changes wait", marks=pytest.mark.soak),
     ],

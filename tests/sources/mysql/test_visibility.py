@@ -104,6 +104,7 @@ def lacking(seen: list[int], expected: list[int]) -> bool:
     return any(own < wanted for own, wanted in zip(seen, expected, strict=True))
 
 
+@pytest.mark.system
 @needs_mariadb
 def test_a_snapshot_of_mariadb_sees_what_the_log_has_before_it_and_one_after_the_logs_status_does_not() -> None:
     with mysql_like(MARIADB, **_DURABLE) as server:
@@ -124,12 +125,14 @@ def test_a_snapshot_of_mariadb_sees_what_the_log_has_before_it_and_one_after_the
         session.close()
 
 
+@pytest.mark.system
 @needs_mysql
 def test_a_snapshot_of_mysql_sees_what_the_log_has_before_its_low_mark() -> None:
     with mysql_like(MYSQL, **_DURABLE) as server:
         _require_marks_hold(server, exact=False)
 
 
+@pytest.mark.system
 @needs_mysql
 def test_without_gtids_a_lock_of_a_moment_makes_the_mark_exact() -> None:
     with mysql_like(MYSQL, **_DURABLE, gtid_mode="OFF", enforce_gtid_consistency="OFF") as server:

@@ -1,0 +1,41 @@
+"""Contract suites of which `make test` runs a few cases on some targets and sources, and `make test-all` all of them.
+
+A class says it in place: `@pytest.mark.smoke(*TABLES)`, with the names of the tests that `make test` runs. Its others
+get the marker `system`. The whole suite runs in `make test` on one target or source of each kind.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+TABLES = (
+    "test_a_late_change_does_not_win_and_a_later_snapshot_row_does",
+    "test_a_new_column_is_added",
+    "test_a_target_of_another_owner_is_refused_unless_taken_over",
+    "test_after_one_table_failed_a_retry_gives_every_table_the_batch_once",
+    "test_of_two_writers_of_one_batch_one_lands",
+)
+"""Of `TableSinkContract`: a merge, a structure, an owner, and each batch once whatever fails or writes beside it."""
+CAPTURE = (
+    "test_a_batch_is_a_whole_number_of_commits",
+    "test_a_signal_reads_a_table_again_beside_the_stream",
+    "test_a_snapshot_that_was_stopped_goes_on_where_it_was",
+    "test_changes_come_in_commit_order_with_both_images",
+    "test_changes_during_the_snapshot_win_over_what_was_read",
+    "test_cleaned_changes_stop_the_run_before_a_row_is_read",
+    "test_the_same_offsets_give_the_same_rows",
+)
+"""Of `CaptureContract`: a snapshot beside changes, commits as a whole, the same rows again, what was lost, a signal."""
+
+
+class Smoke:
+    """A plugin of pytest that reads the marker."""
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        mark = item.get_closest_marker("smoke")
+        if mark is None or not isinstance(item, pytest.Function):
+            return
+        if unknown := [name for name in mark.args if not hasattr(item.cls, name)]:
+            raise pytest.UsageError(f"{item.cls.__name__} has no {', '.join(unknown)}, which its marker smoke names.")
+        if item.originalname not in mark.args:
+            item.add_marker("system")
