@@ -174,4 +174,4 @@ def test_a_worker_that_does_not_start_in_time_is_a_sentence() -> None:
         PySparkException("Job aborted: org.apache.spark.SparkException: Python worker failed to connect back.")
     )
     assert isinstance(found, ConnectError)
-    assert "Python worker failed to connect back within ten seconds" in found.message
+    assert "Python worker failed to connect back within ten seconds, several times," in found.message

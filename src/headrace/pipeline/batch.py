@@ -31,6 +31,7 @@ from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
+from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
@@ -206,6 +207,12 @@ class BatchWriter:
             return self._state.wait_for(lambda: not self._inside, timeout)
 
     @property
+    def closed(self) -> bool:
+        """Whether no further batch is let in."""
+        with self._state:
+            return self._closed
+
+    @property
     def held(self) -> bool:
         """Whether a batch waits at the closed gate, which means that the one before it is committed."""
         with self._state:
@@ -223,7 +230,8 @@ class BatchWriter:
         try:
             if self._held:
                 _hold(rows)
-            self._write_of_one_reading(rows, replace(batch, offsets=self._offsets(number)))
+            batch = replace(batch, offsets=self._offsets(number))
+            Attempts(f"Batch {number}").run(lambda: self._write_of_one_reading(rows, batch))
             self.last = number
         except BaseException as error:
             if not self._held:

@@ -33,12 +33,17 @@ def recover(error: BaseException | None) -> HeadraceError | None:
         found = find_in_text(full_text(link))
         if found is not None:
             return found
-    if any(_STARVED in full_text(link) for link in links):
+    if is_starved(error):
         return ConnectError(
-            f"Spark gave up: a {_STARVED} within ten seconds, because this machine was too busy.",
+            f"Spark gave up: a {_STARVED} within ten seconds, several times, because this machine was too busy.",
             remedy="Nothing is lost. Start it again, with less beside it or on more cores.",
         )
     return None
+
+
+def is_starved(error: BaseException | None) -> bool:
+    """Whether something failed because a Python worker did not connect to Spark in time."""
+    return any(_STARVED in full_text(link) for link in _chain(error))
 
 
 def find_in_text(text: str) -> HeadraceError | None:

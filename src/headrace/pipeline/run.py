@@ -34,6 +34,7 @@ from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import full_text, recover
+from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
 from headrace.pipeline.watch import FigureKeeper, Watch
@@ -65,6 +66,9 @@ class RunningPipeline:
     def __init__(self, model: Model, spark: SparkSession, *, once: bool, breaks_lease: bool = False) -> None:
         self._model = model
         self._spark = spark
+        self._once = once
+        self._attempts = Attempts("The start")
+        self._last_at_start: int | None = None
         self._checkpoint = Checkpoint(spark, model.checkpoint)
         rows = 0 if isinstance(model.source, KafkaTopics) else model.source.snapshots.chunk_rows
         self._board = ProgressBoard(chunk_rows=rows)
@@ -145,7 +149,7 @@ class RunningPipeline:
                 self._look_at_beginning(topics)
             if once:
                 self.finish_at_head()
-            self._query = self._start(once)
+            self._query = self._attempts.run(self._start)
             self._started = True
             self._checkpoint.keep(LAST_RUN, last_run_text(model))
             self._held = held.pop_all()
@@ -258,7 +262,7 @@ class RunningPipeline:
             HeadraceError: a sink, the source or a format failed; whatever else ended it is raised as Spark says it.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.active:
+        while self.active or self._starts_again():
             if self._at_end():
                 self.stop()
                 break
@@ -305,13 +309,29 @@ class RunningPipeline:
             self._release()
             return finished
 
-    def _start(self, once: bool) -> StreamingQuery:
-        stream = self._read_stream(once)
-        trigger = _DRAIN_TRIGGER if once else self._model.trigger
+    def _start(self) -> StreamingQuery:
+        stream = self._read_stream()
+        trigger = _DRAIN_TRIGGER if self._once else self._model.trigger
         writer = stream.writeStream.foreachBatch(self._writer).queryName(self._model.name)
         return writer.option("checkpointLocation", self._model.checkpoint).trigger(processingTime=trigger).start()
 
-    def _read_stream(self, once: bool) -> DataFrame:
+    def _starts_again(self) -> bool:
+        """Start the query again where it ended because its planner, a Python worker too, did not connect in time."""
+        with self._stopping:
+            if self._writer.failure is not None or self._writer.closed:
+                return False
+            if self._writer.last != self._last_at_start:
+                self._attempts, self._last_at_start = Attempts("The start"), self._writer.last
+            if not self._attempts.may_follow(self._query.exception()):
+                return False
+            try:
+                self._query = self._attempts.run(self._start)
+            except Exception as failure:
+                self._release()
+                raise recover(failure) or failure from None
+            return True
+
+    def _read_stream(self) -> DataFrame:
         source = self._model.source
         if isinstance(source, KafkaTopics):
             return source.read_stream(self._spark)
@@ -325,7 +345,7 @@ class RunningPipeline:
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
             "serialNumbers": str(numbered).lower(),
             # The end of such a run is a place in the log.
-            "followsLog": str(once).lower(),
+            "followsLog": str(self._once).lower(),
             "parksTables": str(self._model.parks).lower(),
         }
         return reader.options(**given, **own, **self._fusing.options).load()
