@@ -7,6 +7,8 @@ import ast
 import datetime as dt
 import inspect
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -329,3 +331,21 @@ def test_every_statement_is_sent_and_no_other(server, sent):
     assert {name for name in BUILDERS if not sent.made.get(name, set()) & sent.texts} == set()
     listed = set(constants().values()).union(*sent.made.values())
     assert sent.texts - listed == set()
+
+
+def test_the_history_of_a_temporal_table_is_not_among_the_tables() -> None:
+    # The emulator has no temporal tables; SQLite runs this statement as it is.
+    with closing(sqlite3.connect(":memory:")) as database:
+        for schema in ("sys", "cdc"):
+            database.execute(f"ATTACH ':memory:' AS {schema}")
+        database.executescript(
+            """
+            CREATE TABLE sys.schemas (schema_id, name); INSERT INTO sys.schemas VALUES (1, 'dbo');
+            CREATE TABLE cdc.change_tables (source_object_id); INSERT INTO cdc.change_tables VALUES (11), (13);
+            CREATE TABLE sys.tables (object_id, schema_id, name, is_ms_shipped, temporal_type);
+            INSERT INTO sys.tables VALUES (11, 1, 'orders', 0, 2), (12, 1, 'orders_history', 0, 1);
+            INSERT INTO sys.tables VALUES (13, 1, 'plain', 0, 0);
+            """
+        )
+        found = database.execute(statements.TABLES).fetchall()
+    assert found == [("dbo", "orders", 11, 1), ("dbo", "plain", 13, 1)]
