@@ -360,6 +360,14 @@ def _unlogged(databases: Databases, targets: Sequence[Target]) -> Iterator[Findi
             table = f"{name}.{kept.table}" if several else kept.table
             verdict = Verdict.WRONG if kept.certain else Verdict.NOTE
             yield Finding(Level.PLAN, verdict, table, kept.sentence, kept.remedy)
+        without_place = [t.label for t in targets if t.sink.settings.get("unrepresentable") in ("fail", "null")]
+        for key in source.misfit_keys() if without_place else ():
+            table = f"{name}.{key.table}" if several else key.table
+            remedy = (
+                f"Set the option 'unrepresentable' of {', '.join(without_place)} to text, which keeps such columns "
+            )
+            remedy += "as texts in a new target, in keys as well, or correct these rows."
+            yield Finding(Level.PLAN, Verdict.NOTE, table, key.sentence, remedy)
 
 
 _STEPS: dict[Level, Callable[[Model], Iterator[Finding]]] = {

@@ -27,6 +27,7 @@ from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ends_equal import is_told
 from headrace.sources.table_moves import Kind, MovePlan, TableMove
+from headrace.sources.tables.misfit_keys import MisfitKey
 from headrace.sources.tables.restricted import RestrictedRead
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched
@@ -256,6 +257,15 @@ class Source(Component, ABC):
     def restricted_reads(self) -> Sequence[RestrictedRead]:
         """The tables of which the login may read something else than the log has: policies of rows, and masks. Asked by
         `headrace check`. Runs in the driver.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        return ()
+
+    def misfit_keys(self) -> Sequence[MisfitKey]:
+        """Key columns of captured tables with values that no type of Spark has, where that is cheap to find out. Asked
+        by `headrace check`. Runs in the driver.
 
         Raises:
             ConnectError: the server can't be reached or refuses the login.

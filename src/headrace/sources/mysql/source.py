@@ -50,6 +50,7 @@ from headrace.sources.mysql.slices import (
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
+from headrace.sources.mysql.zero_dates import zero_dates
 from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
@@ -64,6 +65,7 @@ from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import NOW, MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
+from headrace.sources.tables.misfit_keys import MisfitKey
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unmatched import TableColumns, Unmatched, has_names, unmatched
 
@@ -138,6 +140,12 @@ class MysqlSource(Source):
     def printed_tables(self) -> Iterator[PrintedTable]:
         """The captured tables as the server prints and counts them."""
         return printed_tables(self.settings)
+
+    def misfit_keys(self) -> Sequence[MisfitKey]:
+        """Those that have the day 0000-00-00."""
+        with connect(self.settings) as connection:
+            found = Catalog(connection, self.settings).captured(strict=False)
+            return list(zero_dates(connection, found.values()))
 
     def cascades(self, start: Offset | None = None, end: Offset | None = None) -> Sequence[Cascade]:
         """The foreign keys that either offset knows; without offsets those that the catalog has now."""
