@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -11,15 +12,21 @@ from tests.support.captured_postgres import CapturedPostgres
 
 from headrace.changes import TableId, TableSchema
 from headrace.cli.plan import lines
+from headrace.pipeline import load_pipeline
 from headrace.pipeline.check import check_file
 from headrace.pipeline.model import read_model
 from headrace.pipeline.new_file import new_file
 from headrace.pipeline.plan import plan_pipeline
-from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.captured_table import Computed, PostgresTable
 from headrace.sources.postgresql.computed_columns import left_out
 from headrace.sources.postgresql.printed import printed_tables
 from headrace.sources.postgresql.publication import Member, PublicationState
+from headrace.sources.postgresql.types import TypeCatalog
+from headrace.testing.waiting import PATIENCE
 from headrace_emulators.postgresql.server import PostgresDatabase
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SENTENCE = "Column 'gross' is computed by the server, which does not send the values"
 
@@ -68,17 +75,57 @@ def test_a_stored_column_is_kept_equal_where_the_server_publishes_it(postgres_da
     assert [row["gross"] for row in (*read, *streamed)] == ["10", "14", "18"]
 
 
+@pytest.mark.jvm
+def test_the_transform_that_the_remedy_prints_keeps_a_computed_column_equal(
+    spark: SparkSession, postgres_database: PostgresDatabase, tmp_path: Path
+) -> None:
+    database = postgres_database
+    database.execute(
+        "CREATE TABLE price (id int PRIMARY KEY, net numeric(9,2), rate numeric(3,2), "
+        "gross numeric(9,2) GENERATED ALWAYS AS (net + net * rate) STORED)"
+    )
+    database.execute("INSERT INTO price (id, net, rate) VALUES (1, 10, 0.19), (2, 20.5, 0.07), (3, NULL, 0.07)")
+    source = {
+        "type": "postgresql",
+        **database.options,
+        "slot": f"c_{database.name}",
+        "publication_autocreate": "filtered",
+        "tables": ["public.price"],
+    }
+    sink = {"type": "delta", "path": str(tmp_path / "lake")}
+    document = {"source": source, "sink": sink, "pipeline": {"name": "c", "checkpoint": str(tmp_path / "checkpoint")}}
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(document))
+    (remedy,) = [
+        finding.remedy for finding in check_file(file).findings if finding.sentence.startswith("Column 'gross'")
+    ]
+    transform = remedy.split("translate: ")[1].removesuffix(".")
+    file.write_text(yaml.safe_dump({**document, "transforms": [yaml.safe_load(transform)]}))
+
+    pipeline = load_pipeline(file)
+    assert pipeline.start(spark, once=True).wait(PATIENCE)
+    database.execute("INSERT INTO price (id, net, rate) VALUES (4, 99.99, 0.5)")
+    database.execute("UPDATE price SET rate = 0.5 WHERE id = 1")
+    database.execute("UPDATE price SET net = NULL WHERE id = 2")
+    assert pipeline.start(spark, once=True).wait(PATIENCE)
+
+    (table,) = (tmp_path / "lake").rglob("price")
+    mirror = spark.read.format("delta").load(str(table)).selectExpr("cast(id AS string)", "cast(gross AS string)")
+    assert {tuple(row) for row in mirror.collect()} == set(database.execute("SELECT id::text, gross::text FROM price"))
+
+
 @pytest.mark.parametrize(
     ("lacking", "version", "remedy"),
     [
-        ({"g": "s"}, 170000, "Compute it from the row"),
+        ({"g": "s"}, 170000, "Compute it by a transform"),
         ({"g": "s"}, 180000, 'Run: ALTER PUBLICATION "p" SET (publish_generated_columns = stored);'),
-        ({"g": "v"}, 180000, "Compute it from the row"),
-        ({"g": "s", "h": "v"}, 180000, "Compute them from the row"),
+        ({"g": "v"}, 180000, "Compute it by a transform"),
+        ({"g": "s", "h": "v"}, 180000, "Compute them by a transform"),
     ],
 )
 def test_the_remedy_is_what_the_server_offers(lacking: dict[str, str], version: int, remedy: str) -> None:
-    table = PostgresTable(TableSchema(TableId("db", "public", "t"), ()), (), oid=7, lacking=lacking)
+    columns = {name: Computed(kind, "(net * 2)", TypeCatalog().resolve(23)) for name, kind in lacking.items()}
+    table = PostgresTable(TableSchema(TableId("db", "public", "t"), ()), (), oid=7, lacking=columns)
     assert [found.remedy.startswith(remedy) for found in left_out([table], "p", version)] == [True]
 
 

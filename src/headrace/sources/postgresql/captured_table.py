@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.changes import Column, TableSchema
 from headrace.sources.offset import Recent
 from headrace.sources.postgresql.types import NativeType
 from headrace.sources.tables.source_table import SourceTable, known_table
 from headrace.sources.tables.unmatched import TableColumns
+
+
+class Computed(NamedTuple):
+    """How the server computes a column.
+
+    Args:
+        kind: `s` where it stores the values, `v` where it does not.
+        expression: SQL over the row's other columns, as the server prints it.
+        type: what the server casts the result to.
+    """
+
+    kind: str
+    expression: str
+    type: NativeType
 
 
 @dataclass(frozen=True)
@@ -26,8 +40,7 @@ class PostgresTable(SourceTable[NativeType]):
             earlier release wrote the table, or the log describes it.
         last: the greatest number of a column, captured or not; columns that are added later have greater ones.
         columns: all columns of the table, where it comes from the catalog.
-        lacking: the columns that the server computes and does not send, each with `s` where it stores the values, `v`
-            where it does not; where the table comes from the catalog.
+        lacking: the columns that the server computes and does not send, where the table comes from the catalog.
     """
 
     oid: int = 0
@@ -36,7 +49,7 @@ class PostgresTable(SourceTable[NativeType]):
     numbers: tuple[int, ...] = ()
     last: int = 0
     columns: tuple[str, ...] = field(default=(), compare=False)
-    lacking: Mapping[str, str] = field(default_factory=dict, compare=False)
+    lacking: Mapping[str, Computed] = field(default_factory=dict, compare=False)
 
     @property
     def numbered(self) -> Iterator[tuple[Column, NativeType, int]]:

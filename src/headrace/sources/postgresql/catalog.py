@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.sources.postgresql import catalog_statements as statements
-from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.captured_table import Computed, PostgresTable
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.defaults import constant_defaults
 from headrace.sources.postgresql.options import PostgresSettings
@@ -268,8 +268,11 @@ class _Tables:
                 names=[str(name) for name, *_ in columns[relation.oid]],
                 last=max(int(number) for *_, number in columns[relation.oid]),
             )
-            computed = {str(name): str(kind) for name, _, _, _, _, kind, *_ in columns[relation.oid] if kind}
-            lacking = {name: kind for name, kind in computed.items() if name not in names}
+            lacking = {
+                str(name): Computed(str(kind), str(expression), types.resolve(int(type), int(modifier)))
+                for name, type, modifier, _, _, kind, expression, *_ in columns[relation.oid]
+                if kind and name not in names
+            }
             found[table.id.path] = replace(table, lacking=lacking)
         return found
 

@@ -1,7 +1,8 @@
-"""Columns that the server computes and whose values it does not send: they are left out, and that is said."""
+"""Columns that the server computes and whose values it does not send: rows lack them, and users are told."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 from headrace.sources.postgresql.captured_table import PostgresTable
@@ -11,7 +12,10 @@ from headrace.sources.signals import say_once
 from headrace.sources.tables.unlogged import Unlogged
 
 _PUBLISHES_STORED = 180000
-_COMPUTE = "Compute {them} from the row in the target, or by a transform of the pipeline."
+_COMPUTE = (
+    "Compute {them} by a transform of the pipeline; what the server writes otherwise than Spark's SQL (such as ::) is "
+    "yours to translate: {transform}."
+)
 
 
 def left_out(tables: Iterable[PostgresTable], publication: str, version: int) -> Iterator[Unlogged]:
@@ -28,13 +32,18 @@ def left_out(tables: Iterable[PostgresTable], publication: str, version: int) ->
         several = len(table.lacking) > 1
         names = ", ".join(f"'{name}'" for name in table.lacking)
         computed = f"Columns {names} are" if several else f"Column {names} is"
-        remedy = _COMPUTE.format(them="them" if several else "it")
-        if version >= _PUBLISHES_STORED and VIRTUAL not in table.lacking.values():
+        columns = {
+            name: f"cast({column.expression} as {column.type.logical.spark_type})"
+            for name, column in table.lacking.items()
+        }
+        transform = json.dumps({"tables": [table.id.path], "computed_columns": columns}, ensure_ascii=False)
+        remedy = _COMPUTE.format(them="them" if several else "it", transform=transform)
+        if version >= _PUBLISHES_STORED and all(column.kind != VIRTUAL for column in table.lacking.values()):
             remedy = (
                 f"Run: ALTER PUBLICATION {identifier(publication)} SET (publish_generated_columns = stored); "
                 f"and read the table again. Or: {remedy}"
             )
-        sentence = f"{computed} computed by the server, which does not send the values, and left out of targets."
+        sentence = f"{computed} computed by the server, which does not send the values, so captured rows lack them."
         yield Unlogged(table.id.path, sentence, remedy)
 
 
