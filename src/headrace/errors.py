@@ -7,7 +7,10 @@ line names the page of the documentation that explains it. No message ever conta
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+Error = TypeVar("Error", bound="HeadraceError")
 
 
 class HeadraceError(Exception):
@@ -24,7 +27,7 @@ class HeadraceError(Exception):
     table: Any = None
     """The table (a `TableId`) whose trouble it is, where it is surely no other's; see `headrace.changes.one_table`."""
     others: tuple[HeadraceError, ...] = ()
-    """Errors of other tables that were met together with this one; each has its table too."""
+    """Errors that were met together with this one; those of other tables each have their table too."""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         self.message = message
@@ -34,6 +37,13 @@ class HeadraceError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (executor to driver) pickled; keyword-only arguments need this.
         return (_rebuild, (type(self), self.args), self.__dict__)
+
+
+def first_of(errors: Sequence[Error]) -> Error:
+    """The first of several errors, with the rest as its `others`."""
+    first, *rest = errors
+    first.others = (*first.others, *rest)
+    return first
 
 
 def _rebuild(kind: type[HeadraceError], texts: tuple[str, ...]) -> HeadraceError:

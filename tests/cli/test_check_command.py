@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.support.status_shop import Shop
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import CaptureError, ConnectError
+from headrace.formats.given import given_schema
 from headrace.observe.checkpoint import LAST_RUN
 from headrace.options import Former
 from headrace.permissions import MissingPermission, Permissions
 from headrace.pipeline import load_pipeline
+from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.sinks.files import FilesSettings, FilesSink
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sources.change_tables import lsn
@@ -393,3 +396,37 @@ def test_a_plan_of_topics(shop: Checked) -> None:
     assert "Topics a, b; from the beginning." in done.output
     checked = CliRunner().invoke(app, ["check", str(file), "--level", "connect"])
     assert (checked.exit_code, "No Kafka broker answers at 127.0.0.1:1" in checked.output) == (2, True)
+
+
+def test_tables_prints_the_structures_that_a_reader_of_the_messages_needs(shop: Checked) -> None:
+    code, text = shop.ask("tables")
+    assert code == 0, text
+    (table,) = given_schema(yaml.safe_load(text)["schema"]).tables
+    assert (table.id.path, table.key) == ("dbo.t", ("id",))
+    assert [(one.name, str(one.logical), one.nullable) for one in table.columns] == [("id", "int32", False)]
+
+
+def test_tables_of_a_pipeline_without_messages_is_refused(shop: Checked) -> None:
+    code, text = shop.ask("tables", format=None, sinks=[{"type": "delta", "path": "lake"}])
+    assert (code, "writes no messages of a database's tables" in " ".join(text.split())) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("format", "verdict"),
+    [
+        ({"type": "maxwell_json"}, Verdict.WRONG),
+        ({"type": "maxwell_json", "schema": [{"tableId": ["", "", "t"], "columns": []}]}, None),
+        ({"type": "debezium_json"}, Verdict.NOTE),
+        ({"type": "canal_json"}, None),
+    ],
+)
+def test_a_feed_without_the_types_of_columns_is_found_before_its_first_message(
+    tmp_path: Path, format: dict[str, Any], verdict: Verdict | None
+) -> None:
+    source = {"type": "kafka", "bootstrap.servers": "127.0.0.1:1", "topics": ["t"], "format": format}
+    sections = {"source": source, "pipeline": {"name": "feed", "checkpoint": str(tmp_path / "state")}}
+    file = tmp_path / "feed.yaml"
+    file.write_text(json.dumps({**sections, "sink": {"type": "delta", "path": str(tmp_path / "lake")}}))
+    found = [one for one in check_file(file, Level.STATIC).findings if "types of columns" in one.sentence]
+    assert [one.verdict for one in found] == ([] if verdict is None else [verdict])
+    assert all("`headrace tables`" in one.remedy for one in found)

@@ -14,7 +14,7 @@ from headrace.apply.transactions import FROM_MESSAGE, IS_MOVED_PAIR, KEY_CHANGED
 from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
-from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.table import LIST_SCHEMAS, Column, TableId, TableSchema
 from headrace.changes.typed import Misfit, laid_over, literal, quote, same_table
 from headrace.errors import SchemaError
 
@@ -447,17 +447,16 @@ def _table_batch(
     if not versions and not counts:
         return TableProfile(id, TableSchema(id, ()), {}, steps=statements.all)
     if not versions:
-        listing = "option 'schema' of the source's format to a list of the tables' schemas (docs/apply.md)."
         if set(counts) == {_DELETE}:
             raise SchemaError(
                 f"The schema of table {id} is unknown: the batch has only deletes of it, whose messages have no value "
                 "and so no schema.",
-                remedy=f"Set {listing}",
+                remedy=LIST_SCHEMAS,
             )
         raise SchemaError(
             f"The schema of table {id} is unknown: the batch has rows of the table but no schema row.",
-            remedy="Let the writer send schemas with its messages (Debezium: value.converter.schemas.enable), or "
-            f"set {listing}",
+            remedy="Let the writer send schemas with its messages (Debezium: value.converter.schemas.enable; Headrace: "
+            f"schemas.enable of the sink's format). Or: {LIST_SCHEMAS}",
         )
     schemas = {
         # The user may have left the database out.

@@ -142,6 +142,13 @@ class Column:
         )
 
 
+LIST_SCHEMAS = (
+    "Set option 'schema' of the source's format to a list of the tables' schemas (docs/apply.md); where a pipeline of "
+    "Headrace writes the messages, `headrace tables` of its file prints the list."
+)
+"""What to do where messages do not have the types of columns."""
+
+
 @dataclass(frozen=True)
 class TableSchema:
     """A table's schema at one time: what the images of its change rows follow.

@@ -21,6 +21,7 @@ from headrace.cli.repair import commands as repair
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
+from headrace.cli.tables import tables
 from headrace.cli.ui import ui
 from headrace.cli.verify import verify
 from headrace.errors import HeadraceDeprecationWarning
@@ -40,6 +41,7 @@ app.command()(run)
 app.command()(status)
 app.command()(ui)
 app.command()(verify)
+app.command()(tables)
 app.command()(signal)
 app.add_typer(repair)
 app.add_typer(dead_letters)

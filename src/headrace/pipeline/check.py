@@ -12,7 +12,6 @@ Nothing stays behind and no Spark is started. A level that finds something wrong
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,12 +23,15 @@ from typing import Any
 
 from headrace import registry
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table import LIST_SCHEMAS
 from headrace.errors import HeadraceDeprecationWarning, HeadraceError
+from headrace.formats.base import Format
+from headrace.formats.features import Feature
 from headrace.observe.checkpoint import LAST_RUN, committed_batch, local_path, open_folder
 from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.permissions import MissingPermission
 from headrace.pipeline.cascades import described
-from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
+from headrace.pipeline.checkpoint import check_sound, holder
 from headrace.pipeline.components import missing_package
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import differences
@@ -37,6 +39,7 @@ from headrace.pipeline.model import Model, find_mistakes, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.pipeline.target import Target
 from headrace.pipeline.topic_ids import loss, made_again
+from headrace.pipeline.written_tables import captured_tables, names_at
 from headrace.sinks.base import Sink
 from headrace.sinks.kafka.permissions import has_kafka_client, kafka_jvm
 from headrace.sources.databases import Databases
@@ -163,7 +166,9 @@ def _hidden(model: Model, finding: Finding) -> Finding:
 def _static(model: Model) -> Iterator[Finding]:
     sinks = ", ".join(target.type for target in model.targets)
     yield Finding(Level.STATIC, Verdict.OK, "file", f"Pipeline '{model.name}' from {model.source_type} to {sinks}.")
-    if not isinstance(model.source, KafkaTopics):
+    if isinstance(model.source, KafkaTopics):
+        yield from _types_of(model, model.source.format)
+    else:
         driver = model.source.settings.get("driver")
         if driver is not None:
             yield from _tried(Level.STATIC, "source", lambda: _find_driver(driver), silent=True)
@@ -175,6 +180,34 @@ def _static(model: Model) -> Iterator[Finding]:
             "PySpark is not installed here, so the pipeline can't run here.",
             "Run pip install 'headrace[spark]'.",
         )
+
+
+def _types_of(model: Model, format: Format) -> Iterator[Finding]:
+    """Whether tables can be made of the messages of a feed."""
+    if not model.keeps_tables or format.settings.schema is not None:
+        return
+    if Feature.SCHEMA not in format.reads:
+        yield Finding(
+            Level.STATIC,
+            Verdict.WRONG,
+            "source",
+            f"Messages of format '{format.name}' do not have the types of columns, which tables need.",
+            LIST_SCHEMAS,
+        )
+    elif format.name in _MAY_LACK_TYPES:
+        yield Finding(
+            Level.STATIC,
+            Verdict.NOTE,
+            "source",
+            f"Messages of format '{format.name}' have the types of columns only where their writer sends them "
+            f"({_MAY_LACK_TYPES[format.name]}). Tables need them.",
+            LIST_SCHEMAS,
+        )
+
+
+_MAY_LACK_TYPES = {
+    "debezium_json": "Debezium: value.converter.schemas.enable; Headrace: schemas.enable of the sink's format",
+}
 
 
 def _find_driver(name: str) -> str:
@@ -202,7 +235,7 @@ def _connect(model: Model) -> Iterator[Finding]:
         check_sound(model.checkpoint, model.source_type)
         before = open_folder(model.checkpoint, None).text(LAST_RUN)
     except HeadraceError as error:
-        yield _failed(Level.CONNECT, "checkpoint", error)
+        yield from _failed(Level.CONNECT, "checkpoint", error)
         before = None
     for sentence in differences(model, before):
         remedy = "What was written stays as it is; with a new checkpoint all of it comes in the new form."
@@ -242,14 +275,17 @@ def _is_new(model: Model) -> bool:
 
 def _privileges(model: Model) -> Iterator[Finding]:
     level = Level.PRIVILEGES
+    captured: Sequence[TableSchema] = ()
     if isinstance(model.source, KafkaTopics):
         yield Finding(level, Verdict.NOTE, "source", "What the login may do in Kafka is not checked.")
     else:
+        captured, unread = captured_tables(model, model.source)
+        stops: set[str] = set()
         for name, source in Databases(model.source).sources.items():
             try:
                 missing = source.missing_permissions()
             except Exception as error:
-                yield _failed(level, "source", error)
+                yield from _failed(level, "source", error)
                 continue
             if missing is None:
                 yield Finding(
@@ -258,13 +294,17 @@ def _privileges(model: Model) -> Iterator[Finding]:
             elif not missing:
                 yield Finding(level, Verdict.OK, "source", f"The login has every permission in database '{name}'.")
             yield from _missing("source", missing or ())
+            stops.update(one.sentence for one in missing or () if one.required)
             health = source.health()
             if health.retained_bytes is not None:
                 verdict = Verdict.NOTE if health.headroom_is_small else Verdict.OK
                 yield Finding(level, verdict, "source", health.sentence, health.remedy)
-    captured = _captured(model)
+        if stops:
+            # The next level would say what is wrong with the tables, and is not reached.
+            findings = (found for error in unread for found in _failed(level, "source", error))
+            yield from (found for found in findings if found.sentence not in stops)
     for target in model.targets:
-        tables, topics = _written(model, target, captured)
+        tables, topics = names_at(model, target, captured)
         yield from _sink_permissions(target.label, target.sink, tables, topics)
     if model.dead_letters is not None:
         yield from _sink_permissions(f"dead_letter ({model.dead_letters.type})", model.dead_letters.sink, [], [])
@@ -275,7 +315,7 @@ def _sink_permissions(label: str, sink: Sink, tables: Sequence[TableId], topics:
     try:
         permissions = sink.permissions(tables, topics)
     except Exception as error:
-        yield _failed(level, label, error)
+        yield from _failed(level, label, error)
         return
     if permissions is None:
         return
@@ -290,45 +330,11 @@ def _missing(label: str, missing: Iterable[MissingPermission]) -> Iterator[Findi
         yield Finding(Level.PRIVILEGES, verdict, label, permission.sentence, permission.remedy)
 
 
-def _captured(model: Model) -> list[TableSchema]:
-    """The tables of all databases, as far as they can be said: the next level tells why some can't."""
-    if isinstance(model.source, KafkaTopics):
-        return []
-    found: list[TableSchema] = []
-    with contextlib.suppress(HeadraceError):
-        known = known_offsets(model.checkpoint)
-        for name, source in Databases(model.source).sources.items():
-            with contextlib.suppress(HeadraceError):
-                found += source.tables(known.of(name).tables_seen)
-    return found
-
-
-def _written(model: Model, target: Target, captured: Sequence[TableSchema]) -> tuple[list[TableId], list[str]]:
-    """The tables that a sink would get, by the names that they have there, and the topics of their messages.
-
-    A table that a transform or route does not fit is left out: the next level tells it.
-    """
-    tables: dict[TableId, None] = {}
-    topics: dict[str, None] = {}
-    for schema in captured:
-        try:
-            shaped = target.shaping.structure(schema, None)
-            if shaped is None:
-                continue
-            topic = None if target.format is None else target.format.topic_for(shaped.id, model.source_type)
-        except HeadraceError:
-            continue
-        tables[shaped.id] = None
-        if topic is not None:
-            topics[topic] = None
-    return list(tables), list(topics)
-
-
 def _plan(model: Model) -> Iterator[Finding]:
     try:
         plan = plan_pipeline(model)
     except Exception as error:
-        yield _failed(Level.PLAN, "source", error)
+        yield from _failed(Level.PLAN, "source", error)
         return
     yield Finding(Level.PLAN, Verdict.OK, "source", summary(plan))
     for table in plan.tables:
@@ -422,17 +428,18 @@ def _tried(level: Level, subject: str, look: Callable[[], str], *, silent: bool 
     try:
         sentence = look()
     except Exception as error:
-        yield _failed(level, subject, error)
+        yield from _failed(level, subject, error)
     else:
         if not silent:
             yield Finding(level, Verdict.OK, subject, sentence)
 
 
-def _failed(level: Level, subject: str, error: Exception) -> Finding:
-    """An error as a finding; what nobody expected is raised."""
+def _failed(level: Level, subject: str, error: Exception) -> Iterator[Finding]:
+    """An error, and those that were met with it, as findings; what nobody expected is raised."""
     ours: HeadraceError | None = error if isinstance(error, HeadraceError) else None
     if isinstance(error, ModuleNotFoundError):
         ours = missing_package(error)
     if ours is None:
         raise error
-    return Finding(level, Verdict.WRONG, subject, ours.message, ours.remedy)
+    for one in (ours, *ours.others):
+        yield Finding(level, Verdict.WRONG, subject, one.message, one.remedy)

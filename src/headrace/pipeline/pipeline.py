@@ -29,6 +29,7 @@ from headrace.pipeline.tables_apart import refuse_tables_alike
 from headrace.pipeline.topic_moves import move_topics
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import LeftOut, Verified, verify
+from headrace.pipeline.written_tables import written_tables
 from headrace.sources.databases import Databases
 from headrace.sources.table_moves import Kind
 from headrace.sources.tables.unmatched import require_matched
@@ -195,6 +196,10 @@ class Pipeline:
             HeadraceError: as the first batch of a run would.
         """
         return plan_pipeline(self._model, spark)
+
+    def written_tables(self, start: Callable[[], SparkSession]) -> list[TableSchema]:
+        """The tables that its messages have; see `headrace.pipeline.written_tables`."""
+        return written_tables(self._model, start)
 
     def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified | LeftOut]:
         """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""

@@ -5,12 +5,16 @@ nothing is missing.
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
+import yaml
 from tests.support.postgresql import PostgresDatabase, needs_postgres, postgres, settings_of
 
 from headrace.errors import CaptureError
 from headrace.permissions import MissingPermission
+from headrace.pipeline.check import Finding, Verdict, check_file
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.permissions import SERVICES, missing_permissions
 from headrace.sources.postgresql.table_set import TableSet
@@ -47,9 +51,7 @@ def test_each_lacking_right_comes_with_the_statement_that_grants_it(
     assert {sentence: each.required for sentence, each in found.items()} == {
         "The login lacks the permission REPLICATION (to make, read and advance the slot).": True,
         "The login lacks the permission USAGE on schema 'in' (snapshots of its tables).": True,
-        "The login lacks the permission SELECT on in.a (its snapshot).": True,
-        "The login lacks the permission SELECT on public.b (its snapshot).": True,
-        "The login lacks the permission SELECT on public.signals (its snapshot).": True,
+        "The login lacks the permission SELECT on tables 'in.a', 'public.b', 'public.signals' (their snapshots).": True,
         "The login lacks the permission INSERT on public.signals (headrace signal).": False,
         "The login lacks the permission pg_monitor (to name the transaction that holds up a snapshot or the slot).": (
             False
@@ -68,7 +70,7 @@ def test_policies_that_hide_rows_are_found(postgres_database: PostgresDatabase, 
         "CREATE TABLE b (id int PRIMARY KEY); ALTER TABLE b ENABLE ROW LEVEL SECURITY;"
         f'GRANT SELECT ON b TO "{role}"; CREATE PUBLICATION {postgres_database.name} FOR TABLE b'
     )
-    sentence = "The login lacks the permission BYPASSRLS (policies hide rows of public.b from its snapshot)."
+    sentence = "The login lacks the permission BYPASSRLS (policies hide rows of table 'public.b' from snapshots)."
     assert missing(postgres_database, role)[sentence].remedy == f'Run: ALTER ROLE "{role}" BYPASSRLS;'
     assert sentence not in missing(postgres_database, role, snapshot_mode="no_data")
 
@@ -79,12 +81,49 @@ def test_what_it_takes_to_make_the_publication_is_said_before(postgres_database:
     found = missing(postgres_database, role, snapshot_mode="no_data")
     assert [sentence for sentence, each in found.items() if each.required] == [
         "The login lacks the permission REPLICATION (to make, read and advance the slot).",
-        "Table 'public.keyless' has no primary key and no other replica identity, so once its changes are published "
-        "the server refuses the application's updates and deletes of it.",
+        "Table 'public.keyless' has no primary key and no other replica identity, so once changes are published the "
+        "server refuses the application's updates and deletes of it.",
         f"The login lacks the permission CREATE on database '{name}' (to make publication '{name}').",
-        "The login does not own table 'public.a', which only its owner adds to a publication.",
-        "The login does not own table 'public.keyless', which only its owner adds to a publication.",
+        "The login does not own tables 'public.a', 'public.keyless', which only the owner adds to a publication.",
     ]
+
+
+@pytest.mark.parametrize("created", ["disabled", "filtered"])
+def test_one_check_finds_all_that_is_wrong_and_what_it_says_makes_all_of_it_right(
+    postgres_database: PostgresDatabase, role: str, tmp_path: Path, created: str
+) -> None:
+    database = postgres_database
+    tables = [f"table_{number}" for number in range(12)]
+    for table in tables:
+        database.execute(f"CREATE TABLE {table} (id int, v int{', PRIMARY KEY (id)' if table > 'table_3' else ''})")
+    source = {
+        "type": "postgresql",
+        **database.options,
+        "user": role,
+        "publication": "shop",
+        "slot": database.name,
+        "publication_autocreate": created,
+        "tables": [f"public.{table}" for table in [*tables, "tabel_1", "tabel_2"]],
+    }
+    file = tmp_path / "pipeline.yaml"
+
+    def wrong() -> list[Finding]:
+        sink = {"type": "files", "path": str(tmp_path / "out"), "format": {"type": "canal_json"}}
+        named = {"name": "shop", "checkpoint": str(tmp_path / "checkpoint")}
+        file.write_text(yaml.safe_dump({"pipeline": named, "source": source, "sinks": [sink]}))
+        return [finding for finding in check_file(file).findings if finding.verdict is Verdict.WRONG]
+
+    found = wrong()
+    absent = [one for one in found if " has no table " in one.sentence]
+    assert [one.sentence.split("table ")[1] for one in absent] == ["'public.tabel_1'.", "'public.tabel_2'."]
+    granted = [one for one in found if one not in absent]
+    assert len(granted) <= 6, [one.sentence for one in granted]
+    for one in granted:
+        statement = one.remedy.split("Run: " if "Run: " in one.remedy else "run: ")[1]
+        database.execute(re.split(r" (?:or|and) ", statement)[0])
+    source["tables"] = [f"public.{table}" for table in tables]
+    source["publication_autocreate"] = "disabled"
+    assert wrong() == []
 
 
 def test_slot_and_publication_of_another_kind_are_said_before(postgres_database: PostgresDatabase) -> None:

@@ -18,7 +18,7 @@ from headrace.sources.postgresql.captured_table import Computed, PostgresTable
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.defaults import constant_defaults
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.publication import PublicationState
+from headrace.sources.postgresql.publication import PublicationState, no_publication
 from headrace.sources.postgresql.refusals import identifier
 from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
 from headrace.sources.postgresql.types import TypeCatalog
@@ -144,7 +144,6 @@ class _Tables:
     def chosen(self, database: str, *, strict: bool, known: Collection[str]) -> list[CatalogTable]:
         """The tables that the options mean."""
         include = named_tables(self._settings)
-        self._require_publication(database, strict=strict)
         selection = TableSelection(
             database, include, self._settings.tables_excluded, (), strict and bool(include), known
         )
@@ -163,17 +162,9 @@ class _Tables:
             raise CaptureError(
                 f"Database '{database}' has no table to capture.", remedy="Check 'database' and 'tables_excluded'."
             )
+        if strict and self._publication is None and self._settings.publication_autocreate != _FILTERED:
+            raise no_publication(self._settings, [relation.quoted for relation in found])
         return found
-
-    def _require_publication(self, database: str, *, strict: bool) -> None:
-        name = self._settings.publication_name
-        if self._publication is not None or not strict or self._settings.publication_autocreate == _FILTERED:
-            return
-        raise CaptureError(
-            f"Database '{database}' has no publication '{name}'.",
-            remedy=f"Run: CREATE PUBLICATION {identifier(name)} FOR TABLE ONLY <schema>.<table> "
-            "WITH (publish_via_partition_root = true); or set 'publication_autocreate' to filtered.",
-        )
 
     def _lack(self, relation: CatalogTable) -> CaptureError | None:
         """Why a table is not captured; null where it is, or would be if the options meant it."""

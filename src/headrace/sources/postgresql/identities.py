@@ -17,7 +17,7 @@ from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.refusals import identifier
 
 _FULL = "f"
-_SHOWN = 3
+_SHOWN = 100
 # A partitioned table's rows are changed in its leaves.
 _LEAVES = """
 SELECT root.oid, n.nspname::text, c.relname::text, c.relreplident::text, (
@@ -72,14 +72,18 @@ def require_identities(connection: Connection, oids: Collection[int]) -> None:
     found = [leaf for leaf in leaves_of(connection, oids) if leaf.columns == frozenset()]
     if not found:
         return
-    first = found[0]
-    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    names = ", ".join(f"'{leaf.schema}.{leaf.name}'" for leaf in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    one = len(found) == 1
     raise CaptureError(
-        f"Table '{first.schema}.{first.name}'{others} has no primary key and no other replica identity, so once its "
-        "changes are published the server refuses the application's updates and deletes of it.",
-        remedy=f"{_full([first])} or leave the table out with 'tables_excluded'; or, for inserts only, run: CREATE "
-        f"PUBLICATION headrace_inserts FOR TABLE ONLY {first.quoted} WITH (publish = 'insert, truncate'); and capture "
-        "it with another pipeline that has 'publication' headrace_inserts and 'skipped_operations' u,d.",
+        f"{'Table' if one else 'Tables'} {names}{more} {'has' if one else 'have'} no primary key and no other replica "
+        "identity, so once changes are published the server refuses the application's updates and deletes of "
+        f"{'it' if one else 'them'}.",
+        remedy=f"{_full(found)} or leave the {'table' if one else 'tables'} out with 'tables_excluded'; or, for "
+        "inserts only, run: CREATE PUBLICATION headrace_inserts FOR TABLE "
+        f"{', '.join(f'ONLY {leaf.quoted}' for leaf in found[:_SHOWN])} WITH (publish = 'insert, truncate'); and "
+        "capture what it has with another pipeline that has 'publication' headrace_inserts and 'skipped_operations' "
+        "u,d.",
     )
 
 

@@ -5,7 +5,7 @@ Each comes with the statement, or on a managed service the setting, that mends i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import ConnectError, HeadraceError
@@ -15,7 +15,14 @@ from headrace.sources.postgresql.catalog import captured_tables
 from headrace.sources.postgresql.connection import Connection, connect, connect_replication
 from headrace.sources.postgresql.identities import lacking_identities, require_identities
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.publication import PublicationState, require_complete, table_name
+from headrace.sources.postgresql.publication import (
+    PublicationState,
+    add_statement,
+    create_statement,
+    no_publication,
+    require_complete,
+    table_name,
+)
 from headrace.sources.postgresql.refusals import MORE_SENDERS, MORE_SLOTS, ON_PRIMARY, identifier
 from headrace.sources.postgresql.slots import SlotState, require_ours
 from headrace.sources.snapshots.first_reads import is_read_first
@@ -44,6 +51,7 @@ SELECT c.oid::bigint, has_schema_privilege(c.relnamespace, 'USAGE'), has_table_p
 FROM pg_class c WHERE c.oid = ANY (%s::oid[])
 """
 _OWNS_PUBLICATION = "SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s"
+_SHOWN = 12
 _MAY_INSERT = "SELECT has_table_privilege(to_regclass(%s), 'INSERT')"
 
 
@@ -144,12 +152,14 @@ class _Questions:
             yield from self._of_identities(state, self.tables)
             return
         if not alters:
-            # Without it no table could be found.
-            return
+            absent = no_publication(self.settings, map(table_name, self.tables))
+            yield MissingPermission(absent.message, absent.remedy)
         added = [table for table in self.tables if state is None or table.oid not in state.members]
         closed = list(_refusals(lambda: require_identities(self.connection, [table.oid for table in added])))
         yield from closed
         yield from self._of_identities(state, [table for table in self.tables if not closed or table not in added])
+        if not alters:
+            return
         if state is None and not creates:
             yield MissingPermission.of(
                 ["CREATE"],
@@ -163,13 +173,19 @@ class _Questions:
                 f"Publication '{name}' belongs to another role, so tables can't be added to it.",
                 f"Run: ALTER PUBLICATION {identifier(name)} OWNER TO {role};",
             )
-        for table, (_, _, _, owns) in self._rights(added):
-            if not owns:
-                yield MissingPermission(
-                    f"The login does not own table '{table.id.path}', which only its owner adds to a publication.",
-                    f"Grant it the owner's role; or let the owner run CREATE PUBLICATION {identifier(name)} FOR TABLE "
-                    f"ONLY {table_name(table)}, ...; and set 'publication_autocreate' to disabled.",
-                )
+        others = [table for table, (_, _, _, owns) in self._rights(added) if not owns]
+        if others:
+            # The owner's publication has to have all tables, because nobody adds to it later.
+            publish = (
+                create_statement(name, map(table_name, self.tables))
+                if state is None
+                else add_statement(name, map(table_name, others))
+            )
+            yield MissingPermission(
+                f"The login does not own {_listed(others)}, which only the owner adds to a publication.",
+                f"Let the owner run: {publish}; and set 'publication_autocreate' to disabled. Or grant the login the "
+                "owner's role.",
+            )
 
     def _of_identities(
         self, state: PublicationState | None, tables: Collection[PostgresTable]
@@ -180,32 +196,32 @@ class _Questions:
                 yield MissingPermission(lack.error.message, lack.error.remedy)
 
     def _of_rows(self, role: str) -> Iterator[MissingPermission]:
-        closed: set[str] = set()
-        read = [table for table in self.tables if is_read_first(self.settings, table.id)]
-        for table, (enters, reads, filtered, _) in self._rights(read):
-            schema = table.id.schema
-            if not enters and schema not in closed:
-                closed.add(schema)
-                yield MissingPermission.of(
-                    ["USAGE"],
-                    f"on schema '{schema}'",
-                    "snapshots of its tables",
-                    f"Run: GRANT USAGE ON SCHEMA {identifier(schema)} TO {role};",
-                )
-            if not reads:
-                yield MissingPermission.of(
-                    ["SELECT"],
-                    f"on {table.id.path}",
-                    "its snapshot",
-                    f"Run: GRANT SELECT ON {table_name(table)} TO {role};",
-                )
-            elif filtered:
-                yield MissingPermission.of(
-                    ["BYPASSRLS"],
-                    "",
-                    f"policies hide rows of {table.id.path} from its snapshot",
-                    f"Run: ALTER ROLE {role} BYPASSRLS;",
-                )
+        read = list(self._rights(table for table in self.tables if is_read_first(self.settings, table.id)))
+        closed = dict.fromkeys(table.id.schema for table, (enters, *_) in read if not enters)
+        if closed:
+            schemas = ", ".join(f"'{schema}'" for schema in closed)
+            yield MissingPermission.of(
+                ["USAGE"],
+                f"on schema{'' if len(closed) == 1 else 's'} {schemas}",
+                "snapshots of its tables" if len(closed) == 1 else "snapshots of their tables",
+                f"Run: GRANT USAGE ON SCHEMA {', '.join(map(identifier, closed))} TO {role};",
+            )
+        unread = [table for table, (_, reads, *_) in read if not reads]
+        if unread:
+            yield MissingPermission.of(
+                ["SELECT"],
+                f"on {_listed(unread)}",
+                "its snapshot" if len(unread) == 1 else "their snapshots",
+                f"Run: GRANT SELECT ON {', '.join(map(table_name, unread))} TO {role};",
+            )
+        filtered = [table for table, (_, reads, filtered, _) in read if reads and filtered]
+        if filtered:
+            yield MissingPermission.of(
+                ["BYPASSRLS"],
+                "",
+                f"policies hide rows of {_listed(filtered)} from snapshots",
+                f"Run: ALTER ROLE {role} BYPASSRLS;",
+            )
 
     def _watching(self, role: str, *, sees_others: bool) -> Iterator[MissingPermission]:
         signals = self.settings.signal_data_collection
@@ -240,9 +256,17 @@ class _Questions:
                 yield table, (enters, reads, filtered, owns)
 
 
+def _listed(tables: Sequence[PostgresTable]) -> str:
+    """Tables by name, of many the first ones."""
+    names = ", ".join(f"'{table.id.path}'" for table in tables[:_SHOWN])
+    more = f" and {len(tables) - _SHOWN:,} more" if len(tables) > _SHOWN else ""
+    return f"table{'' if len(tables) == 1 else 's'} {names}{more}"
+
+
 def _refusals(attempt: Callable[[], object], kind: type[HeadraceError] = HeadraceError) -> Iterator[MissingPermission]:
     """What an attempt is refused with, as something that is missing."""
     try:
         attempt()
     except kind as error:
-        yield MissingPermission(error.message, error.remedy)
+        for one in (error, *error.others):
+            yield MissingPermission(one.message, one.remedy)

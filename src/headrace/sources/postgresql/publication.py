@@ -7,10 +7,10 @@ publication can't be read. Headrace alters only a publication that it made itsel
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.errors import CaptureError
+from headrace.errors import CaptureError, first_of
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.identities import require_identities
@@ -20,7 +20,6 @@ from headrace.sources.postgresql.refusals import PostgresError, identifier, lite
 _MADE = "Made by Headrace for replication slot {slot}"
 _UNFINISHED = " (being made)"
 _DENIED = "42501"
-_SHOWN = 20
 VIRTUAL = "v"
 OPERATIONS = ("insert", "update", "delete", "truncate")
 _LETTERS = dict(zip(OPERATIONS, "cudt", strict=True))
@@ -156,16 +155,11 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
     if state is not None and not (alters and state.is_own):
         require_complete(state, tables, settings.skipped_operations)
         return
-    # A table's children of INHERITS are tables of their own.
-    names = {table.oid: f"ONLY {table_name(table)}" for table in tables}
     if state is None:
-        statement = _create(name, list(names.values()))
+        statement = create_statement(name, map(table_name, tables))
         if not alters:
-            raise CaptureError(
-                f"Publication '{name}' is not there, and 'publication_autocreate' is disabled.",
-                remedy=f"Run: {_shortened(name, list(names.values()))}",
-            )
-        require_identities(connection, list(names))
+            raise no_publication(settings, map(table_name, tables))
+        require_identities(connection, [table.oid for table in tables])
         comment = _MADE.format(slot=settings.slot)
         statements = [statement, f"COMMENT ON PUBLICATION {identifier(name)} IS {literal(comment)}"]
     else:
@@ -177,12 +171,12 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
             )
         here = [table for table in tables if table.oid in state.members]
         require_complete(state, here, settings.skipped_operations)
-        added = {oid: each for oid, each in names.items() if oid not in state.members}
-        dropped = [f"ONLY {member.name}" for oid, member in state.members.items() if oid not in names]
-        require_identities(connection, list(added))
-        alter = f"ALTER PUBLICATION {identifier(name)}"
-        statements = [f"{alter} ADD TABLE {', '.join(added.values())}"] if added else []
-        statements += [f"{alter} DROP TABLE {', '.join(dropped)}"] if dropped else []
+        added = [table for table in tables if table.oid not in state.members]
+        wanted = {table.oid for table in tables}
+        dropped = [f"ONLY {member.name}" for oid, member in state.members.items() if oid not in wanted]
+        require_identities(connection, [table.oid for table in added])
+        statements = [add_statement(name, map(table_name, added))] if added else []
+        statements += [f"ALTER PUBLICATION {identifier(name)} DROP TABLE {', '.join(dropped)}"] if dropped else []
     if not statements:
         return
     try:
@@ -195,9 +189,11 @@ def ensure(connection: Connection, settings: PostgresSettings, tables: Sequence[
         connection.run("ROLLBACK")
         if error.sqlstate != _DENIED:
             raise
+        # A comment would say that Headrace may alter it.
+        needed = statements[:1] if state is None else statements
         raise CaptureError(
             f"Role '{settings.user}' may not make or alter publication '{name}' ({error.message.rstrip('.')}).",
-            remedy=f"Let the owner of the tables run: {_shortened(name, list(names.values()))}",
+            remedy=f"Let the owner of the tables run: {'; '.join(needed)};",
         ) from error
 
 
@@ -210,7 +206,7 @@ def require_complete(state: PublicationState, tables: Sequence[PostgresTable], s
         skipped: the operations that are not wanted: c, u, d, t.
 
     Raises:
-        CaptureError: it lacks one of them, or leaves out rows or operations.
+        CaptureError: it lacks one of them, or leaves out rows or operations; the first, the rest are its `others`.
     """
     alter = f"ALTER PUBLICATION {identifier(state.name)}"
     lacking = [each for each in OPERATIONS if each not in state.operations and _LETTERS[each] not in skipped]
@@ -221,19 +217,29 @@ def require_complete(state: PublicationState, tables: Sequence[PostgresTable], s
             remedy=f"Run: {alter} SET (publish = '{', '.join(OPERATIONS)}'); or, where these changes are not wanted, "
             f"set 'skipped_operations' to {letters}.",
         )
+    errors = []
+    absent = [table for table in tables if table.oid not in state.members]
+    if absent:
+        paths = ", ".join(f"'{table.id.path}'" for table in absent)
+        errors.append(
+            CaptureError(
+                f"Publication '{state.name}' does not have table{'' if len(absent) == 1 else 's'} {paths}.",
+                remedy=f"Run: {add_statement(state.name, map(table_name, absent))}; or leave the table"
+                f"{' out' if len(absent) == 1 else 's out'} with 'tables_excluded'.",
+            )
+        )
     for table in tables:
         name, member = table_name(table), state.members.get(table.oid)
-        if member is None:
-            raise CaptureError(
-                f"Publication '{state.name}' does not have table '{table.id.path}'.",
-                remedy=f"Run: {alter} ADD TABLE ONLY {name}; or leave the table out with 'tables_excluded'.",
+        if member is not None and member.filter:
+            errors.append(
+                CaptureError(
+                    f"Publication '{state.name}' leaves out rows of table '{table.id.path}': it has those WHERE "
+                    f"{member.filter}.",
+                    remedy=f"Run: BEGIN; {alter} DROP TABLE ONLY {name}; {alter} ADD TABLE ONLY {name}; COMMIT;",
+                )
             )
-        if member.filter:
-            raise CaptureError(
-                f"Publication '{state.name}' leaves out rows of table '{table.id.path}': it has those WHERE "
-                f"{member.filter}.",
-                remedy=f"Run: BEGIN; {alter} DROP TABLE ONLY {name}; {alter} ADD TABLE ONLY {name}; COMMIT;",
-            )
+    if errors:
+        raise first_of(errors)
 
 
 def table_name(table: PostgresTable) -> str:
@@ -241,14 +247,42 @@ def table_name(table: PostgresTable) -> str:
     return f"{identifier(table.id.schema)}.{identifier(table.id.name)}"
 
 
-def _create(name: str, tables: Sequence[str]) -> str:
-    listed = f" FOR TABLE {', '.join(tables)}" if tables else ""
-    return f"CREATE PUBLICATION {identifier(name)}{listed} WITH (publish_via_partition_root = true)"
+def create_statement(name: str, tables: Iterable[str]) -> str:
+    """The statement that makes a publication as captures need it, without its semicolon.
+
+    Args:
+        name: the publication's.
+        tables: those that it is to have, as `table_name` writes them.
+    """
+    listed = _listed(tables)
+    return (
+        f"CREATE PUBLICATION {identifier(name)}{listed and f' FOR TABLE {listed}'} "
+        "WITH (publish_via_partition_root = true)"
+    )
 
 
-def _shortened(name: str, tables: Sequence[str]) -> str:
-    more = ["..."] if len(tables) > _SHOWN else []
-    return f"{_create(name, [*tables[:_SHOWN], *more])};"
+def add_statement(name: str, tables: Iterable[str]) -> str:
+    """The statement that adds tables, as `table_name` writes them, to a publication, without its semicolon."""
+    return f"ALTER PUBLICATION {identifier(name)} ADD TABLE {_listed(tables)}"
+
+
+def no_publication(settings: PostgresSettings, tables: Iterable[str]) -> CaptureError:
+    """The error for a publication that is not there and that Headrace is not to make.
+
+    Args:
+        settings: the source's options.
+        tables: those that it is to have, as `table_name` writes them.
+    """
+    return CaptureError(
+        f"Database '{settings.database}' has no publication '{settings.publication_name}'.",
+        remedy=f"Run: {create_statement(settings.publication_name, tables)}; or set 'publication_autocreate' to "
+        "filtered.",
+    )
+
+
+def _listed(tables: Iterable[str]) -> str:
+    # A table's children of INHERITS are tables of their own.
+    return ", ".join(f"ONLY {table}" for table in tables)
 
 
 # A slot has no comment, so the publication's says whether a first start came as far as its first batch.

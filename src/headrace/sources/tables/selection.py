@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
-from headrace.errors import CaptureError
+from headrace.errors import CaptureError, first_of
 from headrace.options import is_optional
 from headrace.registry import did_you_mean
 from headrace.sources.tables.lost import is_named
@@ -69,8 +69,8 @@ class TableSelection:
             capture: how a table is set up for capture, as the beginning of a sentence.
 
         Raises:
-            CaptureError: a named table does not exist or is not captured, or a pattern matches nothing; or two tables
-                have one path.
+            CaptureError: a named table does not exist or is not captured, or a pattern matches nothing (the first;
+                the rest are its `others`); or two tables have one path.
         """
         chosen = self._included(tables, not_captured, capture)
         excluded = {table for pattern in self.exclude for table in self._matching(tables, pattern)}
@@ -82,6 +82,7 @@ class TableSelection:
         self, tables: list[FoundTable], not_captured: Callable[[FoundTable, str], CaptureError], capture: str
     ) -> list[FoundTable]:
         chosen: list[FoundTable] = []
+        errors: list[CaptureError] = []
         if not self.include:
             chosen = [table for table in tables if table.captured]
             if not chosen and self.strict and not self.known:
@@ -95,22 +96,28 @@ class TableSelection:
             required = self.strict and not any(is_named(path, (pattern,), (), self.database) for path in self.known)
             required = required and not is_optional(pattern)
             if not matched and required and len(self.databases) < 2:
-                paths = [table.path for table in tables]
-                where = f"Database '{self.database}'" if self.database else "The server"
-                if not paths:
-                    raise CaptureError(
-                        f"{where} shows this login no table, so none is '{pattern}'.",
-                        remedy=self.permit or "Let the login read the tables (GRANT SELECT), or use another database.",
-                    )
-                shown = f"{where} shows this login" if self.permit else f"{where} has"
-                remedy = f"{did_you_mean(pattern, paths)} {self.permit}".strip()
-                raise CaptureError(f"{shown} no table '{pattern}'.", remedy=remedy)
+                errors.append(self._absent(pattern, tables))
             # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
             captured = [table for table in matched if table.captured]
             if matched and not captured and required:
-                raise not_captured(matched[0], self.database)
+                errors.append(not_captured(matched[0], self.database))
             chosen.extend(table for table in captured if table not in chosen)
+        if errors:
+            raise first_of(errors)
         return chosen
+
+    def _absent(self, pattern: str, tables: Sequence[FoundTable]) -> CaptureError:
+        """The error for a name or pattern that stands for no table."""
+        paths = [table.path for table in tables]
+        where = f"Database '{self.database}'" if self.database else "The server"
+        if not paths:
+            return CaptureError(
+                f"{where} shows this login no table, so none is '{pattern}'.",
+                remedy=self.permit or "Let the login read the tables (GRANT SELECT), or use another database.",
+            )
+        shown = f"{where} shows this login" if self.permit else f"{where} has"
+        remedy = f"{did_you_mean(pattern, paths)} {self.permit}".strip()
+        return CaptureError(f"{shown} no table '{pattern}'.", remedy=remedy)
 
     def _matching(self, tables: list[FoundTable], pattern: str) -> list[FoundTable]:
         try:
