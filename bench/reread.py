@@ -26,7 +26,8 @@ from stream import Cost, spent
 
 CUTS = {
     "postgresql": "alter table wide alter column price type numeric(12,2) using round(price, 1)",
-    "mariadb": "alter table wide modify column price decimal(12,1), algorithm=copy; alter table wide modify column price decimal(12,2)",
+    "mariadb": "alter table wide modify column price decimal(12,1), algorithm=copy; "
+    "alter table wide modify column price decimal(12,2)",
 }
 DATABASES: dict[str, type[Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
 
