@@ -1,10 +1,13 @@
-"""Contract suites of which `make test` runs a few cases on some targets and sources, and `make test-all` all of them.
+"""Tests of which `make test` runs a few cases, and `make test-all` all of them.
 
-A class says it in place: `@pytest.mark.smoke(*TABLES)`, with the names of the tests that `make test` runs. Its others
-get the marker `system`. The whole suite runs in `make test` on one target or source of each kind.
+It stands in place: `@pytest.mark.smoke(*TABLES)` at a class that runs a contract suite, with the names of the tests
+that `make test` runs, or `@pytest.mark.smoke("delta-*")` at a test with parameters, with the ids of its cases. All
+others get the marker `system`. The whole suite runs in `make test` on one target or source of each kind.
 """
 
 from __future__ import annotations
+
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -35,7 +38,21 @@ class Smoke:
         mark = item.get_closest_marker("smoke")
         if mark is None or not isinstance(item, pytest.Function):
             return
-        if unknown := [name for name in mark.args if not hasattr(item.cls, name)]:
-            raise pytest.UsageError(f"{item.cls.__name__} has no {', '.join(unknown)}, which its marker smoke names.")
-        if item.originalname not in mark.args:
+        if not any(fnmatchcase(name, chosen) for chosen in mark.args for name in _names(item)):
             item.add_marker("system")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse a name of no test and no case: `make test` would pass without what it stands for."""
+        names: dict[int, tuple[pytest.Mark, set[str]]] = {}
+        for item in items:
+            if isinstance(item, pytest.Function) and (mark := item.get_closest_marker("smoke")):
+                names.setdefault(id(mark), (mark, set()))[1].update(_names(item))
+        for mark, known in names.values():
+            # One name may be all that the command line chose.
+            unknown = [name for name in mark.args if not any(fnmatchcase(one, name) for one in known)]
+            if unknown and len(known) > 2:
+                raise pytest.UsageError(f"A marker smoke names {', '.join(unknown)}, and there are {sorted(known)}.")
+
+
+def _names(item: pytest.Function) -> tuple[str, ...]:
+    return (item.originalname, item.callspec.id) if hasattr(item, "callspec") else (item.originalname,)

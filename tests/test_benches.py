@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).parents[1] / "bench"
 
 
+@pytest.mark.system
 def test_every_bench_finds_what_it_imports() -> None:
     names = sorted(file.stem for file in BENCH.glob("*.py") if file.stem != "__main__")
     done = subprocess.run(

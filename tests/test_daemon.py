@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.testing.waiting import PATIENCE
 
 SPEC = importlib.util.find_spec("pyspark")
@@ -30,6 +32,7 @@ def found(program: str, *options: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.system
 def test_archives_are_left_where_pyspark_is_installed() -> None:
     program = (
         "import pyspark.version as before, sys; from headrace.spark.daemon import leave_archives; leave_archives();"
@@ -75,6 +78,7 @@ def test_formats_are_loaded_before_workers_are_forked() -> None:
     assert found(program) == "True 0"
 
 
+@pytest.mark.system
 def test_workers_do_not_collect_what_was_loaded_after_each_task() -> None:
     program = (
         "import gc; from headrace.spark.daemon import load_formats; load_formats('canal_json');"

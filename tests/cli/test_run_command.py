@@ -69,6 +69,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.smoke("line 5*", "Table *")
 @pytest.mark.parametrize(("change", "sentence"), MISTAKES, ids=[sentence[:40] for _, sentence in MISTAKES])
 def test_a_mistake_is_one_sentence_and_2(tmp_path: Path, change: dict[str, dict[str, object]], sentence: str) -> None:
     done = headrace("run", str(pipeline(tmp_path, **change)))

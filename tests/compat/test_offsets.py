@@ -137,7 +137,16 @@ PLACES = {
 }
 
 
-@pytest.fixture(params=[(version, source) for version in VERSIONS for source in SOURCES], ids="-".join)
+@pytest.fixture(
+    params=[
+        # What no release left is read by `make test-all`.
+        pytest.param(
+            (version, source), marks=[pytest.mark.system] if "dev" in version else [], id=f"{version}-{source}"
+        )
+        for version in VERSIONS
+        for source in SOURCES
+    ]
+)
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[tuple[str, CapturedDatabase, list[dict[str, Any]]]]:

@@ -153,6 +153,7 @@ def _require_said(planned: Planned, moment: str, options: Row) -> str:
     return "gap" if missing else "whole"
 
 
+@pytest.mark.smoke("sqlserver-*", "oracle-cleaned", "db2-off and on")
 @pytest.mark.parametrize("event", EVENTS)
 def test_a_batch_that_was_planned_comes_again_whole_or_stops_or_a_gap_says_what_is_lost(
     database: CapturedDatabase, event: str

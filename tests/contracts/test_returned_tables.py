@@ -51,6 +51,7 @@ def _made_again(database: CapturedDatabase, left: tuple[int, ...]) -> None:
 WAYS = {"switched off and on": (_off, _on), "dropped and made again": (_dropped, _made_again)}
 
 
+@pytest.mark.smoke("*--*-seen while it was away-some rows", "sqlserver-*-between two looks-some rows")
 @pytest.mark.parametrize("left", [(0, 3, 9), ()], ids=["some rows", "no row"])
 @pytest.mark.parametrize("seen", [True, False], ids=["seen while it was away", "between two looks"])
 @pytest.mark.parametrize("way", WAYS)

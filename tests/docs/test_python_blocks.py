@@ -76,6 +76,7 @@ def test_the_stream_of_the_readme_sends_its_changes_to_kafka(spark: Any, sales: 
             query.stop()
 
 
+@pytest.mark.system
 def test_a_table_with_history_is_kept_as_the_page_on_apply_says(spark: Any, tmp_path: Path) -> None:
     at = dt.datetime(2026, 1, 1)
     rows = [(1, "Vienna", "I", at), (2, "Rome", "I", at), (1, "Graz", "U", at.replace(month=2))]
@@ -87,6 +88,7 @@ def test_a_table_with_history_is_kept_as_the_page_on_apply_says(spark: Any, tmp_
     assert found.where("__END_AT is null").count() == 2
 
 
+@pytest.mark.system
 def test_what_is_complete_is_asked_as_the_page_says_and_a_job_waits_for_it(spark: Any, sales: Sales) -> None:
     checkpoint = str(sales.run(spark, "dbo.orders,dbo.items"))
     place = ("/data/checkpoints/shop", checkpoint)
@@ -105,6 +107,7 @@ def test_columns_are_typed_by_the_schema_that_the_server_tells(spark: Any, sales
     assert dict(typed.schema["after"].dataType.jsonValue()["fields"][1])["type"] == "decimal(9,2)"
 
 
+@pytest.mark.system
 def test_a_program_of_ones_own_runs_a_pipeline_and_says_what_a_session_needs(
     spark: Any, sales: Sales, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_format_can_be_sent_to_executors(format: str) -> None:
     assert rows_of(there.decoder(Facts()), [messages_of(format)]) == here
 
 
+@pytest.mark.smoke("debezium_json", "qlik_avro")
 @pytest.mark.parametrize("format", FORMATS)
 def test_without_numba_the_rows_are_the_same(format: str) -> None:
     here = rows_of(arrow_format(format).decoder(Facts()), [messages_of(format)])

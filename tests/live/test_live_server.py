@@ -155,6 +155,7 @@ def rehearsed():
                 yield pytest.param(function, given, id=name.removeprefix("test_"))
 
 
+@pytest.mark.smoke("*schema_that_changes*", "*several_chunks*", "*pause_resume*")
 @pytest.mark.parametrize(("scenario", "given"), list(rehearsed()))
 def test_a_scenario_runs_by_the_interface_of_a_live_server(monkeypatch, live, scenario, given):
     module = inspect.getmodule(scenario)

@@ -191,6 +191,7 @@ def test_in_files_with_all_that_came(spark: SparkSession, tmp_path: Path) -> Non
     assert lines[1]["value_base64"] is None
 
 
+@pytest.mark.system
 def test_in_a_delta_table_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(options(DeltaSink, path=str(tmp_path)))
     run = Run(spark, "dead_letter", letters(sink, "ops.letters"))

@@ -67,6 +67,7 @@ def test_the_pipeline_of_a_seed_loses_nothing_in_silence(seed: int) -> None:
     require(draw(seed), f"HEADRACE_SEED={seed}")
 
 
+@pytest.mark.smoke("*newer than what was read t*", "*blocking snapshot*")
 @pytest.mark.parametrize("what", KEPT)
 def test_a_pipeline_that_once_showed_something_wrong_does_not_any_more(what: str) -> None:
     assert require(KEPT[what], what) == "level"

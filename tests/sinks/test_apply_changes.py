@@ -61,6 +61,7 @@ def test_type_1_keeps_the_newest_row_and_a_late_change_brings_nothing_back(spark
     assert rows(spark, target, "id", "city") == [(3, "Lviv")]
 
 
+@pytest.mark.system
 def test_type_1_with_nulls_that_say_nothing(spark: Any, tmp_path: Path) -> None:
     target = f"{tmp_path}/people"
     apply(spark, target, [(1, "Ann", "Rome", "I", 1), (2, "Bob", "Oslo", "I", 1)], ignore_null_updates=True)
@@ -76,6 +77,7 @@ def test_type_1_with_nulls_that_say_nothing(spark: Any, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.system
 def test_type_2_has_a_late_change_in_its_place(spark: Any, tmp_path: Path) -> None:
     target = f"{tmp_path}/people"
     words = {"stored_as_scd_type": 2, "track_history_except_column_list": ["name"]}

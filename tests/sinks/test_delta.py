@@ -124,6 +124,7 @@ TYPES = {
 }
 
 
+@pytest.mark.smoke("c")
 @pytest.mark.usefixtures("generated_code")
 @pytest.mark.parametrize("op", ["r", "c"])
 def test_every_type_arrives_exactly(target: DeltaTarget, op: str) -> None:
@@ -134,6 +135,7 @@ def test_every_type_arrives_exactly(target: DeltaTarget, op: str) -> None:
     assert row == {name: value for name, (_, _, value) in TYPES.items()}
 
 
+@pytest.mark.smoke("x]; *")
 @pytest.mark.usefixtures("large_targets")
 @pytest.mark.parametrize("name", ["x]; DROP TABLE y--", "a.b c", "ü`t'q\n..~"])
 def test_odd_names_of_tables_and_columns_work(target: DeltaTarget, name: str) -> None:

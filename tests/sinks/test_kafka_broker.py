@@ -119,6 +119,7 @@ def test_a_topic_that_the_broker_makes_needs_no_option(spark: Any, bootstrap: st
     assert [(row["partition"], bytes(row["value"])) for row in read(spark, bootstrap, "automatic")] == [(0, b"1")]
 
 
+@pytest.mark.system
 def test_new_topics_and_large_messages_come_through_at_any_time(spark: Any, bootstrap: str) -> None:
     sink = kafka_sink(bootstrap, **{"topic.creation.default.partitions": "2"})
     batches = [
@@ -168,6 +169,7 @@ def test_a_message_over_the_limit_of_its_topic_stops_the_batch_before_any_is_sen
     assert len(read(spark, bootstrap, "narrow")) == 40
 
 
+@pytest.mark.system
 def test_messages_over_the_limit_are_kept_beside_where_that_is_asked_and_the_others_sent(
     spark: Any, bootstrap: str, tmp_path: Path
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is
         again(Batch(schema).add("c", schema, 3, {"id": "3", "a": "x" * 2800, "b": "y"}).rows(spark), 2)
 
 
+@pytest.mark.system
 def test_only_the_change_that_is_too_large_lacks_values_whatever_shares_its_position(
     spark: Any, bootstrap: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,6 +69,7 @@ def values(width: int, id: int, number: int) -> dict[str, str | None]:
     return {"id": str(id), **{f"c{n}": made[n % len(made)] for n in range(width - 1)}}
 
 
+@pytest.mark.system
 def test_a_table_of_200_columns_is_created_merged_and_gets_more(target: Any) -> None:
     schema, wider = wide(WIDE), wide(WIDE + 5)
     first = Batch(schema)
@@ -162,6 +163,7 @@ def test_json_is_a_variant_whose_numbers_are_exact(delta: DeltaTarget) -> None:
     assert (kinds["j"].dataType.simpleString(), kinds["k"].dataType.simpleString()) == ("variant", "string")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stored_as", ["1", "append"])
 def test_verify_compares_variants_by_their_meaning(delta: DeltaTarget, stored_as: str) -> None:
     options = {"json_columns": "variant", "stored_as_scd_type": stored_as}
@@ -195,6 +197,7 @@ def test_variants_are_refused_where_they_can_not_be_kept(delta: DeltaTarget) -> 
         IcebergSink.of({"warehouse": "/w", "json_columns": "variant"})
 
 
+@pytest.mark.system
 def test_iceberg_3_keeps_deletes_as_vectors_and_replays_change_nothing(spark: Any, tmp_path: Path) -> None:
     target = IcebergTarget(spark, tmp_path / "lake", format_version="3")
     first = Batch(T).add("r", T, "00000001/r/1", A, snapshot="true").add("r", T, "00000001/r/2", B, snapshot="last")

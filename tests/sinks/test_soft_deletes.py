@@ -33,6 +33,7 @@ def delta(spark: Any, tmp_path: Path) -> SoftDelta:
     return SoftDelta(spark, tmp_path / "lake")
 
 
+@pytest.mark.system
 def test_deleted_rows_stay_marked_until_they_are_created_again(target: Any) -> None:
     wide = table(id="int32", a="string", b="string", c="string")
     batches: list[tuple[Batch, list[Any]]] = [
@@ -96,6 +97,7 @@ def test_a_table_read_again_marks_the_rows_that_vanished_meanwhile(target: Any) 
     assert target.content(T) == [GONE, (2, "w", None, True), (3, "c", "c", True)]
 
 
+@pytest.mark.system
 def test_rows_that_a_read_beside_the_stream_did_not_find_are_marked(target: Any) -> None:
     target.write(Batch(T).add("c", T, "1//1", A).add("c", T, "1//2", B), 0)
     target.write(Batch(T).add("r", T, "5/ri0:0/0", A, snapshot="incremental").add("c", T, "6//", C), 1)
@@ -126,6 +128,7 @@ def test_a_delete_shows_that_the_order_of_a_change_from_another_partition_is_unk
     assert delta.content(T) == [GONE]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("mode", ["hard", "soft"])
 def test_a_late_change_does_not_get_into_a_row_by_way_of_a_change_that_lacks_columns(target: Any, mode: str) -> None:
     rows = [{**A, "id": str(id), "b": "new"} for id in (1, 2, 3, 4)]
@@ -145,6 +148,7 @@ def test_a_late_change_does_not_get_into_a_row_by_way_of_a_change_that_lacks_col
         assert sorted(content) == sorted([(1, "w", "new", False), (4, "w", "new", False), *kept])
 
 
+@pytest.mark.system
 @FEW
 @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans())
 def test_any_history(target: Any, steps: list[Step], sizes: list[int], partial: bool) -> None:

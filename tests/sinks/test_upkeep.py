@@ -65,6 +65,7 @@ def compactions(target: Any) -> list[int]:
     return sorted(set(found))
 
 
+@pytest.mark.system
 def test_a_table_is_compacted_after_so_many_commits_also_over_restarts_and_replays(
     target: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_key_that_changes_gives_a_delete_a_tombstone_and_a_create(spark, tmp_p
     assert (b"1005" in headers[0]["__debezium.newkey"]) and (b"1004" in headers[2]["__debezium.oldkey"])
 
 
+@pytest.mark.system
 def test_the_source_is_a_plain_stream(spark, tmp_path):
     headrace.register(spark)
     with EmulatedOracle(tmp_path / "server") as database:

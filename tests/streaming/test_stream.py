@@ -50,6 +50,7 @@ def run(stream, folder: Path):
     return [(r["op"], r["key_text"], r["after"]) for r in rows if r["op"] != "schema"], progress
 
 
+@pytest.mark.system
 def test_a_restart_goes_on_without_a_new_snapshot(stream, database, tmp_path):
     first, _ = run(stream, tmp_path / "checkpoint")
     assert first == [("r", '["1"]', {"id": "1", "note": "one"}), ("r", '["2"]', {"id": "2", "note": None})]

@@ -57,9 +57,9 @@ def _shared(kind: str) -> Iterator[MySqlServer]:
         yield server
 
 
-@pytest.fixture(params=[MARIADB, MYSQL])
+@pytest.fixture(params=[MARIADB, pytest.param(MYSQL, marks=pytest.mark.system)])
 def binlog_server(request: pytest.FixtureRequest) -> MySqlServer:
-    """Each of the two, for tests of what both do."""
+    """Each of the two, for tests of what both do; in `make test` MariaDB."""
     server = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(server, MySqlServer)
     return server

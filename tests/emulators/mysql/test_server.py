@@ -27,6 +27,7 @@ def test_a_changed_setting_comes_back(binlog_database: MySqlDatabase) -> None:
     assert binlog_database.execute(asked) == [("FULL",)]
 
 
+@pytest.mark.smoke("mariadb")
 @pytest.mark.parametrize("kind", [MARIADB, MYSQL])
 def test_a_crashed_server_keeps_its_rows_and_goes_on_in_another_file_of_the_log(kind: str) -> None:
     if lacking := missing(kind):

@@ -144,6 +144,7 @@ def test_a_table_that_is_in_no_catalog_for_a_moment_stays_captured(
     assert "is not captured any more" not in caplog.text
 
 
+@pytest.mark.system
 @needs_mariadb
 def test_a_server_that_lost_the_rows_of_a_table_in_memory_stops_nothing() -> None:
     with mysql_like(MARIADB) as server:

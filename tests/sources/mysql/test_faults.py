@@ -149,6 +149,7 @@ def test_lost_sessions_of_reader_and_planner_are_made_again_without_a_lost_or_do
     assert keys([row for batch in batches for row in batch.to_pylist()]) == list(range(1, 30_001))
 
 
+@pytest.mark.system
 def test_sessions_live_longer_than_the_server_is_patient(database: CapturedMysql) -> None:
     database.create("t", WIDE)
     with database.database.server.changed(wait_timeout=1, net_write_timeout=1):
@@ -218,6 +219,7 @@ def test_a_server_that_ends_while_it_is_read_fails_the_task_and_its_retry_gives_
 # --- the log ---
 
 
+@pytest.mark.system
 def test_windows_and_their_pieces_may_span_many_small_files(database: CapturedMysql) -> None:
     moments = random.Random(1)
     with database.database.server.changed(max_binlog_size=4096):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.captured_table import MysqlTable
@@ -33,6 +34,7 @@ def size(tables: dict[str, MysqlTable], state: StreamState) -> int:
     ) + len(json.dumps(schemas))
 
 
+@pytest.mark.system
 def test_an_offset_of_a_thousand_tables_grows_by_less_than_a_fifth() -> None:
     wide = table(*(f"column_{number} varchar(20)" for number in range(COLUMNS - 1)), structure="0123456789abcdef")
     after = table(*(f"column_{number} varchar(20)" for number in range(COLUMNS)), structure="fedcba9876543210")

@@ -134,6 +134,7 @@ def test_lost_sessions_of_reader_and_planner_are_made_again_without_a_lost_or_do
     assert keys([row for batch in batches for row in batch.to_pylist()]) == list(range(1, 30_001))
 
 
+@pytest.mark.system
 def test_a_reader_that_waits_for_its_consumer_longer_than_the_server_is_patient(database: CapturedPostgres) -> None:
     database.create("t", T)
     database.execute(f"ALTER DATABASE {database.database.name} SET wal_sender_timeout = '1s'")
@@ -165,6 +166,7 @@ def test_an_idle_run_lives_longer_than_the_server_waits_for_a_silent_session(dat
 # --- the server ---
 
 
+@pytest.mark.smoke("crash")
 @needs_postgres
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_server_that_starts_again_goes_on(own: CapturedPostgres, how: str) -> None:
@@ -184,6 +186,7 @@ def test_a_server_that_starts_again_goes_on(own: CapturedPostgres, how: str) -> 
     assert keys(rows) == [1, 2, 3, 4]
 
 
+@pytest.mark.smoke("crash")
 @needs_postgres
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_server_that_ends_while_it_is_read_fails_the_task_and_its_retry_gives_everything(

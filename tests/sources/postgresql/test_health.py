@@ -128,7 +128,7 @@ def test_what_is_lost_is_said_of_all_tables(postgres_database: PostgresDatabase,
     assert "'snapshot_mode' to when_needed" in health.remedy
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @needs_postgres
 def test_how_much_log_may_follow_shrinks_until_the_slot_is_lost() -> None:
     with postgres(max_slot_wal_keep_size="32MB", min_wal_size="32MB", max_wal_size="32MB") as server:

@@ -209,7 +209,7 @@ class Writer:
             self.changes.connection.execute("ROLLBACK")
 
 
-@pytest.mark.slow
+@pytest.mark.smoke("several processes")
 @pytest.mark.parametrize("restarts", [(), (3, 7, 30)], ids=["one process", "several processes"])
 def test_a_mirror_holds_what_the_tables_hold_whatever_is_written_while_they_are_read(
     postgres_database, tmp_path, restarts

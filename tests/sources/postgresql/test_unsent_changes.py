@@ -232,6 +232,7 @@ def _read_again(rows: list[dict[str, Any]]) -> set[str]:
     return {row["table"]["name"] for row in rows if row["op"] == "r"}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("waiting", [False, True], ids=["between batches", "while changes wait"])
 def test_copies_are_as_the_server_whatever_a_statement_does_to_all_rows(
     database: CapturedPostgres, *, waiting: bool
@@ -265,6 +266,7 @@ def test_a_table_that_was_altered_and_emptied_is_not_read_again_and_its_truncate
     assert [row["op"] for row in run.all() if row["op"] in "rcudt"] == ["t", "c"]
 
 
+@pytest.mark.system
 def test_fifty_tables_that_one_migration_alters_are_read_once_each_and_the_stream_goes_on(
     database: CapturedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def told(lines: list[dict[str, Any]]) -> tuple[Counts, list[Any]]:
     return counts, sorted({line["newest"] for line in lines if line["newest"]}, reverse=True)[:1]
 
 
+@pytest.mark.smoke("debezium_json-true", "canal_json-true", "dts_avro-false")
 @pytest.mark.parametrize(
     ("format", "transactions"),
     [*((format, "false") for format in FORMATS), ("canal_json", "true"), ("debezium_json", "true")],
