@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from headrace.errors import OptionError
@@ -57,7 +59,7 @@ _EMULATORS = ("db2-emulator", "emulator", "oracle-emulator")
 
 def names(kind: str) -> list[str]:
     """All registered names of a kind (`source`, `format`, `sink`, `driver`), sorted."""
-    return sorted({*_BUILT_IN[kind], *(e.name for e in entry_points(group=f"headrace.{kind}s"))})
+    return sorted({*_BUILT_IN[kind], *_of_packages(kind, tuple(sys.path))})
 
 
 def built_in_names(kind: str) -> list[str]:
@@ -75,15 +77,23 @@ def find(kind: str, name: str) -> Any:
     if place is not None:
         module, _, attribute = place.partition(":")
         return getattr(importlib.import_module(module), attribute)
-    for entry in entry_points(group=f"headrace.{kind}s"):
-        if entry.name == name:
-            return entry.load()
+    if (entry := _of_packages(kind, tuple(sys.path)).get(name)) is not None:
+        return entry.load()
     if kind == "driver" and name in _EMULATORS:
         raise OptionError(
             f"The driver '{name}' is in the package headrace-emulators, which is not installed.",
             remedy="Run pip install 'headrace[demo]'.",
         )
     raise OptionError(f"Unknown {kind} '{name}'.", remedy=did_you_mean(name, names(kind)))
+
+
+@cache
+def _of_packages(kind: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """The entry points of a kind that packages on the search path have; a file of each package is read for them."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=f"headrace.{kind}s"):
+        found.setdefault(entry.name, entry)
+    return found
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
