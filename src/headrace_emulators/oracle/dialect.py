@@ -77,5 +77,5 @@ def folded(identifier: exp.Identifier | None) -> str:
 
 
 def sqlite_text(tree: Any) -> str:
-    """The statement for SQLite; every name is quoted, as `FIRST_CHANGE#` has to be."""
-    return str(tree.sql(dialect=Backticked, identify=True))
+    """The statement for SQLite; every name is quoted, as `FIRST_CHANGE#` has to be. The tree is used up."""
+    return str(tree.sql(dialect=Backticked, identify=True, copy=False))
