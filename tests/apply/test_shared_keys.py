@@ -64,6 +64,40 @@ def test_rows_that_are_equal_are_none_lost(spark: Any, schema: Any) -> None:
     assert set(held.values()) == set().union(*(database.content() for database in databases))
 
 
+def by_transaction(batch: Batch) -> tuple[list[Any], list[Any]]:
+    """The lines of the first transaction of each database, and those of the second."""
+    numbered = [(line["transaction"][0].endswith(":1"), line) for line in batch.lines if line["op"] != "schema"]
+    return [line for second, line in numbered if not second], [line for second, line in numbered if second]
+
+
+@pytest.mark.parametrize(
+    ("schema", "connector", "pairs", "headers"),
+    [
+        (T, "oracle", False, False),
+        (T, "oracle", True, False),
+        (T, "postgresql", True, True),
+        (BARE, "postgresql", True, True),
+    ],
+)
+def test_messages_of_rows_that_are_equal_lose_none(
+    spark: Any, schema: Any, connector: str, pairs: bool, headers: bool
+) -> None:
+    whole, cut, parts, expected = Batch(schema), Batch(), [Batch(schema), Batch(schema)], set()
+    for times, batch in ((1, whole), (2, whole), (1, cut), (2, cut)):
+        kind = f"{'cut' if batch is cut else 'whole'} {times}"
+        made = [
+            mapped(f"{kind} {n}", *m, schema=schema, a="same") for n, m in enumerate(MAPPINGS) if n % 2 == times % 2
+        ]
+        for database in (*made, *gone(schema, "same", kind)):
+            expected |= database.content()
+            # Messages come at least once.
+            for _ in range(times):
+                messages(batch, database, connector, pairs=pairs, headers=headers, before="whole")
+    for part, lines in zip(parts, by_transaction(cut), strict=True):
+        part.lines += lines
+    assert set(written(spark, [whole, *parts]).values()) == expected
+
+
 @pytest.mark.parametrize(
     ("connector", "said"),
     [
@@ -111,6 +145,28 @@ def test_images_that_do_not_tell_which_row_left_a_key_stop_the_batch(spark: Any,
     error = refused(str(caught.value))
     assert error is not None
     assert error.message.startswith("Table db.dbo.t has rows that take over each other's keys in one transaction")
+
+
+def test_equal_rows_stop_where_images_do_not_tell_which_one_left_an_occupied_key(spark: Any) -> None:
+    moved_on = Database("2")
+    for change in (1, 2):
+        moved_on.begin()
+        row = moved_on.insert(1, "same") if change == 1 else "row 1"
+    for key in ("9", "8"):
+        moved_on.change(row, id=key)
+    for made, stops in ((mapped("1", "123", "234", a="same"), True), (moved_on, False)):
+        every, parts = Batch(), [Batch(T), Batch(T)]
+        messages(every, made, "oracle", pairs=False, headers=False, before="key")
+        for part, lines in zip(parts, by_transaction(every), strict=True):
+            part.lines += lines
+        if not stops:
+            assert set(written(spark, parts).values()) == made.content()
+            continue
+        with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
+            written(spark, parts)
+        error = refused(str(caught.value))
+        assert error is not None
+        assert "the images before these changes lack columns" in error.message
 
 
 def test_a_history_has_a_version_of_each_row_at_its_key(spark: Any) -> None:

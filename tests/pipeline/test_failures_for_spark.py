@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from headrace.errors import SinkError
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.sources.reader import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LONG = "\n\tat org.apache.spark.sql.Dataset.withAction(Dataset.scala:2232)" * 2000
 # What Spark looks for (`StreamExecution.isInterruptionException`).
@@ -62,3 +69,17 @@ def test_an_error_of_headrace_is_the_same_to_spark_without_what_led_to_it() -> N
     assert raised.value.__cause__ is None
     assert writer.failure is error
     assert writer.failure.__cause__ is not None
+
+
+def test_a_stream_of_the_users_says_the_sentence_before_traces_and_plans(spark: SparkSession) -> None:
+    register(spark)
+    stream = spark.readStream.format("folder_cdc").option("hostname", "/gone").load()
+    with pytest.raises(PySparkException) as raised:
+        stream.writeStream.format("noop").start().processAllAvailable()
+    before, sentence, _ = str(raised.value).partition(
+        "headrace.errors.ConnectError: The server '/gone' can't be reached. Start it.\n"
+    )
+    assert sentence
+    assert len(before.splitlines()) == 1
+    assert not any(text in before for text in ("Traceback", "=== Streaming Query ===", "stacktrace"))
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ

@@ -68,16 +68,16 @@ def mapped(case: str, order: Sequence[str], onto: Sequence[str], schema: Any = T
     return made
 
 
-def gone() -> list[Database]:
+def gone(schema: Any = T, a: str | None = None, kind: str = "") -> list[Database]:
     """Rows that were for a time at a key that has none in the end."""
     made = []
     for case in ("inserted and deleted", "moved and deleted", "moved on", "swapped by a free key", "set and deleted"):
-        made.append(Database(case))
+        made.append(Database(f"{kind} {case}".strip(), schema))
         made[-1].begin()
-        first, second = made[-1].insert(1), made[-1].insert(2)
+        first, second = made[-1].insert(1, a), made[-1].insert(2, a)
         made[-1].begin()
         if case in ("inserted and deleted", "set and deleted"):
-            row = made[-1].insert(9)
+            row = made[-1].insert(9, a)
             if case.startswith("set"):
                 made[-1].change(row, b="x")
             made[-1].delete(row)

@@ -21,6 +21,7 @@ from headrace.apply.transactions import (
     BEFORE,
     CHANGED,
     CHECKS_EACH_ROW,
+    FREE,
     FROM_MESSAGE,
     IS_MOVED_PAIR,
     MOVED,
@@ -116,7 +117,8 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     in_order = f"array_sort(collect_list(struct({', '.join(rest)})), "
     in_order += "(a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     last = "element_at(log, -1)"
-    own = f"filter(log, x -> not x.at_key <=> '{BEFORE}')"
+    other = f"coalesce(x.at_key in ('{BEFORE}', '{FREE}'), false)"
+    own = f"filter(log, x -> not {other})"
     contested = (
         f"{last}.kind = {_LEAVE} and exists(log, x -> x.kind = {_ARRIVAL}) and (txn is not null or "
         f"({last}.moved and exists(log, x -> x.moved and x.kind = {_ARRIVAL}))) and size(array_distinct("
@@ -126,7 +128,7 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     unclear = (
         f"exists(log, x -> x.kind = {_LEAVE} and x.moved and x.decoded and x.late_check and x.was is null "
         f"and exists(log, y -> y.kind = {_ARRIVAL} and (y.moved or y.at_key <=> '{CHANGED}') "
-        "and y.position < x.position and not coalesce(y.content = x.went_on, false)))"
+        "and y.position < x.position and (occupied or not coalesce(y.content = x.went_on, false))))"
     )
     # A row that came with the transaction in an earlier batch goes on, or an equal one does; another one may be there.
     equal = (
@@ -148,8 +150,8 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     sent_twice = f"exists(slice(log, {last_of} + 1, size(log)), x -> x.decoded and x.was <=> stays)"
     # Rows came and left: the key has the row that it had before, or none.
     same_again = (
-        "size(net.stays) = 0 and size(net.gone) = 0 and exists(log, x -> x.moved or (x.late_check and not x.decoded)) "
-        "and (had or not exists(log, x -> x.decoded))"
+        "size(net.stays) = 0 and size(net.gone) = 0 and (had or (not exists(log, x -> x.decoded) "
+        "and exists(log, x -> x.moved or x.late_check)))"
     )
     kept = (
         f"case when net is null then log when stays is not null and not {sent_twice} then slice(log, 1, {last_of}) "
@@ -159,8 +161,14 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     return (
         lines.groupBy(*keys, "txn")
         .agg(sf.expr(f"{in_order} as log"))
-        .selectExpr(*keys, "txn", f"{own} as log", f"exists(log, x -> x.at_key <=> '{BEFORE}') as had")
-        .selectExpr(*keys, "log", "had", f"{contested} as contested", f"exists(log, x -> {lacks}) as lacks")
+        .selectExpr(
+            *keys,
+            "txn",
+            f"{own} as log",
+            f"exists(log, x -> {other}) as had",
+            f"exists(log, x -> x.at_key <=> '{BEFORE}') as occupied",
+        )
+        .selectExpr(*keys, "log", "had", "occupied", f"{contested} as contested", f"exists(log, x -> {lacks}) as lacks")
         .selectExpr(
             *keys,
             "log",
@@ -202,7 +210,10 @@ def content_of(image: str, table: TableProfile) -> str:
 
 
 def _says_more(table: TableProfile) -> str:
-    """Spark SQL: does the image before say more than the key? Debezium fills the rest with null, the default or 0."""
+    """Spark SQL: does the image before say more than the key, or is there no more to say? Debezium fills the rest with
+    null, the default or 0."""
+    if len(table.schema.columns) == len(table.schema.key):
+        return "true"
     sure = [
         literal(column.name)
         for column in table.schema.columns

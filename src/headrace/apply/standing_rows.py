@@ -6,7 +6,7 @@ target's row at a key that some row leaves is put before the changes of the key,
 decides as if the transaction had come in one batch.
 
 Such a row is a create at its position in the target, whose `source` says what it is (`AT_KEY`). Where the target has no
-row at the key that the transaction brought there, the line has no content and says `BEFORE`.
+row at the key that the transaction brought there, the line has no content and says `BEFORE` or `FREE`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from headrace.apply.sequence import END, MARK, SUFFIX
 from headrace.apply.transactions import (
     AT_KEY_NAME,
     BEFORE,
+    FREE,
     IS_MOVED_PAIR,
     MAY_BE_CUT,
     TRANSACTION,
+    WHOLE_DELETES,
     is_of_transaction,
     origin_in,
 )
@@ -46,16 +48,16 @@ def looks_at_target(table: TableProfile) -> bool:
 def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | None) -> Iterator[DataFrame]:
     """The change rows, and before them the rows that the target has at keys which a row leaves.
 
-    Looks at the target only for changes that are known as one of the key, and for deletes in the first transaction of
-    a partition, which alone may be cut. Runs a small Spark job where the table has such changes, and two more where it
-    has any.
+    Looks at the target only for changes that are known as one of the key, for deletes in the first transaction of a
+    partition, which alone may be cut, and for deletes of a key that gets a row in the same transaction. Runs a small
+    Spark job where the table has such changes, and two more where it has any.
 
     Args:
         rows: the batch's change rows with images as maps, under the newest names.
         table: the profile of the table.
-        standing: as of `headrace.apply.carried`.
+        standing: as of `headrace.apply.carried`. A target that is not there has no row.
     """
-    if standing is None or not looks_at_target(table):
+    if not looks_at_target(table):
         yield rows
         return
     from pyspark import StorageLevel
@@ -86,7 +88,8 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
         touching.where("op = 'd' or _moved")
         .selectExpr(*same, "_txn", f"right(position, {SUFFIX}) as _s", f"_moved or {IS_MOVED_PAIR} as _m")
         .join(sf.broadcast(first), "_s")
-        .where("_m or _txn = _first")
+        .join(_came(rows, table), [*same, "_txn"], "left")
+        .where("_m or _txn = _first or _came")
         .select(*same, "_txn")
         .distinct()
         .persist(StorageLevel.MEMORY_AND_DISK)
@@ -95,13 +98,28 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
         if leaving.isEmpty():
             yield rows
             return
-        stood = standing(leaving.selectExpr(*(f"_o{n} as o{n}" for n in numbers)))
-        if stood is None:
-            yield rows
-            return
+        keys = leaving.selectExpr(*(f"_o{n} as o{n}" for n in numbers))
+        stood = None if standing is None else standing(keys)
+        stood = _nothing(rows, table) if stood is None else stood
         yield rows.unionByName(_lines(rows, touching, leaving, stood, table))
     finally:
         leaving.unpersist()
+
+
+def _nothing(rows: DataFrame, table: TableProfile) -> DataFrame:
+    """The rows of a target that is not there."""
+    columns = (f"{literal(c.name)}, cast(null as {c.logical.spark_type})" for c in table.schema.columns)
+    none = "cast(null as string)"
+    return rows.where("false").selectExpr(
+        f"named_struct({', '.join(columns)}) as row", f"{none} as since", f"{none} as until"
+    )
+
+
+def _came(rows: DataFrame, table: TableProfile) -> DataFrame:
+    """The keys that get a row from a create, where a delete of another one may be half of a change of key."""
+    keys = [f"{key_of(column, table)} as _o{n}" for n, column in enumerate(table.schema.key_columns)]
+    creates = f"{table.where} and op = 'c' and {MAY_BE_CUT} and {WHOLE_DELETES} and contains(position, '{MARK}')"
+    return rows.where(creates).selectExpr(*keys, f"{TRANSACTION} as _txn", "true as _came").distinct()
 
 
 def _lines(
@@ -130,7 +148,7 @@ def _lines(
     old = f"map_filter(_keys, (k, v) -> k in ({names}))"
     either = laid_over("coalesce(one.key, map())", "coalesce(one.before, map())")
     content = f"coalesce(_image, {_canonical(table, stood)})"
-    kind = f"if(one._within, {origin_in('one.since')}, '{BEFORE}')"
+    kind = f"case when one._within then {origin_in('one.since')} when one.row is null then '{FREE}' else '{BEFORE}' end"
     said = f"map(cast({literal(AT_KEY_NAME)} as string), {kind})"
     return (
         found.groupBy(*same, "_txn")

@@ -75,6 +75,7 @@ def is_of_transaction(position: str) -> str:
 AT_KEY_NAME = "headrace.at_key"
 AT_KEY = f"source[{literal(AT_KEY_NAME)}]"
 """Of a row that is put before the changes of its key: how its transaction brought it there in an earlier batch, or
-`BEFORE`; else null.
+`BEFORE` or `FREE`; else null.
 """
-BEFORE = "before"
+BEFORE, FREE = "before", "free"
+"""Another row is there, or none."""

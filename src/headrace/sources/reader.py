@@ -15,6 +15,7 @@ import datetime as dt
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -27,7 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
 from headrace.changes.outlet import Outlet, Shipment, Unsent
-from headrace.errors import OptionError
+from headrace.errors import HeadraceError, OptionError
 from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.databases import Databases, Heads, Offsets
@@ -193,6 +194,19 @@ class Reading:
         return CHANGE_ROW_DDL if self.messages is None else self.messages.ddl
 
 
+@contextmanager
+def _sentence_first() -> Iterator[None]:
+    """In a process of Spark's, an error of Headrace's is handed over as its sentence, without the trace in front of it:
+    so the user of a plain stream reads it before Spark's plan."""
+    try:
+        yield
+    except HeadraceError:
+        if any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ):
+            # Spark's worker goes by it when it hands an error over, and ends.
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
 def _outlet(text: str) -> Outlet | None:
     """Where workers send messages, as a pipeline says it to its reader: the sink's name, and what belongs to it."""
     if not text:
@@ -278,6 +292,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         """Before everything: the first batch begins with the snapshot."""
         return Offsets().to_json()
 
+    @_sentence_first()
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
         """Where the next batch ends. `start` is given from Spark 4.2 on; before, the last planned batch says it."""
         before = Offsets.from_json(start) if start else self._last
@@ -293,14 +308,17 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         """
         return _SPARK.ReadMaxRows(_NOMINAL_ROWS)
 
+    @_sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends when it has what the source offers now. Called by Spark 4.2 or newer."""
         self._goal = self._databases.head()
 
+    @_sentence_first()
     def reportLatestOffset(self) -> dict[str, Any]:
         """The newest commit of each database, as `latestOffset` in the query's progress. From Spark 4.2 on."""
         return dict(self._databases.head())
 
+    @_sentence_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch. Spark repeats the last finished batch's end on a restart, which costs nothing here."""
         first, last = Offsets.from_json(start), Offsets.from_json(end)
@@ -316,13 +334,14 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         """The rows of one task, or what is made of them."""
         assert isinstance(partition, SlicePartition)
         rows: Iterator[pa.RecordBatch] = chain.from_iterable(map(self._rows, partition.slices, partition.numbers))
-        if partition.versions:
-            rows = with_versions(rows, partition.versions)
-        if self._messages is None:
-            yield from rows
-            return
-        known = [schema for name, slice in partition.slices for schema in self._databases.schemas_in(name, slice)]
-        yield from self._messages.of(rows, known, self._shipment(partition))
+        with _sentence_first():
+            if partition.versions:
+                rows = with_versions(rows, partition.versions)
+            if self._messages is None:
+                yield from rows
+                return
+            known = [schema for name, slice in partition.slices for schema in self._databases.schemas_in(name, slice)]
+            yield from self._messages.of(rows, known, self._shipment(partition))
 
     def _shipment(self, partition: SlicePartition) -> Shipment | None:
         """What sends the messages of a task. One task alone keeps the order of a batch's messages."""
@@ -346,6 +365,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
             rows = read(slice)
         return numbered(rows, numbers) if self._serial_numbers else rows
 
+    @_sentence_first()
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ends here rests in the sinks. Spark says so one batch late, and not at all when idle."""
         self._databases.acknowledge(Offsets.from_json(end))
@@ -361,10 +381,12 @@ class ChangeDataSource(DataSource):
         """The format's name."""
         return f"{cls.source_name}_cdc"
 
+    @_sentence_first()
     def schema(self) -> str:
         """The columns that are read."""
         return Reading.of(self.source_name, dict(self.options)).ddl
 
+    @_sentence_first()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""
         return ChangeStreamReader(self.source_name, dict(self.options))
@@ -381,10 +403,12 @@ class DefaultSource(DataSource):
         """The format's name."""
         return "headrace"
 
+    @_sentence_first()
     def schema(self) -> str:
         """The columns that are read."""
         return Reading.of(*self._named).ddl
 
+    @_sentence_first()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""
         return ChangeStreamReader(*self._named)

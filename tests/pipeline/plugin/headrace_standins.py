@@ -54,7 +54,7 @@ class FolderSettings(Settings):
         default="",
     )
     schema_rows: bool = option(
-        "Whether each commit begins with its table's structure.",
+        "Whether each commit begins with the structures of its tables.",
         default=False,
     )
     commits_per_batch: int = option(
@@ -87,9 +87,9 @@ class FolderSource(Source):
             raise CaptureError("Table 'dbo.none' is not set up for capture.", remedy="Enable it.")
         return [self._table()]
 
-    def _table(self) -> TableSchema:
+    def _table(self, path: str = "dbo.a") -> TableSchema:
         key = Column("id", 1, LogicalType("string"), nullable=False)
-        return TableSchema(TableId("db", "dbo", "a"), (key,), ("id",))
+        return TableSchema(TableId("db", *path.split(".")), (key,), ("id",))
 
     def head(self) -> str:
         return max(self._commits(), default="0000")
@@ -107,20 +107,21 @@ class FolderSource(Source):
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         commit = slice.details["commit"]
-        schema = self._table()
-        rows: list[dict[str, Any]] = []
-        if self.settings.schema_rows:
-            rows.append(
-                dict.fromkeys(arrow_schema().names)
-                | {
-                    "op": "schema",
-                    "table": {"database": "db", "schema": "dbo", "name": "a"},
-                    "position": f"{commit}//",
-                    "schema_id": schema.fingerprint,
-                    "table_schema": schema.to_text(),
-                }
-            )
-        for n, (table, op, key) in enumerate(json.loads((self._folder / f"{commit}.json").read_text())):
+        changes = json.loads((self._folder / f"{commit}.json").read_text())
+        schemas = {path: self._table(path) for path in sorted({"dbo.a", *(path for path, *_ in changes)})}
+        rows: list[dict[str, Any]] = [
+            dict.fromkeys(arrow_schema().names)
+            | {
+                "op": "schema",
+                "table": {"database": "db", "schema": schema.id.schema, "name": schema.id.name},
+                "position": f"{commit}//",
+                "schema_id": schema.fingerprint,
+                "table_schema": schema.to_text(),
+            }
+            for schema in schemas.values()
+            if self.settings.schema_rows
+        ]
+        for n, (table, op, key) in enumerate(changes):
             room, name = table.split(".")
             row: dict[str, Any] = dict.fromkeys(arrow_schema().names)
             row |= {
@@ -130,7 +131,7 @@ class FolderSource(Source):
                 "key_text": f'["{key}"]',
                 "after": None if op == "d" else [("id", key)],
                 "before": [("id", key)] if op in ("u", "d") else None,
-                "schema_id": schema.fingerprint,
+                "schema_id": schemas[table].fingerprint,
                 # What the Debezium format wants to know; this source poses as SQL Server.
                 "source": [
                     ("connector", "sqlserver"),
