@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
 from tests.release_gaps import ReleaseGaps
-from tests.smoke import Smoke
+from tests.smoke import Smoke, examples
 from tests.support.mysql import (  # noqa: F401
     binlog_database,
     binlog_server,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 # A busy machine is no finding.
-settings.register_profile("headrace", deadline=None)
+settings.register_profile("headrace", deadline=None, max_examples=examples(100))
 settings.load_profile("headrace")
 
 

@@ -10,6 +10,7 @@ A run that was stopped goes on with the first part that has no result at this co
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.smoke import WHOLE
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "tested"
@@ -177,7 +180,8 @@ def main(words: Sequence[str]) -> int:
         print(f"{dt.datetime.now():%H:%M} {part.name}: {part.what}", flush=True)
         pytest = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
         running = file.with_suffix(".part")
-        subprocess.run([*pytest, "-m", part.marks, f"--junitxml={running}", *part.folders], cwd=ROOT, check=False)
+        command = [*pytest, "-m", part.marks, f"--junitxml={running}", *part.folders]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, WHOLE: "1"}, check=False)
         if not running.exists():
             return 1
         running.rename(file)

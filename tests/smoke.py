@@ -7,10 +7,13 @@ others get the marker `system`. The whole suite runs in `make test` on one targe
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
 
 import pytest
 
+WHOLE = "HEADRACE_TEST_ALL_EXAMPLES"
+"""The variable of the environment by which `make test-all` asks for all examples."""
 TABLES = (
     "test_a_late_change_does_not_win_and_a_later_snapshot_row_does",
     "test_a_new_column_is_added",
@@ -29,6 +32,11 @@ CAPTURE = (
     "test_the_same_offsets_give_the_same_rows",
 )
 """Of `CaptureContract`: a snapshot beside changes, commits as a whole, the same rows again, what was lost, a signal."""
+
+
+def examples(whole: int) -> int:
+    """How many examples hypothesis tries: in `make test` a third of what it tries in `make test-all`."""
+    return whole if os.environ.get(WHOLE) else -(-whole // 3)
 
 
 class Smoke:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.apply.cascades import Added, Change, Image, RowKey, added_changes
 from headrace.changes.foreign_key import Action, ForeignKey
@@ -301,7 +302,7 @@ def run(seed: int) -> int:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_mirrors_have_what_the_database_has_after_each_batch(seed: int) -> None:
     run(seed)
 

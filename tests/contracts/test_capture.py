@@ -48,7 +48,10 @@ class TestSqlServer(OurCapture):
         return SqlServerDatabase(folder)
 
 
+@pytest.mark.smoke(*smoke.CAPTURE)
 class TestDb2(OurCapture):
+    """Its changes stand in tables, as SQL Server's do."""
+
     gaps: ClassVar[Mapping[str, str]] = NOT_KNOWN
 
     def captured(self, folder: Path) -> CapturedDatabase:

@@ -24,6 +24,7 @@ from codec_rows import as_kafka, change_batch, events_of, sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import registry_of, samples_of
+from tests.smoke import examples
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, CountingEncoder, Facts, run_codec, with_lists
@@ -96,7 +97,7 @@ def cut(batch: pa.RecordBatch, cuts: list[int]) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(cuts=st.lists(st.integers(0, 1000), max_size=6))
 def test_cutting_the_input_otherwise_changes_nothing(format: str, cuts: list[int]) -> None:
     codecs = arrow_format(format)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.debezium_values import VALUES
 
 from headrace.changes import Column, LogicalType
@@ -50,7 +51,7 @@ def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: 
 
 
 @pytest.mark.parametrize("kind", [*VALUES, "decimal(9,2)", "decimal(19,4)", "time(0)", "timestamp(0)"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(modes=st.sampled_from(MODES), data=st.data())
 def test_kernels_write_what_python_says(kind: str, modes: ValueModes, data: st.DataObject) -> None:
     ordinary = VALUES.get(kind, st.decimals(-(10**6), 10**6, places=2).map(str))
@@ -77,7 +78,7 @@ def test_binary_numbers_are_spelled_as_java_spells_them(number: float, text: str
 
 
 @pytest.mark.parametrize(("kind", "single"), [("float64", False), ("float32", True)])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(texts=st.lists(NUMBERS, min_size=1, max_size=20))
 def test_kernels_spell_numbers_as_java_does(kind: str, single: bool, texts: list[str]) -> None:
     arrow = pa.float32() if single else pa.float64()

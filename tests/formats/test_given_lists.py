@@ -15,6 +15,7 @@ from codec_rows import change_rows, changes_of_messages
 from dts_records import character, encoded, record
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.given_values import UnfitValue
@@ -151,7 +152,7 @@ TYPES = ["date", "timestamp(6)", "instant(6)", "decimal(9,2)", "int32", "uint64"
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 # An empty text behind which there is no byte.
 @example(texts=["NaN", ""], logical="uint64", nulls=False)
 @given(texts=st.lists(ANYTHING, min_size=1, max_size=15), logical=st.sampled_from(TYPES), nulls=st.booleans())

@@ -22,6 +22,7 @@ T, U = table(), table("u")
 WIDER = table(id="int32", a="string", b="string", c="string")
 
 
+@pytest.mark.system
 def test_metadata_comes_once_for_each_structure_over_all_batches_and_starts(spark: Any, tmp_path: Path) -> None:
     kept: list[str | None] = [None]
 

@@ -79,6 +79,7 @@ def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
 ICEBERG_TARGET = {"type": "iceberg", "warehouse": "./warehouse", "catalog": "lake"}
 
 
+@pytest.mark.system
 def test_without_the_rules_for_names_verify_finds_what_a_merge_into_iceberg_then_does(
     spark: SparkSession, tmp_path: Path, commits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def test_without_the_rules_for_names_verify_finds_what_a_merge_into_iceberg_then
     assert '  different {"id":"1"} (__row_operation)' in told.stdout
 
 
+@pytest.mark.system
 def test_without_the_refusal_of_staged_writes_verify_finds_that_their_rows_are_in_no_version(
     spark: SparkSession, tmp_path: Path, commits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.avro_records import _PARSED, RECORDS, SCHEMA, written
 
 from headrace.wire.avro_schema import AvroSchema
@@ -18,7 +19,7 @@ from headrace.wire.avro_tape import AvroTape
 from headrace.wire.json_exact import BROKEN, NULL, READ
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=5), st.binary(max_size=3))
 def test_what_was_written_is_read(records: list[dict[str, Any]], behind: bytes) -> None:
     tape = AvroTape(pa.array([written(record) + behind for record in records], pa.binary()), AvroSchema(SCHEMA))
@@ -44,7 +45,7 @@ def test_what_was_written_is_read(records: list[dict[str, Any]], behind: bytes) 
         assert tape.bytes(rows[1]).to_pylist() == [line["b"] for line in record["rows"]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(RECORDS, st.data())
 def test_a_record_that_is_cut_is_broken_and_the_next_one_is_read(record: dict[str, Any], data: st.DataObject) -> None:
     whole = written(record)
@@ -55,7 +56,7 @@ def test_a_record_that_is_cut_is_broken_and_the_next_one_is_read(record: dict[st
     assert tape.numbers(tape.records(tape.root, 1)[0])[1] == record["number"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=8))
 def test_any_bytes_are_read_or_broken(values: list[bytes]) -> None:
     tape = AvroTape(pa.array(values, pa.binary()), AvroSchema(SCHEMA))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.wire.avro_records import LONGS, RECORDS, SCHEMA, as_json, written
 
 from headrace.wire.avro_schema import AvroSchema
@@ -23,7 +24,7 @@ def tape_of(values: list[bytes | None], which: list[int], head: int = 0) -> Avro
     return AvroJson(pa.array(values, pa.binary()), np.full(len(values), head), schema, np.array(which))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.text(max_size=8), st.lists(LONGS, max_size=4))
 def test_the_text_is_the_same_as_json(records: list[dict[str, Any]], text: str, numbers: list[int]) -> None:
     expected = [as_json(record) for record in records]
@@ -55,7 +56,7 @@ def test_a_nested_value_is_found_by_its_json() -> None:
     assert tape.among(places.reshape(-1), texts).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(RECORDS, st.data())
 def test_what_is_cut_or_goes_on_is_broken_and_the_next_one_is_read(record: dict[str, Any], data: st.DataObject) -> None:
     whole = written(SCHEMA, record)
@@ -65,7 +66,7 @@ def test_what_is_cut_or_goes_on_is_broken_and_the_next_one_is_read(record: dict[
     assert json.loads(tape.texts(tape.root)[2].as_py())["number"] == record["number"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=40)), min_size=1, max_size=8))
 def test_any_bytes_are_read_or_broken(values: list[tuple[int, bytes]]) -> None:
     tape = tape_of([value for _, value in values], [which for which, _ in values])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.avro_records import RECORDS, SCHEMA, written
 
 from headrace.wire import avro_writer
@@ -48,7 +49,7 @@ def column_of(records: list[dict[str, Any]]) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=6), st.data())
 def test_columns_are_written_as_avro_writes_their_values(records: list[dict[str, Any]], data: st.DataObject) -> None:
     expected = [written(record) for record in records]

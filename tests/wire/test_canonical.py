@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.wire.canonical import DATE, TIME, TIMESTAMP, decimal_texts, moment_texts, odd_floats
 from headrace.wire.canonical_exact import decimal_text, float_text
@@ -41,7 +42,7 @@ def moment_text(count: int, kind: int, unit: int, digits: int) -> str | None:
     return f"{day_text(day)} {text}" if -(2**31) <= day < 2**31 else None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     counts=st.lists(LONGS | st.none(), min_size=1, max_size=20),
     kind=st.sampled_from([TIME, TIMESTAMP]),
@@ -55,7 +56,7 @@ def test_counts_of_time_are_the_moments_that_they_mean(
     assert made == [None if count is None else moment_text(count, kind, unit, digits) for count in counts]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(days=st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(-800_000, 3_000_000), min_size=1, max_size=20))
 def test_counts_of_days_are_the_days_that_they_mean(days: list[int]) -> None:
     made = moment_texts(pa.array(days, pa.int64()), DATE, 6, -1).to_pylist()
@@ -63,7 +64,7 @@ def test_counts_of_days_are_the_days_that_they_mean(days: list[int]) -> None:
     assert moment_texts(pa.array([2**31], pa.int64()), DATE, 6, -1).to_pylist() == [None]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     texts=st.lists(
         st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode()) | st.text("Aa+/=-_0 ", max_size=13),
@@ -90,7 +91,7 @@ def test_a_packed_decimal_is_the_number_at_its_scale(number: int, scale: int) ->
     assert int(whole + fraction) == (number if scale >= 0 else number * 10**-scale)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(numbers=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 def test_a_number_in_its_fewest_digits_stays_as_it_is(numbers: list[float]) -> None:
     tape = Tape(pa.array([repr(number).encode() for number in numbers], pa.binary()))
@@ -108,7 +109,7 @@ def test_other_spellings_of_a_number_are_odd(text: str, wanted: str | None) -> N
     assert float_text(text) == wanted
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     openings=st.lists(st.binary(min_size=1, max_size=12), max_size=4, unique=True),
     values=st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=12)) | st.none(), max_size=12),

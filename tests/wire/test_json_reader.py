@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_texts import ANY, json_texts
+from tests.smoke import examples
 
 from headrace.wire import json_exact
 from headrace.wire.json_exact import BROKEN, MORE, READ
@@ -39,7 +40,7 @@ def tokens_of(texts: list[bytes], read: Any) -> list[tuple[int, list[tuple[int, 
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(ANY, min_size=1, max_size=8))
 def test_the_kernel_and_the_exact_reader_agree_on_any_bytes(texts: list[bytes]) -> None:
     assert tokens_of(texts, read_all) == tokens_of(texts, read_exactly)
@@ -72,7 +73,7 @@ def rebuilt(text: bytes, tokens: list[json_exact.JsonToken], at: int = 0) -> Any
     return json.loads(quote + text[start : start + size] + quote)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(json_texts())
 def test_the_exact_reader_reads_what_pythons_json_reads(text: bytes) -> None:
     assert rebuilt(text, json_exact.read(text)) == json.loads(text)

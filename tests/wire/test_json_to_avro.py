@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.wire.avro_records import RECORDS, SCHEMA, as_json, written
 
 from headrace.wire.avro_schema import AvroSchema
@@ -26,7 +27,7 @@ def avro(texts: list[str | None], which: list[int], *schemas: Any) -> list[bytes
     return list(made.to_pylist())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.text(max_size=8), st.booleans(), st.randoms())
 def test_the_bytes_are_those_of_avros_library(
     records: list[dict[str, Any]], text: str, escaped: bool, rng: Any

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.changes.key_text import key_text
 from headrace.wire.arrays import offsets_of
@@ -20,7 +21,7 @@ def spelled(text: str | None) -> str:
     return key_text([text])[1:-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.none() | st.lists(st.tuples(TEXTS, TEXTS | st.none()), max_size=4), min_size=1, max_size=5))
 def test_objects(rows: list[list[tuple[str, str | None]] | None]) -> None:
     pairs = [pair for row in rows for pair in row or []]
@@ -33,7 +34,7 @@ def test_objects(rows: list[list[tuple[str, str | None]] | None]) -> None:
     assert objects(entries, names, values).to_pylist() == wanted
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.none() | st.lists(TEXTS | st.none(), max_size=4), min_size=1, max_size=5))
 def test_lists_of_strings_are_key_texts(rows: list[list[str | None] | None]) -> None:
     values = pa.array([text for row in rows for text in row or []], pa.string())
@@ -41,7 +42,7 @@ def test_lists_of_strings_are_key_texts(rows: list[list[str | None] | None]) -> 
     assert found.to_pylist() == [None if row is None else key_text(row) for row in rows]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(TEXTS | st.none(), TEXTS | st.none()), min_size=1, max_size=5))
 def test_messages_are_constants_and_columns(rows: list[tuple[str | None, str | None]]) -> None:
     # A slice, so that the columns do not begin at their buffers' beginning.
@@ -51,7 +52,7 @@ def test_messages_are_constants_and_columns(rows: list[tuple[str | None, str | N
     assert found.to_pylist() == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(TEXTS | st.none(), TEXTS | st.none()), min_size=1, max_size=5))
 def test_members_that_are_null_are_left_out(rows: list[tuple[str | None, str | None]]) -> None:
     columns = [pa.array(["before", *column], pa.string()).slice(1) for column in zip(*rows, strict=True)]
@@ -63,7 +64,7 @@ def test_members_that_are_null_are_left_out(rows: list[tuple[str | None, str | N
     assert found.to_pylist() == ["{" + ",".join(pair) + "}" for pair in pairs]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.text("0123456789-+.eE ", max_size=6), max_size=9))
 def test_what_is_a_number_of_json(texts: list[str]) -> None:
     def is_number(text: str) -> bool:

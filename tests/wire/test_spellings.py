@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.wire import spellings
 
@@ -26,7 +27,7 @@ _PIECE = st.sampled_from(
 TEXTS = st.lists(st.lists(_PIECE, max_size=6).map("".join), min_size=1, max_size=20)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(TEXTS)
 def test_numbers_and_moments_are_those_of_their_patterns(texts: list[str]) -> None:
     column, at = pa.array(["x", *texts], pa.string()).slice(1), np.arange(len(texts), dtype=np.int32)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_texts import VALUES
+from tests.smoke import examples
 
 from headrace.wire.arrays import map_array, map_of, text_view
 from headrace.wire.names import Names
@@ -28,7 +29,7 @@ def tape_of(values: list[Any]) -> Tape:
     return Tape(pa.array([json.dumps(value).encode() for value in values], pa.binary()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(OBJECTS, min_size=1, max_size=6))
 def test_fields_are_found_by_name_in_the_set_of_their_row(objects: list[dict[str, Any]]) -> None:
     sets = [["a", 'with "quotes"', "missing"], [], ["x" * 40, "é", "", "line\nbreak"]]
@@ -43,7 +44,7 @@ def test_fields_are_found_by_name_in_the_set_of_their_row(objects: list[dict[str
                 assert tape.text(at[place, row]) == text_of(value[name])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(OBJECTS, OBJECTS), min_size=1, max_size=5))
 def test_an_object_laid_over_another_is_a_dictionary_updated(pairs: list[tuple[Any, Any]]) -> None:
     tape = tape_of([value for pair in pairs for value in pair])
@@ -62,7 +63,7 @@ def test_of_a_name_that_an_object_repeats_the_last_value_counts() -> None:
     assert tape.texts(tape.fields(tape.root, Names([["a"]]))[0]).to_pylist() == ["4"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.lists(VALUES, max_size=4) | st.none() | OBJECTS, min_size=1, max_size=6))
 def test_items_of_arrays(values: list[Any]) -> None:
     tape = tape_of(values)
@@ -73,7 +74,7 @@ def test_items_of_arrays(values: list[Any]) -> None:
         assert texts[offsets[row] : offsets[row + 1]] == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=12))
 def test_rows_of_one_text_are_one_group(pairs: list[Any]) -> None:
     tape = tape_of([{"a": a, "b": b} for a, b in pairs])
@@ -101,7 +102,7 @@ def test_maps_of_columns_leave_out_what_is_null() -> None:
     assert map_of([("a", pa.array(["1"]))], np.array([False])).to_pylist() == [None]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_compact_values_have_no_blanks(values: list[Any]) -> None:
     tape = tape_of(values)

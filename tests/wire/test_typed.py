@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn, instants
@@ -41,7 +42,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=20))
 def test_kernels_and_the_exact_reader_agree(kind: pa.DataType, texts: list[str]) -> None:
     tape = Tape(pa.array([json.dumps(text).encode() for text in texts], pa.binary()))

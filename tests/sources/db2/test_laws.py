@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.captured_shop import Db2Database, Db2WithImages, closing
 
 from headrace.testing.captured_database import replay
@@ -40,7 +41,7 @@ def change(cursor: Any, held: dict[int, Any], changes: list[Any]) -> None:
             held[value] = held.pop(key)
 
 
-@settings(max_examples=25, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, max_size=14), chunk=st.integers(1, 3), together=st.booleans(), images=st.booleans())
 def test_any_interleaving_leaves_the_mirror_equal(tmp_path_factory, steps, chunk, together, images):
     kind = Db2WithImages if images else Db2Database

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.sources.log import toy_log
 from tests.sources.log.toy_log import Commit, ToyLog, ToyPlanner, ToyState, place, tables_of
 
@@ -242,7 +243,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     steps=STEPS,
     keys=st.integers(0, 7),

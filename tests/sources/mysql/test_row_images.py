@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.sources.mysql import exact_rows
 from tests.sources.mysql.logged_rows import read_images
 
@@ -95,14 +96,14 @@ def by_kernels(body, kind, columns):
         return None
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(events())
 def test_rows_are_those_of_the_exact_reader(event):
     kind, columns, body = event
     assert by_kernels(body, kind, columns) == exact(body, kind, columns)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(events(), st.data())
 def test_events_that_are_cut_or_changed_are_refused_by_both_or_read_alike(event, data):
     kind, columns, body = event

@@ -7,6 +7,7 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.sources.oracle.redo_statements import changes, rendered
 from tests.support.redo_records import golden
 
@@ -156,14 +157,14 @@ FRAGMENTS = [
 
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)), st.booleans())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 def test_any_text_is_read_or_refused_and_the_fast_way_agrees(sql: str, relaxed: bool) -> None:
     agrees(sql)
     read(sql, relaxed_quotes=relaxed)
 
 
 @given(st.data())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 def test_a_changed_statement_is_read_or_refused_and_the_fast_way_agrees(data: st.DataObject) -> None:
     sql = data.draw(st.one_of(st.sampled_from(SAMPLES), changes.map(rendered)))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.sources.oracle.redo_statements import quoted, texts
 from tests.support.redo_records import golden
 
@@ -138,7 +139,7 @@ def test_a_piece_that_does_not_say_enough_is_refused_with_its_place(sql: str, re
 
 
 @given(texts, st.integers(0, 10**12), st.integers(0, 10**12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_written_piece_is_read_as_it_was(text: str, length: int, offset: int) -> None:
     found = parse(f" buf_c := {quoted(text)}; \n  dbms_lob.write(loc_c, {length}, {offset}, buf_c);\n")
     assert found == piece("lob_write", lob_kind="clob", offset=offset, length=length, text=text)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.sources.oracle.redo_statements import Cell, Change, Style, changes, names, quoted, rendered, styles, texts
 from tests.support.redo_records import golden
 
@@ -138,21 +139,21 @@ def test_a_shape_says_which_texts_are_calls_and_which_nulls_are_unknown() -> Non
 
 
 @given(changes)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_rendered_change_is_read_as_it_was(change: Change) -> None:
     row = parse(rendered(change))
     assert facts(row) == (change.op, change.schema, change.table, change.before, change.after)
 
 
 @given(changes, styles)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_blanks_case_comments_and_aliases_change_nothing(change: Change, style: Style) -> None:
     row = parse(rendered(change, style))
     assert facts(row) == (change.op, change.schema, change.table, change.before, change.after)
 
 
 @given(changes, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_value_may_be_null(change: Change, data: st.DataObject) -> None:
     def nulled(cells: dict[str, Cell]) -> dict[str, Cell]:
         return {name: Cell("NULL", None) if data.draw(st.booleans()) else cell for name, cell in cells.items()}
@@ -166,7 +167,7 @@ def test_any_value_may_be_null(change: Change, data: st.DataObject) -> None:
 
 
 @given(st.lists(changes, max_size=6), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_was_read_before_changes_nothing(found: list[Change], random: Any) -> None:
     statements = [rendered(change) for change in found] * 2
     random.shuffle(statements)
@@ -185,7 +186,7 @@ CLEAR = WORDS.filter(lambda text: "'," not in text and "')" not in text and "' "
 
 
 @given(st.dictionaries(names, CLEAR, min_size=1, max_size=4), st.dictionaries(names, CLEAR, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_relaxed_quotes_need_no_doubling(new: dict[str, str], old: dict[str, str]) -> None:
     def cells(values: dict[str, str]) -> dict[str, Cell]:
         return {name: Cell(f"'{text}'", text) for name, text in values.items()}
@@ -200,7 +201,7 @@ def test_relaxed_quotes_need_no_doubling(new: dict[str, str], old: dict[str, str
 
 
 @given(changes, styles)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_well_formed_statement_reads_the_same_with_relaxed_quotes(change: Change, style: Style) -> None:
     sql = rendered(change, style)
     assert parse(sql, relaxed_quotes=True) == parse(sql)

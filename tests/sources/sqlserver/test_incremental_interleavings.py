@@ -7,6 +7,7 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.incremental_runs import (
     Gates,
     Run,
@@ -52,7 +53,7 @@ def begun(tmp_path_factory):
     return folder, run.offset, rows
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_any_interleaving_of_writes_and_batches_leaves_the_mirror_equal(begun, tmp_path_factory, steps):
     folder, offset, first = begun

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.sqlserver_runs import Run, create
 
 from headrace.errors import OptionError
@@ -199,7 +200,7 @@ def test_the_second_reading_begins_where_times_go_back(mapping, zone, night, tim
         assert instants(mapping, zone, shown[:upto]) == meant[:upto]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     night=st.sampled_from([(VIENNA, "2026-10-25 01:00"), (NEW_YORK, "2026-11-01 06:00"), (VIENNA, "2026-03-29 01:00")]),
     before=st.integers(1, 7_200),
