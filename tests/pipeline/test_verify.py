@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,32 @@ def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
     told = CliRunner().invoke(app, ["verify", str(file)])
     assert told.exit_code == 1
     assert told.stdout.splitlines()[1:] == ['  extra {"id":"1a"}', '  missing {"id":"2b"}']
+
+
+def test_a_table_that_can_not_be_compared_keeps_no_other_from_it(
+    spark: SparkSession, tmp_path: Path, commits: Path
+) -> None:
+    commit_changes(commits, 1, [(f"dbo.{name}", "c", "1") for name in "abcd"])
+    file = pipeline_file(tmp_path, {"type": "delta", "path": "./lake"})
+    assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
+    # One lacks its files, one is gone, and one has another row.
+    for file_of_rows in (tmp_path / "lake" / "dbo" / "a").glob("*.parquet"):
+        file_of_rows.unlink()
+    shutil.rmtree(tmp_path / "lake" / "dbo" / "b")
+    spark.sql(f"update delta.`{tmp_path}/lake/dbo/c` set id = 'other'")
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert (told.exit_code, told.stdout.splitlines()) == (
+        2,
+        [
+            "dbo.c in sink 1 (delta): 1 row in the source, 1 in the target; 2 differ",
+            '  missing {"id":"1"}',
+            '  extra {"id":"other"}',
+            "dbo.d in sink 1 (delta): 1 row in the source, 1 in the target; equal",
+        ],
+    )
+    first, second = told.stderr.splitlines()
+    assert first.startswith("Table db.dbo.a can't be compared with sink 1 (delta) (")
+    assert second.startswith("Table db.dbo.b is not in sink 1 (delta).")
 
 
 ICEBERG_TARGET = {"type": "iceberg", "warehouse": "./warehouse", "catalog": "lake"}
