@@ -128,6 +128,9 @@ def names_now(
         if all(set(one.values()) == set(best[0].values()) for one in best):
             # Columns took each other's names, and the values come again with the table.
             best = best[:1]
+        elif any(one != best[0] for one in best):
+            # The same, where not all of them are here.
+            best = [{n: folded(n) if folded(n) in stay else to for n, to in one.items()} for one in best]
     mixed = wanted is None and set(best[0].values()) == {folded(name) for name in names}
     if any(one != best[0] for one in best) or (mixed and any(folded(name) != to for name, to in best[0].items())):
         raise SchemaError(

@@ -52,6 +52,7 @@ def altered_tables(
     later: Sequence[TableStatement] | None,
     begin: str,
     dropped: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    read_at: Mapping[str, str] = MappingProxyType({}),
 ) -> AlteredTables:
     """Follow the captured tables through a window.
 
@@ -64,13 +65,16 @@ def altered_tables(
             that is not known.
         begin: where the window begins, as `Place.text`.
         dropped: as of `StreamState`.
+        read_at: for tables whose read is newer than the stream, the commit at which they are read: they are known as
+            they were then, so statements up to it are in that already.
     """
     gone = {path: names for path, names in dropped.items() if path in known}
     found, states, still = dict(shown), dict[str, tuple[tuple[str, MysqlTable | None], ...]](), list[str]()
     rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
     for path, table in known.items():
-        own = [one for one in statements if one.concerns(path)]
-        behind = None if later is None else [one for one in later if one.concerns(path)]
+        since = read_at.get(path, "")
+        own = [one for one in statements if one.place > since and one.concerns(path)]
+        behind = None if later is None else [one for one in later if one.place > since and one.concerns(path)]
         before = None if path in unsure else table
         if not own:
             if path in shown and (behind is None or behind):

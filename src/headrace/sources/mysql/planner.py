@@ -314,10 +314,11 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         if not seen.altered and not self._look_again:
             return None
         known, begin = tables_of(start.schemas), boundary(start.commit).text
+        read_at = {path: progress.commit for path, progress in start.tables.items()}
         for tries_left in range(_CATALOG_TRIES, -1, -1):
             shown = self._tables.captured(self._sql, strict=False)
             later = self._later_statements(state, seen, known)
-            found = altered_tables(known, state.unsure, shown, seen.statements, later, begin, state.dropped)
+            found = altered_tables(known, state.unsure, shown, seen.statements, later, begin, state.dropped, read_at)
             missing = [path for path in known if path not in shown and path not in found.replaced]
             if not (missing or found.lagging) or not tries_left:
                 break

@@ -143,11 +143,15 @@ class TableSet:
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
-        rewrites = unsent_changes(connection, known, found, state.files, new.files, state.types.changed_by(new.types))
+        written = written_commit(connection)
+        later = earlier.with_changes(known, found, state.types, new.types, written)
+        changed_types = state.types.changed_by(new.types)
+        if later.until != earlier.until:
+            # Rows that were written between two changes would be read by the types from before the first one.
+            changed_types |= TypeCatalog(earlier.types).changed_by(new.types)
+        rewrites = unsent_changes(connection, known, found, state.files, new.files, changed_types)
         rewrites += unpublished_changes(connection, self._settings.publication_name, known, state.files)
         rewrites = [rewrite for rewrite in rewrites if rewrite.path not in fresh]
-        written = written_commit(connection)
-        earlier = earlier.with_changes(known, found, state.types, new.types, written)
         ad_hoc = follow_rewrites(
             rewrites,
             ad_hoc,
@@ -158,7 +162,7 @@ class TableSet:
             after=written,
             since=start.commit,
             under_way=start.tables,
-            renamed=[path for path, was in earlier.before(found).items() if has_renames(was, found[path])],
+            renamed=[path for path, was in later.before(found).items() if has_renames(was, found[path])],
         )
         end = replace(
             start,
@@ -174,7 +178,7 @@ class TableSet:
             catalog=new.catalog,
             types=new.types,
             files=new.files,
-            earlier=earlier,
+            earlier=later,
             waiting=waiting,
         )
         return new.in_offset(end)
