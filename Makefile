@@ -4,6 +4,8 @@ PYTHON ?= python3
 SPARK ?=
 VENV := .venv$(SPARK:%=-%)
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 FETCHED := $(VENV)/.fetched
 COMPILED := $(VENV)/.compiled
@@ -21,14 +23,22 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-setup: $(INSTALLED) $(FETCHED) $(COMPILED) $(ARCHIVED) ## build .venv, download the jars (PYTHON=python3.12 and SPARK=4.1 choose others)
+# What waits for the network, the compiler and the disk goes on side by side.
+setup: ## build .venv, download the jars (PYTHON=python3.12 and SPARK=4.1 choose others)
+	@$(MAKE) --no-print-directory -j3 $(INSTALLED) $(FETCHED) $(COMPILED) $(ARCHIVED)
 
-$(INSTALLED): requirements.lock $(RELEASE) pyproject.toml src/headrace_emulators/pyproject.toml
+$(PACKAGES): requirements.lock $(RELEASE) pyproject.toml src/headrace_emulators/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer, this is %d.%d. Try make setup PYTHON=python3.11." % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	awk -F '==' 'NR != FNR && !($$1 in own) {print} NR == FNR {own[$$1]; print}' $(or $(RELEASE),/dev/null) requirements.lock > $(VENV)/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r $(VENV)/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . -e src/headrace_emulators
+	grep -v '^pyspark==' $(VENV)/requirements.txt > $(VENV)/packages.txt
+	$(PIP) --use-pep517 -r $(VENV)/packages.txt
+	$(PIP) -e . -e src/headrace_emulators
+	@touch $@
+
+# PySpark is published as its source only. What pip builds of it is installed at once, and need not be compressed before.
+$(INSTALLED): $(PACKAGES)
+	$(PIP) --use-pep517 --config-settings=--build-option=--compression=stored $$(grep '^pyspark==' $(VENV)/requirements.txt)
 	@touch $@
 
 # A file of its own, so that an unreachable Maven repository does not install everything again.
@@ -37,7 +47,7 @@ $(FETCHED): $(INSTALLED) src/headrace/spark/jars.py
 	@touch $@
 
 # Once for each version of the engine; without it the first message waits for the compiler.
-$(COMPILED): $(INSTALLED) $(wildcard src/headrace/wire/*.py)
+$(COMPILED): $(PACKAGES) $(wildcard src/headrace/wire/*.py)
 	$(BIN)/python -m headrace.formats.kernels
 	@touch $@
 
@@ -46,7 +56,8 @@ $(ARCHIVED): $(FETCHED) src/headrace/spark/archive_classes.py
 	$(BIN)/python -m headrace.spark.archive_classes
 	@touch $@
 
-demo: setup ## capture changes of a database with history into Kafka messages and tables (ARGS=...)
+demo: ## capture changes of a database with history into Kafka messages and tables (ARGS=...)
+	@$(MAKE) --no-print-directory -j3 $(INSTALLED) $(FETCHED) $(COMPILED)
 	@$(BIN)/headrace demo $(ARGS)
 
 test: lint ## everything that must pass before a commit: with a JVM and beside it without
