@@ -10,7 +10,7 @@ import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.convert import encode
+from headrace.formats.convert import encode, format_named
 
 CUSTOMERS = recordings.tables()["customers", "CREATE"]
 ALL_TYPES = recordings.tables()["all_types", "CREATE"]
@@ -255,3 +255,21 @@ def test_streaming_encode_needs_the_schema(spark: Any, tmp_path: Any) -> None:
     query = messages.writeStream.format("memory").queryName("streamed").trigger(availableNow=True).start()
     query.awaitTermination()
     assert spark.table("streamed").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "named"),
+    [
+        ({}, [("id", "uint64"), ("n", "int64")], "'t.id'"),
+        ({}, [("id", "int64")], ""),
+        ({"bigint.unsigned.handling.mode": "long"}, [("id", "uint64")], ""),
+        ({}, [(f"c{n}", "uint64") for n in range(7)], "and 2 more"),
+    ],
+)
+def test_unsigned_numbers_that_are_written_as_bytes_are_named(
+    options: dict[str, str], columns: list[tuple[str, str]], named: str
+) -> None:
+    found = tuple(Column(name, n, LogicalType(kind)) for n, (name, kind) in enumerate(columns, 1))
+    format = format_named("debezium_json", {"topic.prefix": "s", **options})
+    remarks = format.remarks([TableSchema(TableId("", "", "t"), found)])
+    assert [named in remark for remark in remarks] == ([True] if named else [])

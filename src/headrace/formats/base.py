@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from headrace.changes import TableId
+from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.encoded_batch import EncodedBatch
 from headrace.formats.encoding import topic_for
@@ -141,6 +142,10 @@ class Format(Component, ABC):
             OptionError: as `encode` or `decode` would.
         """
         return None
+
+    def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
+        """What readers of these tables' messages may not expect of values, as sentences for `plan` and `check`."""
+        return ()
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:

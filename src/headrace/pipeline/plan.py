@@ -112,7 +112,8 @@ class PipelinePlan:
             no sink takes messages.
         rewrites: what happens to tables whose rows a change of structure may have changed, where that follows from the
             sinks; empty where the options say it, or where they are read again.
-        unsaid: what messages do not say because the source does not name transactions, as sentences.
+        unsaid: what messages do not say because the source does not name transactions, and what readers may not expect
+            of values, as sentences.
     """
 
     name: str
@@ -220,8 +221,15 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     require_matched(model.source.settings, unmatched)
     refuse_shared_places(model.targets, (schema.id for schema in captured), model.source_type)
     refuse_tables_alike(model.targets, (schema.id for schema in captured), model.source_type)
+    remarks = {
+        f"In messages of {target.label}: {remark}": None
+        for target in model.targets
+        if target.format is not None
+        for remark in target.format.remarks(captured)
+    }
     return replace(
         plan,
+        unsaid=(*plan.unsaid, *remarks),
         source=", database ".join(filter(None, (model.source_type, ", ".join(sources)))),
         tables=tuple(tables),
         gone=tuple(gone),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.changes import TableId
+from headrace.changes import TableId, TableSchema
 from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark, tallied
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
@@ -15,7 +15,7 @@ from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
-from headrace.formats.debezium.options import DebeziumJsonSettings, EventSettings
+from headrace.formats.debezium.options import DebeziumJsonSettings, EventSettings, unsigned_numbers
 from headrace.formats.debezium.recognise import recognise_avro
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.registry.client import Registry, avro_given
@@ -76,6 +76,10 @@ class DebeziumAvro(ArrowFormat):
     reads = DebeziumJson.reads
     writes = DebeziumJson.writes
     written_columns = DebeziumJson.written_columns
+
+    def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
+        """That unsigned 64-bit numbers are not written as numbers."""
+        return unsigned_numbers(self.settings, tables)
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:

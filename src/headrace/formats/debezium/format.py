@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.changes import TableId
+from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.debezium.blocks import Forms
@@ -13,7 +14,7 @@ from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
-from headrace.formats.debezium.options import DebeziumJsonSettings, field_rules, value_modes
+from headrace.formats.debezium.options import DebeziumJsonSettings, field_rules, unsigned_numbers, value_modes
 from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.recognise import recognise_json
 from headrace.formats.debezium.schemas import DecodeSettings, given_table, given_tables
@@ -84,6 +85,10 @@ class DebeziumJson(ArrowFormat):
         "op", "table", "key", "before", "after", "before_absent", "after_absent", "position", "event_time",
         "capture_time", "snapshot", "transaction", "source", "schema_id", "table_schema",
     )  # fmt: skip
+
+    def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
+        """That unsigned 64-bit numbers are not written as numbers."""
+        return unsigned_numbers(self.settings, tables)
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from headrace.changes import LogicalType, TableSchema
 from headrace.formats.base import FormatSettings
 from headrace.formats.debezium.connect_schemas import FieldRules
 from headrace.formats.debezium.shapes import SHAPES, EventShape
 from headrace.formats.debezium.wire_types import ValueModes
 from headrace.options import OTHER_NAMES, Names, items
 from headrace.settings import option
+
+_UINT64 = LogicalType("uint64")
+_SHOWN = 5
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -275,6 +280,18 @@ class DebeziumJsonSettings(EventSettings):
         "The same for keys and key headers. Default: the value of `schemas_enable`.",
         default=None,
         aliases=("key.converter.schemas.enable",),
+    )
+
+
+def unsigned_numbers(settings: EventSettings, tables: Sequence[TableSchema]) -> Sequence[str]:
+    """A sentence for readers where unsigned 64-bit numbers are not written as numbers."""
+    found = [f"'{table.id.path}.{one.name}'" for table in tables for one in table.columns if one.logical == _UINT64]
+    if not found or settings.bigint_unsigned_handling_mode == "long":
+        return ()
+    names = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else "")
+    return (
+        f"Unsigned 64-bit numbers ({names}) are written as bytes, in JSON as base64, so that none loses digits. Set "
+        "'bigint_unsigned_handling_mode' of the format to long for numbers, as Debezium writes them by default.",
     )
 
 
