@@ -287,6 +287,25 @@ def test_what_would_make_other_messages_is_refused(properties: dict[str, str], m
         converted(tmp_path, properties)
 
 
+def test_all_that_is_refused_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(OptionError) as caught:
+        converted(
+            tmp_path,
+            {
+                "transforms": "u,f",
+                "transforms.u.type": "io.debezium.transforms.ExtractNewRecordState",
+                "transforms.u.drop.tombstones": "false",
+                "transforms.f.type": "io.debezium.transforms.Filter",
+                "topic.naming.strategy": "org.example.Naming",
+                "tabel.include.list": "dbo.x",
+                "tasks.max": "1",
+            },
+        )
+    said = list(map(str, (caught.value, *caught.value.others)))
+    wanted = ("'topic.naming.strategy'", "'u'", "'f'", "tabel.include.list")
+    assert [each in sentence for each, sentence in zip(wanted, said, strict=True)] == [True] * 4
+
+
 @pytest.mark.parametrize("kind", ["kinesis", "pulsar", "http", "redis", ""])
 def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=f"writes to the sink '{kind}', which can't be converted"):

@@ -21,7 +21,7 @@ from headrace.convert.converters import format_section
 from headrace.convert.properties import Left, Properties
 from headrace.convert.reasons import DEFAULTS, OF_SOME_SOURCES, REFUSED, reason, usual
 from headrace.convert.transforms import routing
-from headrace.errors import FileError, OptionError
+from headrace.errors import FileError, OptionError, first_of
 from headrace.options import Option, secret_in_name
 from headrace.pipeline.model import read_model
 from headrace.registry import did_you_mean
@@ -95,6 +95,10 @@ def convert(file: Path, *, bootstrap_servers: str = "") -> Conversion:
     """
     given = Properties(read_connector(file))
     pipeline = _Pipeline(given, bootstrap_servers)
+    if pipeline.refused:
+        # All that is to be done about the file is said at once.
+        lost = [OptionError(str(left)) for left in given.left if left.why != "not needed"]
+        raise first_of([*pipeline.refused, *lost])
     pipeline.check()
     carried = len({p.given for p in given.config.properties}) - len(given.left)
     differences = tuple(pipeline.differences())
@@ -112,6 +116,8 @@ class _Pipeline:
     def __init__(self, given: Properties, bootstrap_servers: str) -> None:
         self._given = given
         self._file = given.config.file
+        self.refused: list[OptionError] = []
+        """What would make other messages."""
         source = self._source()
         self._kind = source["type"]
         format = self._format()
@@ -208,9 +214,11 @@ class _Pipeline:
         for name, remedy in REFUSED.items():
             value = given.peek(name)
             if value is not None and not given.leave_usual(name, usual(self._kind, name)):
-                raise OptionError(f"The property '{given.given(name)}' can't be '{value}' here.", remedy=remedy)
+                error = OptionError(f"The property '{given.given(name)}' can't be '{value}' here.", remedy=remedy)
+                self.refused.append(error)
+                given.take(name)
         made = format_section(given)
-        made |= routing(given, bare_json=_bare_json(made))
+        made |= routing(given, self.refused, bare_json=_bare_json(made))
         prefix = next((n for n in ("topic.prefix", "database.server.name") if given.peek(n)), None)
         if prefix is None:
             raise OptionError(

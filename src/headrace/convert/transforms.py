@@ -40,35 +40,47 @@ _CARRIED = (
 )
 
 
-def routing(given: Properties, *, bare_json: bool) -> dict[str, str]:
+def routing(given: Properties, refused: list[OptionError], *, bare_json: bool) -> dict[str, str]:
     """The format's options for the router among the transforms; empty where there are no transforms.
 
     Args:
         given: the connector's properties.
+        refused: gets an error for each transform that does something that Headrace does not.
         bare_json: whether messages are JSON without schemas, in which a routed message differs in its topic only.
-
-    Raises:
-        OptionError: a transform does something that Headrace does not, or depends on a predicate.
     """
     names = [name.strip() for name in (given.take("transforms") or "").split(",") if name.strip()]
     made: dict[str, str] = {}
     for name in names:
         prefix = f"transforms.{name}."
-        kind = given.peek(f"{prefix}type") or ""
-        called = given.given(f"{prefix}type")
-        if given.peek(f"{prefix}predicate") is not None:
-            raise _refused(name, kind, "Headrace has no predicates of transforms.", "Leave the predicate out.")
-        if kind not in (_LOGICAL, _REGEX):
-            why, remedy = _MISSING.get(kind, ("Headrace has no such transform.", f"Known: {_LOGICAL}, {_REGEX}."))
-            raise _refused(name, kind or f"{called} is missing", why, remedy)
-        if made:
-            raise _refused(name, kind, "Headrace routes tables once.", "Make one router of them.")
-        given.take(f"{prefix}type")
-        made = _logical(given, prefix) if kind == _LOGICAL else _regex(given, name, prefix, bare_json=bare_json)
+        try:
+            made = _router(given, name, prefix, made, bare_json=bare_json)
+        except OptionError as error:
+            refused.append(error)
+            for left in list(given.names(prefix)):
+                given.leave(left, "not needed", "its transform can't be converted")
     for name in [n for prefix in ("transforms.", "predicates") for n in given.names(prefix)]:
         if not any(name.startswith(f"transforms.{known}.") for known in names):
             given.leave(name, "not needed", "no transform uses it")
     return made
+
+
+def _router(given: Properties, name: str, prefix: str, made: dict[str, str], *, bare_json: bool) -> dict[str, str]:
+    """A router's options, where there is none yet.
+
+    Raises:
+        OptionError: as a reason for `routing` to refuse the transform.
+    """
+    kind = given.peek(f"{prefix}type") or ""
+    called = given.given(f"{prefix}type")
+    if given.peek(f"{prefix}predicate") is not None:
+        raise _refused(name, kind, "Headrace has no predicates of transforms.", "Leave the predicate out.")
+    if kind not in (_LOGICAL, _REGEX):
+        why, remedy = _MISSING.get(kind, ("Headrace has no such transform.", f"Known: {_LOGICAL}, {_REGEX}."))
+        raise _refused(name, kind or f"{called} is missing", why, remedy)
+    if made:
+        raise _refused(name, kind, "Headrace routes tables once.", "Make one router of them.")
+    given.take(f"{prefix}type")
+    return _logical(given, prefix) if kind == _LOGICAL else _regex(given, name, prefix, bare_json=bare_json)
 
 
 def _logical(given: Properties, prefix: str) -> dict[str, str]:
