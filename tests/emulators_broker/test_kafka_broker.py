@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka as kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConnectError
 from headrace_emulators.kafka.broker import KafkaBroker
@@ -47,6 +51,20 @@ def consume(broker: KafkaBroker, topic: str, count: int) -> list[bytes]:
 def test_messages_come_back_in_the_order_they_were_sent(broker: KafkaBroker) -> None:
     produce(broker, "order", b"1", b"2", b"3")
     assert consume(broker, "order", 3) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.system
+def test_the_command_runs_a_broker_until_it_is_asked_to_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headrace_emulators.kafka", str(tmp_path / "kafka")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("bootstrap.servers: ").split()[0]
+        admin = AdminClient({"bootstrap.servers": address})
+        assert admin.list_topics(timeout=30).brokers
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    with pytest.raises(kafka.KafkaException):
+        AdminClient({"bootstrap.servers": address}).list_topics(timeout=1)
 
 
 @pytest.mark.system
