@@ -83,6 +83,7 @@ def differing(made: Sequence[tuple[Database, Any]], held: Any) -> dict[str, Any]
     }
 
 
+@pytest.mark.smoke("oracle-said1")
 @pytest.mark.parametrize(
     ("connector", "said"),
     [("oracle", WHOLE), ("oracle", PAIRS), ("postgresql", MARKED), ("db2", {**MARKED, "partitions": 3})],
@@ -107,6 +108,7 @@ def test_keys_that_move_along_and_rows_that_come_and_go_in_a_transaction_that_is
     assert not differing(made, written(spark, [parts[0], *parts[:2], *parts[1:]]).values())
 
 
+@pytest.mark.system
 def test_a_history_of_a_transaction_that_is_cut_has_a_version_of_each_row(spark: Any) -> None:
     made = renamed(
         [one for n, mapping in enumerate(MAPPINGS) for one in everywhere(mapped(f"{n}", *mapping), "oracle", WHOLE)][

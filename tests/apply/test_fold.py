@@ -177,6 +177,7 @@ def test_other_tables_are_left_out(spark: Any) -> None:
     assert [r["row"]["id"] for r in fold(rows, first).collect()] == [2]
 
 
+@pytest.mark.smoke("changes1-*")
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

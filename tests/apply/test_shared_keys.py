@@ -118,6 +118,7 @@ def test_messages_of_keys_that_move_along_lose_no_row(spark: Any, connector: str
 
 
 # Debezium fills images of MySQL and PostgreSQL; Oracle's have the whole row.
+@pytest.mark.smoke("True-oracle-whole", "False-postgresql-filled")
 @pytest.mark.parametrize(
     ("connector", "before"),
     [("oracle", "whole"), *((name, before) for name in ("mysql", "postgresql") for before in ("whole", "filled"))],

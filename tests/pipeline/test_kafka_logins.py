@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 WRONG = "incorrect horse"
-SHORT = "SCRAM"
+SHORT = "MUTUAL"
 """The login of `make test`."""
 
 

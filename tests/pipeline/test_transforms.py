@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 import headrace
 from headrace.apply import fold, profile
@@ -511,7 +512,7 @@ def content(rows: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(r["row"]) for r in fold(rows, found[0]).where("op = 'upsert'").select("row").collect())
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_transforming_then_folding_is_folding_then_transforming(spark: Any, steps: Any) -> None:
     batch = history(steps)

@@ -90,6 +90,7 @@ def test_versions_are_the_models_with_late_and_repeated_changes(lake: Lake, trac
         assert lake.versions() == versions(so_far, S, tracked)
 
 
+@pytest.mark.system
 def test_a_first_snapshot_then_changes_then_the_same_again(lake: Lake) -> None:
     first = Batch(T).add("r", T, 1, A, snapshot="true").add("r", T, 2, B, snapshot="last")
     then = (
@@ -169,6 +170,7 @@ def test_only_listed_columns_are_written_and_nulls_may_say_nothing(lake: Lake) -
     assert lake.target.content(T) == [(1, "x"), (2, None)]
 
 
+@pytest.mark.smoke("delta")
 @pytest.mark.parametrize("lake", [DELTA, ICEBERG], indirect=True)
 def test_a_change_log_has_every_change_once_as_it_came(lake: Lake) -> None:
     batch = Batch(T, K).add("c", T, 1, A).add("u", T, 2, {"id": "1", "b": None}, A).add("d", T, 3, None, {"id": "1"})
@@ -205,6 +207,7 @@ def test_what_can_not_be_is_refused(lake: Lake) -> None:
         lake.write(Batch(T).add("c", T, 2, B), 1, stored_as_scd_type="1")
 
 
+@pytest.mark.smoke("delta")
 @pytest.mark.parametrize("lake", [DELTA, ICEBERG], indirect=True)
 def test_a_renamed_column_keeps_its_versions_and_what_is_kept_beside_them(lake: Lake) -> None:
     lake.write(Batch(S).add("c", S, 1, {"id": "1", "a": "x", "b": "y"}).add("u", S, 3, {"id": "1", "a": "z"}), 0)

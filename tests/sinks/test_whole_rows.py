@@ -18,6 +18,9 @@ REPLACED, MERGED = "STREAMING UPDATE", "MERGE"
 NO_FILES_IN_CHECKSUMS = "spark.databricks.delta.allFilesInCrc.enabled"
 
 
+pytestmark = pytest.mark.smoke("few files-rows are marked", "rows are marked", "rows are marked-*")
+
+
 @pytest.fixture(params=["rows are marked", "files are written again"])
 def target(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> DeltaTarget:
     vectors = request.param == "rows are marked"
