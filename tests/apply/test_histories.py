@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 
 from headrace.apply import carried, fold, fold_keyless, profile
 from headrace.spark.local_rows import local_rows
@@ -61,7 +62,12 @@ class Mirror:
         return sorted(found, key=repr)
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(8),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans(), again=st.booleans())
 def test_a_table_with_a_key(spark: Any, steps: list[Step], sizes: list[int], partial: bool, again: bool) -> None:
     mirror, model = Mirror(), Model(T)
@@ -73,7 +79,12 @@ def test_a_table_with_a_key(spark: Any, steps: list[Step], sizes: list[int], par
         assert mirror.content(True) == model.content()
 
 
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(5),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2))
 def test_a_table_without_a_key(spark: Any, steps: list[Step], sizes: list[int]) -> None:
     mirror, model = Mirror(), Model(K)

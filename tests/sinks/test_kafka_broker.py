@@ -189,6 +189,7 @@ def test_messages_over_the_limit_are_kept_beside_where_that_is_asked_and_the_oth
     assert all(re.fullmatch(why, row["reason"]) for row in aside)
 
 
+@pytest.mark.system
 def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is_asked(
     spark: Any, bootstrap: str
 ) -> None:

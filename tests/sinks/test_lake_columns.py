@@ -133,6 +133,7 @@ DOCUMENTS = [
 ]
 
 
+@pytest.mark.system
 def test_json_is_a_variant_whose_numbers_are_exact(delta: DeltaTarget) -> None:
     options = {"json_columns": "variant"}
     schema = table(id="int32", j="json", b="string")

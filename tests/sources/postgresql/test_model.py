@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.smoke import examples
 from tests.support.mirror import Mirror
 from tests.support.postgres_changes import held
 from tests.support.postgresql import PostgresDatabase, PostgresServer
@@ -365,10 +366,12 @@ def event(row: dict[str, Any]) -> Event:
 
 
 @pytest.mark.parametrize(
-    "examples", [15, pytest.param(400, marks=pytest.mark.soak)], ids=["a few histories", "many histories"]
+    "histories", [examples(15), pytest.param(400, marks=pytest.mark.soak)], ids=["a few histories", "many histories"]
 )
-def test_each_committed_change_comes_once_and_nothing_else(postgres_server: PostgresServer, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
+def test_each_committed_change_comes_once_and_nothing_else(postgres_server: PostgresServer, histories: int) -> None:
+    @settings(
+        max_examples=histories, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
+    )
     @given(steps, cuts)
     @example(
         steps=[
