@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.moving_keys import BARE, MAPPINGS, Database, T, gone, mapped, messages, random_database, written
 
-from headrace.apply import profile
+from headrace.apply import carried, fold, profile, sequenced
 from headrace.apply.history import change_events, ordered, versions
 from headrace.changes.position import Position
 from headrace.changes.refusal import refused
@@ -146,6 +146,16 @@ def test_images_that_do_not_tell_which_row_left_a_key_stop_the_batch(spark: Any,
     error = refused(str(caught.value))
     assert error is not None
     assert error.message.startswith("Table db.dbo.t has rows that take over each other's keys in one transaction")
+
+
+def test_of_equal_rows_none_is_lost_in_a_target_that_is_not_there(spark: Any) -> None:
+    made, batch = mapped("1", "123", "234", a="same"), Batch(T)
+    messages(batch, made, "oracle", pairs=False, headers=False, before="whole")
+    rows = sequenced(batch.rows(spark))
+    (found,) = profile(rows)
+    with carried(rows, found) as whole:
+        lines = fold(whole, found).where("op = 'upsert'").collect()
+    assert {tuple(None if v is None else str(v) for v in line["row"]) for line in lines} == made.content()
 
 
 def test_equal_rows_stop_where_images_do_not_tell_which_one_left_an_occupied_key(spark: Any) -> None:
