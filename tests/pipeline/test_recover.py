@@ -175,3 +175,8 @@ def test_a_worker_that_does_not_start_in_time_is_a_sentence() -> None:
     )
     assert isinstance(found, ConnectError)
     assert "Python worker failed to connect back within ten seconds, several times," in found.message
+
+
+def test_a_topic_that_is_not_there_is_a_sentence() -> None:
+    error = PySparkException("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not")
+    assert "does not have a topic that is to be read" in str(recover(error))

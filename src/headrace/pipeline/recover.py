@@ -15,6 +15,7 @@ from headrace.changes.refusal import refused
 from headrace.errors import ConnectError, HeadraceError
 
 _STARVED = "Python worker failed to connect back"
+_NO_TOPIC = "UnknownTopicOrPartitionException"
 _OURS = re.compile(r"headrace(?:\.\w+)*\.([A-Za-z]+): ([^\n\r]+)")
 
 
@@ -37,6 +38,11 @@ def recover(error: BaseException | None) -> HeadraceError | None:
         return ConnectError(
             f"Spark gave up: a {_STARVED} within ten seconds, several times, because this machine was too busy.",
             remedy="Nothing is lost. Start it again, with less beside it or on more cores.",
+        )
+    if any(_NO_TOPIC in full_text(link) for link in links):
+        return ConnectError(
+            "Kafka does not have a topic that is to be read, or did not have it yet.",
+            remedy="See that the topics are there, and start it again; nothing is lost.",
         )
     return None
 
