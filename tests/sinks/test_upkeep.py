@@ -81,6 +81,7 @@ def test_a_table_is_compacted_after_so_many_commits_also_over_restarts_and_repla
     assert "compacted" not in caplog.text
 
 
+@pytest.mark.system
 def test_files_of_old_versions_go_after_a_compaction_and_the_table_still_knows_its_batches(
     target: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

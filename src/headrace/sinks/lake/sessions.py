@@ -14,6 +14,7 @@ SMALL = 20_000
 SMALL_TARGET = 16 << 20
 """Up to how many bytes a target is read as a whole by a few quick tasks."""
 _STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _ALWAYS = {
     # Spark's default, INT96, holds nanoseconds: readers can't read the years 0001 and 9999 out of it.
@@ -45,7 +46,9 @@ def session_for(spark: SparkSession, size: int) -> SparkSession:
     own = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
     cores = spark.sparkContext.defaultParallelism
     # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
-    _set(own, {_STATE_PARTITIONS: str(max(2, min(50, cores)))} | _ALWAYS)
+    # VACUUM lists folders in as many tasks as this says, by default 10,000, which take a minute on two cores.
+    listing = {_LISTING: str(max(8, min(10_000, 8 * cores)))}
+    _set(own, {_STATE_PARTITIONS: str(max(2, min(50, cores)))} | listing | _ALWAYS)
     if size <= SMALL:
         _set(own, _FEW_ROWS)
         if cores < int(own.conf.get(_SHUFFLE_PARTITIONS) or 200):
