@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from headrace.errors import SinkError
 from headrace.sinks.kafka.delivery import KafkaOutlet, _Client
-from headrace.sinks.kafka.failures import links_of, printed_passes, printed_reason, reason_in, reason_of, said_by
+from headrace.sinks.kafka.failures import links_of, printed_is_transient, printed_reason, reason_in, reason_of, said_by
 
 SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure.\n\tat a.B(C.java:1)"
 FAILED = "org.apache.kafka.common.KafkaException"
@@ -148,7 +148,7 @@ def test_a_client_alone_says_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "passes"),
+    ("kind", "is_transient"),
     [
         ("org.apache.kafka.common.errors.TimeoutException", True),
         ("org.apache.kafka.common.errors.NotEnoughReplicasException", True),
@@ -159,10 +159,9 @@ def test_a_client_alone_says_more() -> None:
         ("java.util.concurrent.TimeoutException", False),
     ],
 )
-def test_spark_shows_whether_what_kafka_met_passes(kind: str, passes: bool) -> None:
-    assert (
-        printed_passes(f"{SPARK}\nCaused by: {kind}: x has passed since batch creation\n\tat a.B(C.java:1)") is passes
-    )
+def test_spark_shows_whether_a_failure_of_kafka_is_transient(kind: str, is_transient: bool) -> None:
+    text = f"{SPARK}\nCaused by: {kind}: x has passed since batch creation\n\tat a.B(C.java:1)"
+    assert printed_is_transient(text) is is_transient
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ STAYING: dict[str, list[str | int]] = {
 
 @pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize(("kind", "name"), [(Postgres, "postgresql"), (MariaDb, "mariadb")])
-def test_a_batch_is_to_be_repeated_only_where_what_failed_passes(kind: Any, name: str, again: bool) -> None:
+def test_a_batch_is_to_be_repeated_only_after_a_transient_failure(kind: Any, name: str, again: bool) -> None:
     database = kind(parse_address(f"{name}://h:1/d", "u", "p", None))
     codes = (PASSING if again else STAYING)[name]
     said = {code: "You can repeat the batch" in str(database.explain(FromDriver(code), A, SOME)) for code in codes}
@@ -111,7 +111,7 @@ def test_a_batch_is_to_be_repeated_only_where_what_failed_passes(kind: Any, name
 
 
 @pytest.mark.parametrize(("failure", "again"), [("OperationalError", True), ("DataError", False)])
-def test_a_connection_to_postgresql_that_broke_has_no_state_and_passes(failure: str, again: bool) -> None:
+def test_a_connection_to_postgresql_that_broke_has_no_state_and_is_transient(failure: str, again: bool) -> None:
     database = Postgres(parse_address("postgresql://h:1/d", "u", "p", None))
     error = database.explain(getattr(psycopg, failure)("a value"), A, SOME)
     assert ("You can repeat the batch" in str(error), "a value" in str(error)) == (again, False)

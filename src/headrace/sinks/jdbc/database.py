@@ -195,16 +195,17 @@ class Database(ABC):
             remedy="Compare the source's column types with the table's, and what the database can hold in them.",
         )
 
-    def not_written(self, name: TableName, code: str, *, passes: bool) -> SinkError:
+    def not_written(self, name: TableName, code: str, *, is_transient: bool) -> SinkError:
         """Anything else.
 
         Args:
             name: the table.
             code: the database's.
-            passes: whether it stands for what passes: then, and only then, the sentence says that repeating helps.
+            is_transient: whether the code stands for a transient failure; only then the sentence says that the batch can
+                be repeated.
         """
         remedy = "Look for the code in the database's log."
         return SinkError(
             f"The table {name} of {self.address} can't be written ({code}).",
-            remedy=f"{remedy} You can repeat the batch." if passes else remedy,
+            remedy=f"{remedy} You can repeat the batch." if is_transient else remedy,
         )

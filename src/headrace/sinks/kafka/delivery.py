@@ -38,14 +38,14 @@ _LIMIT = "max.message.bytes"
 _MOST_BATCH = 1_000_000
 _FAIR_SHARE = 5_000
 """So many messages are handed over before delivered ones are let go."""
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     [
         *("_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "NETWORK_EXCEPTION", "REQUEST_TIMED_OUT"),
         *("BROKER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "KAFKA_STORAGE_ERROR"),
         *("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "THROTTLING_QUOTA_EXCEEDED"),
     ]
 )
-"""librdkafka's names of errors that pass."""
+"""librdkafka's names of transient errors."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class _Client:
         left = self._producer.flush(int(patience) / 1000 + _SLACK_SECONDS)
         self._raise_failures(batch)
         if left:
-            raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=False, passes=True)
+            raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=False, is_transient=True)
 
     def _raise_failures(self, batch: int) -> None:
         if not self._failures:
@@ -309,9 +309,9 @@ class _Client:
             failure.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
             for failure in self._failures
         )
-        passes = all(failure.name() in _PASSING for failure in self._failures)
+        is_transient = all(failure.name() in _TRANSIENT for failure in self._failures)
         raise not_accepted(
-            self.outlet.settings["bootstrap.servers"], batch, too_large=large, passes=passes
+            self.outlet.settings["bootstrap.servers"], batch, too_large=large, is_transient=is_transient
         ) from RuntimeError(self._failures[0].name())
 
     def forget(self) -> None:

@@ -140,11 +140,11 @@ _OF_A_CLIENT_ALONE: Sequence[tuple[Callable[[Link], bool], Reason]] = (
     (_says("ConfigException", "could not be found"), _CLASS),
 )
 """Those of Spark's would mean something else."""
-_PASSING = (
+_TRANSIENT = (
     *("BrokerNotAvailable", "Disconnect", "KafkaStorage", "LeaderNotAvailable", "Network", "NotEnoughReplicas"),
     *("NotEnoughReplicasAfterAppend", "NotLeaderOrFollower", "ThrottlingQuotaExceeded", "Timeout"),
 )
-"""Kafka's exceptions that stand for what passes, without their ending."""
+"""Kafka's transient exceptions, without their ending."""
 
 
 def reason_in(links: Sequence[Link]) -> Reason | None:
@@ -158,9 +158,9 @@ def printed_reason(text: str) -> Reason | None:
     return _first(_REASONS, links) if any(link.kind.startswith(_KAFKA) for link in links) else None
 
 
-def printed_passes(text: str) -> bool:
-    """Whether a stack trace that Spark printed says that Kafka met what passes."""
-    kinds = {f"{_OF_KAFKA}{name}Exception" for name in _PASSING}
+def printed_is_transient(text: str) -> bool:
+    """Whether a stack trace that Spark printed names a transient exception of Kafka's."""
+    kinds = {f"{_OF_KAFKA}{name}Exception" for name in _TRANSIENT}
     return any(kind in kinds for kind, _ in _PRINTED.findall(text))
 
 

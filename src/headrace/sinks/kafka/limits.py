@@ -125,14 +125,14 @@ def sentence_of(failure: str) -> str | None:
     return found.message if found is not None and found.message.startswith(_OPENING) else None
 
 
-def not_accepted(servers: str, batch: int, *, too_large: bool, passes: bool) -> SinkError:
+def not_accepted(servers: str, batch: int, *, too_large: bool, is_transient: bool) -> SinkError:
     """The error of a batch of which Kafka did not take all messages.
 
     Args:
         servers: the brokers that were named.
         batch: the batch's number.
         too_large: whether Kafka said that it is for the size of a message.
-        passes: whether the reason is one that passes.
+        is_transient: whether the reason is transient.
     """
     if too_large:
         return SinkError(
@@ -142,7 +142,7 @@ def not_accepted(servers: str, batch: int, *, too_large: bool, passes: bool) -> 
     remedy = "Run with --debug to see Kafka's message."
     return SinkError(
         f"Kafka at {servers} did not accept batch {batch}.",
-        remedy=f"{remedy} You can repeat the batch." if passes else remedy,
+        remedy=f"{remedy} You can repeat the batch." if is_transient else remedy,
     )
 
 

@@ -22,7 +22,7 @@ from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
 from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaOutlet
-from headrace.sinks.kafka.failures import printed_passes, printed_reason
+from headrace.sinks.kafka.failures import printed_is_transient, printed_reason
 from headrace.sinks.kafka.librdkafka import NotTranslated, translated
 from headrace.sinks.kafka.limits import checked, fitting_batches, not_accepted, quickly_checked, sentence_of
 from headrace.sinks.kafka.limits import reason as too_large
@@ -357,8 +357,9 @@ class KafkaSink(Sink):
                 said = f"Kafka at {self.settings.bootstrap_servers} {known.sentence}; batch {batch.number} is not sent."
                 raise SinkError(said, remedy=known.remedy) from failure
             too_large = "RecordTooLargeException" in text
+            is_transient = printed_is_transient(text)
             raise not_accepted(
-                self.settings.bootstrap_servers, batch.number, too_large=too_large, passes=printed_passes(text)
+                self.settings.bootstrap_servers, batch.number, too_large=too_large, is_transient=is_transient
             ) from failure
 
     def _producer_settings(self, topics: Mapping[str, Topic]) -> dict[str, str]:

@@ -69,7 +69,7 @@ _REFUSALS = frozenset(
     ]
 )
 """What is refused of one table."""
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     [
         *(0, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031),  # A connection that broke; 0 is PyMySQL's own.
         *(1152, 1158, 1159, 1160, 1161, 1184),  # Its network.
@@ -78,7 +78,7 @@ _PASSING = frozenset(
         *(1047, 1053, 1317),  # A node that joins its cluster, a server that stops, a session that somebody ended.
     ]
 )
-"""What passes."""
+"""Numbers of transient failures."""
 _DRIVER_TEXTS = ("ssl_ca", "ssl_cert", "ssl_key")
 _DRIVER_FLAGS = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER_SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
@@ -400,7 +400,7 @@ class MariaDb(Database):
         code = _code(failure)
         if code in _WRONG_VALUES:
             return self.wrong_value(id, name, f"error {code}")
-        return self.not_written(name, f"error {code}", passes=code in _PASSING)
+        return self.not_written(name, f"error {code}", is_transient=code in _TRANSIENT)
 
     def is_refusal(self, failure: Exception) -> bool:
         """By its number."""

@@ -56,9 +56,9 @@ _REFUSALS = (*_WRONG_VALUES, "0A", "23", "2BP01", "42", "44", "54", "P0001")
 """SQLSTATE of what is refused of one table, by class or whole: what is not supported (a type that a view uses), a
 constraint, a dependent object, a name or a permission, a check option, a limit (columns, the size of a row), a trigger.
 """
-_PASSING = ("08", "25P03", "40", "53", "55006", "55P03", "57P", "58")
-"""SQLSTATE of what passes, by class or whole: a connection, a transaction that waited for the driver or met another
-one, resources, locks, a server that stops or starts, disks.
+_TRANSIENT = ("08", "25P03", "40", "53", "55006", "55P03", "57P", "58")
+"""SQLSTATE of transient failures, by class or whole: a connection, a transaction that waited for the driver or met
+another one, resources, locks, a server that stops or starts, disks.
 """
 
 
@@ -313,7 +313,7 @@ class Postgres(Database):
         state = _state(failure)
         if state.startswith(_WRONG_VALUES):
             return self.wrong_value(id, name, state)
-        return self.not_written(name, state, passes=_passes(failure))
+        return self.not_written(name, state, is_transient=_is_transient(failure))
 
     def is_refusal(self, failure: Exception) -> bool:
         """By the class of its SQLSTATE."""
@@ -324,10 +324,10 @@ def _state(failure: Exception) -> str:
     return str(getattr(failure, "sqlstate", None) or type(failure).__name__)
 
 
-def _passes(failure: Exception) -> bool:
+def _is_transient(failure: Exception) -> bool:
     state = getattr(failure, "sqlstate", None)
     # psycopg gives a connection that broke no SQLSTATE, but this kind.
-    return state.startswith(_PASSING) if state else isinstance(failure, _driver().OperationalError)
+    return state.startswith(_TRANSIENT) if state else isinstance(failure, _driver().OperationalError)
 
 
 def _driver() -> Any:
