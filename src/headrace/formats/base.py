@@ -90,6 +90,8 @@ class Format(Component, ABC):
     """What encoding can say; the rest is lost on the way into this format."""
     numbered: ClassVar[bool] = False
     """Whether messages say a serial number, which a change has as `source['id']`."""
+    types_sent_by: ClassVar[str] = ""
+    """Where messages have the types of columns only if their writer is told to send them: the settings that tell it."""
     of_transactions: ClassVar[str] = ""
     """What messages say only where the source names transactions, in words; empty for nothing that readers rely on."""
 

@@ -195,20 +195,15 @@ def _types_of(model: Model, format: Format) -> Iterator[Finding]:
             f"Messages of format '{format.name}' do not have the types of columns, which tables need.",
             LIST_SCHEMAS,
         )
-    elif format.name in _MAY_LACK_TYPES:
+    elif format.types_sent_by:
         yield Finding(
             Level.STATIC,
             Verdict.NOTE,
             "source",
             f"Messages of format '{format.name}' have the types of columns only where their writer sends them "
-            f"({_MAY_LACK_TYPES[format.name]}). Tables need them.",
+            f"({format.types_sent_by}). Tables need them.",
             LIST_SCHEMAS,
         )
-
-
-_MAY_LACK_TYPES = {
-    "debezium_json": "Debezium: value.converter.schemas.enable; Headrace: schemas.enable of the sink's format",
-}
 
 
 def _find_driver(name: str) -> str:

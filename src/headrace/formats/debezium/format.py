@@ -79,6 +79,7 @@ class DebeziumJson(ArrowFormat):
 
     name = "debezium_json"
     settings: DebeziumJsonSettings
+    types_sent_by = "Debezium: value.converter.schemas.enable; Headrace: schemas.enable of the sink's format"
     reads = frozenset(Feature) - {Feature.CHANGED, Feature.KEY_CHANGE}
     writes = reads - {Feature.TOMBSTONE}
     written_columns = (
