@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 from headrace.changes.table import TableId
-from headrace.errors import FormatError, HeadraceError, SchemaError
+from headrace.errors import Error, FormatError, HeadraceError, SchemaError, first_of
 
-Error = TypeVar("Error", bound=HeadraceError)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -49,10 +48,7 @@ def raise_together(errors: Sequence[Exception]) -> NoReturn:
     for error in errors:
         if not (isinstance(error, HeadraceError) and error.table is not None):
             raise error
-    first, *rest = errors
-    assert isinstance(first, HeadraceError)
-    first.others = (*first.others, *(error for error in rest if isinstance(error, HeadraceError)))
-    raise first
+    raise first_of([error for error in errors if isinstance(error, HeadraceError)])
 
 
 def in_turn(items: Iterable[Item], do: Callable[[Item], Result]) -> list[Result]:

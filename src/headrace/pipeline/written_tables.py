@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def captured_tables(model: Model, databases: Source) -> tuple[list[TableSchema], list[HeadraceError]]:
+def captured_tables(model: Model, source: Source) -> tuple[list[TableSchema], list[HeadraceError]]:
     """The tables of all databases, and why those of some are not known."""
     found: list[TableSchema] = []
     errors: list[HeadraceError] = []
@@ -26,9 +26,9 @@ def captured_tables(model: Model, databases: Source) -> tuple[list[TableSchema],
         known = known_offsets(model.checkpoint)
     except HeadraceError as error:
         return found, [error]
-    for name, source in Databases(databases).sources.items():
+    for name, database in Databases(source).sources.items():
         try:
-            found += source.tables(known.of(name).tables_seen)
+            found += database.tables(known.of(name).tables_seen)
         except HeadraceError as error:
             errors.append(error)
     return found, errors

@@ -13,7 +13,7 @@ from headrace.sources.tables.misfit_keys import MisfitKey
 _ZERO = "0000-00-00"
 _DAYS = ("date", "timestamp", "instant")
 _SECONDS = 2
-"""A key column that no index begins with is looked through for so long."""
+"""How long the server may scan a table for a key column that leads no index."""
 _IN_TIME = {
     True: f"SET STATEMENT max_statement_time = {_SECONDS} FOR SELECT 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
     False: f"SELECT /*+ MAX_EXECUTION_TIME({_SECONDS}000) */ 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",

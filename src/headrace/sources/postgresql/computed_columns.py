@@ -1,4 +1,4 @@
-"""Columns that the server computes and whose values it does not send: rows lack them, and users are told."""
+"""Columns that the server computes but does not send: which they are, and which transform gives their values."""
 
 from __future__ import annotations
 
