@@ -201,8 +201,8 @@ class Database(ABC):
         Args:
             name: the table.
             code: the database's.
-            is_transient: whether the code stands for a transient failure; only then the sentence says that the batch can
-                be repeated.
+            is_transient: whether the code stands for a transient failure; only then the sentence says that the batch
+                can be repeated.
         """
         remedy = "Look for the code in the database's log."
         return SinkError(
