@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from typer.testing import CliRunner
 from headrace.pipeline import load_pipeline
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.demo.command import demo
+from headrace_emulators.engine import programs
+from headrace_emulators.engine.archives import RELEASE
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,16 +82,27 @@ def test_a_real_server_is_mirrored_and_its_pipeline_goes_on(spark: Any, source: 
         assert sorted((folder / "messages").glob("batch=*")) == batches
 
 
-@pytest.mark.parametrize(("source", "package"), [("postgresql", "postgresql"), ("mariadb", "mariadb-server")])
-def test_without_an_installed_server_the_demo_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, package: str
+@pytest.mark.parametrize(
+    ("source", "server", "lacking", "package"),
+    [
+        ("postgresql", "PostgreSQL", "initdb", "postgresql"),
+        ("mariadb", "MariaDB", "mariadbd", "mariadb-server"),
+    ],
+)
+def test_a_machine_that_can_run_no_server_is_told_before_anything_is_downloaded_or_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, server: str, lacking: str, package: str
 ) -> None:
-    monkeypatch.setattr("headrace_emulators.postgresql.server.PROGRAMS", (("no-such-server", "postgresql"),) * 3)
-    monkeypatch.setattr("headrace_emulators.mysql.server.MARIADB_PROGRAM", "no-such-server")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(programs.shutil, "which", lambda name: None)
+    monkeypatch.setattr(programs, "_WHERE", ())
+    monkeypatch.delenv(RELEASE[server], raising=False)
     command = Typer()
     command.command()(demo)
     result = CliRunner().invoke(command, ["--source", source, "--dir", str(tmp_path / "demo")])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        f"The program no-such-server is needed, and this machine does not have it. Run: apt-get install {package}\n"
+        f"The program {lacking} is needed, and this machine does not have it. Maven has no archive of {server} for "
+        f"this machine (linux, riscv64). Run: apt-get install {package}, or use --source sqlserver, "
+        "which is emulated.\n"
     )
+    assert not (tmp_path / "demo").exists()

@@ -53,9 +53,9 @@ class SmallPostgres(PostgresServer):
             pytest.skip(f"PostgreSQL {self.version_here} does not read a data folder of version {said}.")
         for path in (self.data, *self.data.rglob("*")):
             path.chmod(0o700 if path.is_dir() else 0o600)
-            if self._user:
-                shutil.chown(path, self._user, self._user)
-        if self._user:
+            if self.user:
+                shutil.chown(path, self.user)
+        if self.user:
             self.folder.chmod(0o755)
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"port = '{self.port}'\nunix_socket_directories = '{self.data}'\n")

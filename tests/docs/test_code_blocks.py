@@ -84,7 +84,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "python3.11 -m venv"): INSTALLS,
     ("README.md", "make demo"): "it runs all tests; tests/cli/test_demo_command.py runs the demo",
     ("docs/demo.md", "make demo"): "tests/cli/test_demo_command.py runs the demo without make",
-    ("docs/demo.md", 'make demo ARGS="--database'): "tests/cli/test_demo_command.py runs the demo without make",
+    ("docs/demo.md", 'make demo ARGS="--seconds'): "tests/cli/test_demo_command.py runs the demo without make",
     ("docs/deploy.md", "spark-submit"): "it needs a cluster",
     ("docs/index.md", "make setup"): INSTALLS,
     ("docs/live.md", "export ACCEPT_EULA=Y MSSQL_SA_PASSWORD='choose-0ne' LICENSE"): NOT_HERE,

@@ -70,12 +70,6 @@ class NamedPostgres(_Named, PostgresServer):
     def __init__(self, address: Address) -> None:
         self._address = address
 
-    @property
-    def version(self) -> str:
-        with self.connect("postgres") as connection:
-            [(version,)] = connection.execute("SHOW server_version").fetchall()
-        return str(version)
-
 
 class NamedMySql(_Named, MySqlServer):
     """A MySQL or MariaDB that runs, with its log as the source needs it."""

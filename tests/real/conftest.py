@@ -5,20 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.real.debezium_server import java_21
 
-from headrace_emulators.engine.programs import program
-
-PROGRAMS = {
-    "mariadbd": "mariadb-server",
-    "mariadb-install-db": "mariadb-server",
-    "postgres": "postgresql",
-    "initdb": "postgresql",
-    "psql": "postgresql-client",
-}
+from headrace.errors import ConnectError
+from headrace_emulators.mysql import server as mariadb
+from headrace_emulators.postgresql import server as postgresql
 
 
 @pytest.fixture(scope="session")
 def installed() -> None:
     """Fail at once, with what to install, rather than leave a test out."""
-    for name, package in PROGRAMS.items():
-        program(name, package)
+    for lacking in (mariadb.missing(), postgresql.missing()):
+        if lacking:
+            raise ConnectError(lacking)
     java_21()

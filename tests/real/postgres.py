@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace_emulators.postgresql.server import PostgresServer
+from headrace_emulators.postgresql.server import PostgresDatabase, PostgresServer
 
 _UNESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -29,7 +29,7 @@ class Postgres(PostgresServer):
         return [dict(zip(natives, row, strict=True)) for row in self._copied(f'select {names} from "{table}"')]
 
     def _copied(self, query: str) -> list[list[str | None]]:
-        lines = self.run(f"copy ({query}) to stdout").split("\n")[:-1]
+        lines = PostgresDatabase(self, self.database).copied(f"({query})").split("\n")[:-1]
         return [[_unescaped(cell) for cell in line.split("\t")] for line in lines]
 
     def connector(self, number: int) -> dict[str, str]:

@@ -62,7 +62,7 @@ class Authority:
         )
         made.key.chmod(0o600)
         if owner is not None:
-            shutil.chown(made.key, owner, owner)
+            shutil.chown(made.key, owner)
         return made
 
     def _signed(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, extension: x509.ExtensionType) -> bytes:

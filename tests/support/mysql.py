@@ -1,4 +1,4 @@
-"""A MariaDB of the machine's packages and an unpacked MySQL, with data folders of their own, for one run of tests."""
+"""A MariaDB and an unpacked MySQL with data folders of their own, for one run of tests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ from tests.live.named_servers import Address, NamedMySql
 
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlDatabase, MySqlServer, missing
 
-
-def _why_not(kind: str) -> str:
-    return (lacking := missing(kind)) and f"no {kind} server is here. {lacking}"
-
-
-needs_mariadb = pytest.mark.skipif(bool(missing(MARIADB)), reason=_why_not(MARIADB))
+needs_mariadb = pytest.mark.skipif(bool(missing(MARIADB)), reason=missing(MARIADB))
 """Mark of a test that starts a MariaDB of its own by `mysql_like`."""
-needs_mysql = pytest.mark.skipif(bool(missing(MYSQL)), reason=_why_not(MYSQL))
+needs_mysql = pytest.mark.skipif(bool(missing(MYSQL)), reason=missing(MYSQL))
 """Mark of a test that starts a MySQL of its own by `mysql_like`."""
 
 
@@ -36,8 +31,8 @@ def mysql_like(kind: str = MARIADB, **settings: str) -> Iterator[MySqlServer]:
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MySqlServer]:
-    """One MariaDB for all tests of a process that leave it running: the one that the environment names, or one of the
-    machine's; without either they are skipped."""
+    """One MariaDB for all tests of a process that leave it running: the one that the environment names, or one that is
+    started here (`HEADRACE_MARIADB=11.4` chooses its release); where neither can be had, they are skipped."""
     yield from _shared(MARIADB)
 
 
@@ -51,7 +46,7 @@ def _shared(kind: str) -> Iterator[MySqlServer]:
     if (address := Address.of(kind)) is not None:
         yield NamedMySql(kind, address)
         return
-    if reason := _why_not(kind):
+    if reason := missing(kind):
         pytest.skip(reason)
     with mysql_like(kind) as server:
         yield server

@@ -1,7 +1,8 @@
-"""A PostgreSQL of the machine's own packages, with its own data folder, for one run of tests."""
+"""A PostgreSQL with its own data folder, for one run of tests."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,10 +14,9 @@ from tests.live.named_servers import Address, NamedPostgres
 
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace_emulators.engine.programs import program
 from headrace_emulators.postgresql.server import USER, PostgresDatabase, PostgresServer, missing
 
-needs_postgres = pytest.mark.skipif(bool(missing()), reason=f"no PostgreSQL server is installed. {missing()}")
+needs_postgres = pytest.mark.skipif(bool(missing()), reason=missing())
 """Mark of a test that starts a server of its own by `postgres`."""
 
 
@@ -48,9 +48,29 @@ class StandbyServer(PostgresServer):
         self.start()
         return self
 
-    def _making(self) -> list[str | Path]:
-        primary = f"host=127.0.0.1 port={self._primary.port} user={USER}"
-        return [program("pg_basebackup", "postgresql-client"), "-d", primary, "-R", "-c", "fast"]
+    def _make_data(self) -> None:
+        """Copy the primary's folder while it goes on, and the log that it wrote meanwhile."""
+        source = self._primary.data
+        empty = ("pg_replslot", "pg_stat_tmp")
+        with self._primary.connect("postgres") as connection:
+            older = connection.info.server_version < 150_000
+            connection.execute(
+                f"SELECT {'pg_start_backup' if older else 'pg_backup_start'}('standby', true{', false' * older})"
+            )
+            apart = shutil.ignore_patterns(*empty, "pg_wal", "postmaster.*", ".s.*", "pgsql_tmp*")
+            shutil.copytree(source, self.data, ignore=apart, dirs_exist_ok=True)
+            stopped = "pg_stop_backup(false)" if older else "pg_backup_stop()"
+            [(label,)] = connection.execute(f"SELECT labelfile FROM {stopped}").fetchall()
+        shutil.copytree(source / "pg_wal", self.data / "pg_wal")
+        for name in empty:
+            (self.data / name).mkdir()
+        (self.data / "backup_label").write_text(label, encoding="utf-8")
+        (self.data / "standby.signal").touch()
+        with (self.data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
+            file.write(f"primary_conninfo = 'host=127.0.0.1 port={self._primary.port} user={USER}'\n")
+        if self.user:
+            for path in self.data.rglob("*"):
+                shutil.chown(path, self.user)
 
     def promote(self) -> None:
         """Follow nobody any more; what the other one has and this one has not is gone."""
@@ -70,13 +90,13 @@ def standby_of(primary: PostgresServer) -> Iterator[StandbyServer]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One server for all tests of a process that leave it running: the one that the environment names, or one of the
-    machine's; without either they are skipped."""
+    """One server for all tests of a process that leave it running: the one that the environment names, or one that is
+    started here (`HEADRACE_POSTGRESQL=17` chooses its release); where neither can be had, they are skipped."""
     if (address := Address.of("postgresql")) is not None:
         yield NamedPostgres(address)
         return
     if lacking := missing():
-        pytest.skip(f"no PostgreSQL server is installed. {lacking}")
+        pytest.skip(lacking)
     with postgres() as server:
         yield server
 

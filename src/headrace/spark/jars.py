@@ -65,7 +65,7 @@ def maven_jars(coordinates: Sequence[str]) -> tuple[Path, ...]:
     known = _listed(listing)
     if known:
         return known
-    with _only_one_process(folder / "lock"):
+    with only_one_process(folder / "lock"):
         known = _listed(listing)
         if not known:
             known = _resolve(wanted)
@@ -123,7 +123,8 @@ def _unresolved(coordinates: str, printed: str) -> ConnectError:
 
 
 @contextlib.contextmanager
-def _only_one_process(lock: Path) -> Iterator[None]:
+def only_one_process(lock: Path) -> Iterator[None]:
+    """Hold a lock file for as long as the block lasts; other processes wait."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

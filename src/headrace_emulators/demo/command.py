@@ -16,9 +16,10 @@ from rich.text import Text
 from headrace.cli.failure import UNEXPECTED, errors_reported
 from headrace.cli.interruption import Interruption, interruption
 from headrace.cli.run import Debug, print_stopped, session_for
-from headrace.errors import OptionError
+from headrace.errors import ConnectError, OptionError
 from headrace_emulators.demo.folder import BROKER, LAKE, SERVER, make_folder, next_commands, write_pipelines
-from headrace_emulators.demo.real_server import RealServer, real_server
+from headrace_emulators.demo.real_server import RealServer, real_server, to_download
+from headrace_emulators.engine.archives import Archive
 
 if TYPE_CHECKING:
     from headrace.pipeline import RunningPipeline
@@ -35,14 +36,13 @@ class Database(StrEnum):
 
 
 class Source(StrEnum):
-    """The kinds of database that a demo can have; PostgreSQL and MariaDB are real servers of this machine, the others
-    are emulated."""
+    """The kinds of database that a demo can have; PostgreSQL and MariaDB are real servers, the others are emulated."""
 
+    POSTGRESQL = "postgresql"
+    MARIADB = "mariadb"
     SQLSERVER = "sqlserver"
     DB2 = "db2"
     ORACLE = "oracle"
-    POSTGRESQL = "postgresql"
-    MARIADB = "mariadb"
 
 
 class Interrupted(Exception):
@@ -69,10 +69,10 @@ class Steps:
 
 
 def demo(
-    source: Annotated[Source, typer.Option(help="Which kind of database is captured.")] = Source.SQLSERVER,
+    source: Annotated[Source, typer.Option(help="Which kind of database is captured.")] = Source.POSTGRESQL,
     database: Annotated[
         Database | None,
-        typer.Option(help="flights: one big table (SQL Server only, and its default); shop: small ones."),
+        typer.Option(help="shop: several small tables; flights: a big one (SQL Server only, and its default)."),
     ] = None,
     dir: Annotated[
         Path | None, typer.Option("--dir", help="Where everything goes; by default a new folder here.")
@@ -89,10 +89,15 @@ def demo(
         chosen = database or (Database.FLIGHTS if source is Source.SQLSERVER else Database.SHOP)
         if source is not Source.SQLSERVER and chosen is not Database.SHOP:
             raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
+        # To find out at once whether it can be started.
+        archive = _to_download(source)
         folder = make_folder(dir)
-        # To find out at once whether one can be started.
+        if archive is not None:
+            out.print(f"{archive} comes from Maven ({archive.megabytes} MB)")
         server = real_server(source.value, folder / SERVER)
         out.print(f"Everything goes into {folder}")
+        if server is not None and server.folder.parent != folder.absolute():
+            out.print(f"but for the database, which can't be reached there: it is in {server.folder}")
         try:
             equal = _play(out, cleanup, folder, source.value, chosen.value, server, seconds, seed, rate, kafka, debug)
         except (Interrupted, KeyboardInterrupt):
@@ -104,6 +109,15 @@ def demo(
             return
         if not equal:
             raise typer.Exit(UNEXPECTED)
+
+
+def _to_download(source: Source) -> Archive | None:
+    try:
+        return to_download(source.value)
+    except ConnectError as error:
+        other = f"use --source {Source.SQLSERVER.value}, which is emulated."
+        remedy = f"{error.remedy.rstrip('.')}, or {other}" if error.remedy else f"Or {other}"
+        raise ConnectError(error.message, remedy=remedy) from error
 
 
 def _play(
@@ -124,7 +138,9 @@ def _play(
 
     steps = Steps(out)
     # The database is made in its own process while Spark starts in this one.
-    workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate, source, server))
+    workload = cleanup.enter_context(
+        Workload(server.folder if server else folder / SERVER, database, seed, rate, source, server)
+    )
     bootstrap = None
     if kafka:
         from headrace_emulators.kafka.broker import KafkaBroker

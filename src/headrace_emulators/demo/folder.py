@@ -110,7 +110,7 @@ def next_commands(
         )
     )
     if real is not None:
-        log = shlex.quote(str(folder / SERVER / "server.log"))
+        log = shlex.quote(str(real.folder / "server.log"))
         commands.append(("start the server again, to change something", f"{shlex.join(real.command)} >> {log} 2>&1 &"))
     if len(pipelines) == 1:
         commands.append(("go on", f"{program('headrace')} run {shlex.quote(str(pipelines[0]))} --once"))

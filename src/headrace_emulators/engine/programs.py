@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import shutil
 import signal
 import subprocess
@@ -9,11 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import ConnectError
 
 _WHERE = ("usr/sbin", "usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "usr/local/bin")
 """Folders that hold servers and are seldom on the PATH."""
+
+
+class FolderError(ConnectError):
+    """A server can't have its data in this folder."""
 
 
 def program(name: str, package: str) -> Path:
@@ -32,6 +38,11 @@ def program(name: str, package: str) -> Path:
         f"The program {name} is needed, and this machine does not have it.",
         remedy=f"Run: apt-get install {package}",
     )
+
+
+def identity(user: str | None) -> dict[str, Any]:
+    """Arguments of `subprocess` for a process of another user of the machine; none without one."""
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
 
 
 class Server:
@@ -60,9 +71,7 @@ class Server:
             self._process = subprocess.Popen(
                 [str(word) for word in command],
                 cwd=folder,
-                user=user,
-                group=user,
-                extra_groups=[] if user else None,
+                **identity(user),
                 env=dict(environment) if environment is not None else None,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,4 +1,4 @@
-"""A real MariaDB of this machine's packages, or a real MySQL, with a data folder of its own, for demos and tests."""
+"""A real MariaDB, of this machine or from Maven's archives, or a real MySQL, with a data folder of its own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.errors import ConnectError
+from headrace_emulators.engine import archives
 from headrace_emulators.engine.ports import free_ports
-from headrace_emulators.engine.programs import Server, program
+from headrace_emulators.engine.programs import FolderError, Server
 from headrace_emulators.mysql.package import FETCH, unpacked
 
 MARIADB, MYSQL = "mariadb", "mysql"
@@ -23,7 +24,7 @@ DATA = "data"
 """The folder in the server's own that has its data."""
 USER = PASSWORD = "cdc"
 """Who may do everything."""
-MARIADB_PROGRAM, _PACKAGE = "mariadbd", "mariadb-server"
+_DAEMON, _INSTALL, _PACKAGE = "mariadbd", "mariadb-install-db", "mariadb-server"
 _numbers = count(1)
 _SOCKET_BYTES = 107
 """How long the path of a socket may be."""
@@ -68,7 +69,8 @@ class MySqlServer:
             while it runs.
 
     Raises:
-        ConnectError: the server is not here, or can't use the folder.
+        ConnectError: there is no server that this machine can run.
+        FolderError: the folder's path is too long.
     """
 
     database = "live"
@@ -80,13 +82,13 @@ class MySqlServer:
         self.port = int(settings.get("port") or free_ports(1)[0])
         self.settings = {**_COMMON, **_OWN[kind], **settings}
         self._socket = folder / "sql.sock"
-        self._server = Server("MariaDB" if kind == MARIADB else "MySQL", folder / f"{kind}.log")
-        self._program = _mariadbd() if kind == MARIADB else _mysqld()
+        self._server = Server(archives.MARIADB if kind == MARIADB else "MySQL", folder / f"{kind}.log")
         if len(str(self._socket).encode()) > _SOCKET_BYTES:
-            raise ConnectError(
+            raise FolderError(
                 f"The path of the folder '{folder}' is too long for a socket of {self._server.name}.",
                 remedy="Use a folder with a shorter path.",
             )
+        self._program = _mariadb(_DAEMON) if kind == MARIADB else _mysqld()
 
     @property
     def host(self) -> str:
@@ -120,8 +122,7 @@ class MySqlServer:
         made: list[str | Path] = (
             # Everybody may do everything in databases that are called as the one for tests is.
             [
-                program("mariadb-install-db", _PACKAGE), "--no-defaults", "--skip-test-db",
-                "--auth-root-authentication-method=normal",
+                *_mariadb(_INSTALL), "--skip-test-db", "--auth-root-authentication-method=normal",
             ]
             if self.name == MARIADB
             else [*self._program, "--initialize-insecure"]
@@ -282,20 +283,31 @@ class MySqlDatabase:
 
 
 def missing(kind: str = MARIADB) -> str:
-    """What to run on this machine so that it can run the server; empty where it can."""
+    """Why this machine can't run the server, and what to do about it; empty where it can."""
     try:
         if kind == MARIADB:
-            program("mariadb-install-db", _PACKAGE)
-            _mariadbd()
+            find_mariadb()
         else:
             _mysqld()
     except ConnectError as lacking:
-        return lacking.remedy
+        return str(lacking)
     return ""
 
 
-def _mariadbd() -> list[str | Path]:
-    return [program(MARIADB_PROGRAM, _PACKAGE), "--no-defaults"]
+def find_mariadb() -> archives.Programs:
+    """The programs of MariaDB, not downloaded yet where that has to be.
+
+    Raises:
+        ConnectError: there is no server that this machine can run.
+    """
+    return archives.find_programs(archives.MARIADB, (_DAEMON, _INSTALL), _PACKAGE)
+
+
+def _mariadb(name: str) -> list[str | Path]:
+    """What begins each command of a program of MariaDB, downloaded if it has to be."""
+    found = find_mariadb()
+    base = [f"--basedir={archives.unpack(found.archive)}"] if found.archive else []
+    return [found[name], "--no-defaults", *base]
 
 
 def _mysqld() -> list[str | Path]:

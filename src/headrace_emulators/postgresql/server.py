@@ -1,8 +1,9 @@
-"""A real PostgreSQL of this machine's packages, with a data folder of its own, for demos and tests."""
+"""A real PostgreSQL with a data folder of its own, for demos and tests; this machine's, or from Maven's archives."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.errors import ConnectError
+from headrace_emulators.engine.archives import POSTGRESQL, Programs, find_programs
 from headrace_emulators.engine.ports import free_ports
-from headrace_emulators.engine.programs import Server, program
+from headrace_emulators.engine.programs import FolderError, Server, identity
 
-PROGRAMS = (("initdb", "postgresql"), ("postgres", "postgresql"), ("psql", "postgresql-client"))
-"""What must be installed, with the Debian package that has it."""
+_PROGRAMS, _PACKAGE = ("initdb", "postgres"), "postgresql"
 DATA = "data"
 """The folder in the server's own that has its data and its socket."""
 USER = "cdc"
@@ -28,14 +29,10 @@ _SOCKET_BYTES = 107
 """How long the path of a socket may be."""
 
 
-class PostgresRefusal(Exception):
-    """The server refused statements; the message is its own."""
-
-
 class PostgresServer:
     """The server with logical decoding, in UTC, on the loopback only.
 
-    PostgreSQL refuses to run as root, so root starts it as the user `postgres`, whom its package makes.
+    PostgreSQL refuses to run as root, so root starts it as the user `postgres`, whom its package makes, or `nobody`.
 
     Args:
         folder: for data, socket and log; its path must be short, because a socket's is limited.
@@ -43,7 +40,8 @@ class PostgresServer:
             `listen_addresses` only the folder's owner can connect, by the socket.
 
     Raises:
-        ConnectError: the server is not installed, or can't use the folder.
+        ConnectError: there is no server that this machine can run.
+        FolderError: the folder's path is too long, or the server's user can't enter it.
     """
 
     name = "postgres"
@@ -53,16 +51,17 @@ class PostgresServer:
         self.folder = folder
         self.data = folder / DATA
         self.port = int(settings.get("port") or free_ports(1)[0])
-        self._user = "postgres" if os.geteuid() == 0 else None
-        self._server = Server("PostgreSQL", folder / "postgres.log")
-        self._prepare, self._daemon, self._client = (program(name, package) for name, package in PROGRAMS)
+        self.user = _system_user()
+        self._server = Server(POSTGRESQL, folder / "postgres.log")
+        programs = find_postgresql()
         if len(f"{self.data}/.s.PGSQL.{self.port}".encode()) > _SOCKET_BYTES:
-            raise ConnectError(
+            raise FolderError(
                 f"The path of the folder '{folder}' is too long for a socket of PostgreSQL.",
                 remedy="Use a folder with a shorter path.",
             )
-        if self._user:
+        if self.user:
             self._require_way()
+        self._prepare, self._daemon = (programs[name] for name in _PROGRAMS)
         self._settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -98,14 +97,18 @@ class PostgresServer:
     def _prepare_data(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data.mkdir(mode=0o700)
-        if self._user:
+        if self.user:
             self.folder.chmod(0o755)
-            shutil.chown(self.data, self._user, self._user)
+            shutil.chown(self.data, self.user)
+        self._make_data()
+        # In the file and not on the command line, which would win over what a test changes.
+        with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
+
+    def _make_data(self) -> None:
         prepared = subprocess.run(
             [*self._making(), "-D", self.data, "--no-sync"],
-            user=self._user,
-            group=self._user,
-            extra_groups=[] if self._user else None,
+            **identity(self.user),
             cwd=self.data,
             capture_output=True,
             text=True,
@@ -115,9 +118,6 @@ class PostgresServer:
                 f"PostgreSQL could not prepare its data folder '{self.data}': {prepared.stderr.strip()}",
                 remedy="Mend what it says, or use another folder.",
             )
-        # In the file and not on the command line, which would win over what a test changes.
-        with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
-            file.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
     def _making(self) -> list[str | Path]:
         """What makes the data folder."""
@@ -127,8 +127,8 @@ class PostgresServer:
         """Refuse a folder that the server's user can't reach."""
         closed = next((folder for folder in self.folder.absolute().parents if not folder.stat().st_mode & 0o001), None)
         if closed is not None:
-            raise ConnectError(
-                f"PostgreSQL does not run as root but as the user {self._user}, who can't enter '{closed}'.",
+            raise FolderError(
+                f"PostgreSQL does not run as root but as the user {self.user}, who can't enter '{closed}'.",
                 remedy="Use a folder elsewhere, such as one in /tmp, or don't run as root.",
             )
 
@@ -139,11 +139,11 @@ class PostgresServer:
     def command(self) -> list[str]:
         """What starts it, as a user of the machine may type it."""
         started = [str(self._daemon), "-D", str(self.data)]
-        return ["runuser", "-u", self._user, "--", *started] if self._user else started
+        return ["runuser", "-u", self.user, "--", *started] if self.user else started
 
     def start(self) -> None:
         """Start, or start again after `stop` or `crash`, and wait until it answers."""
-        self._server.start([self._daemon, "-D", self.data], folder=self.data, user=self._user)
+        self._server.start([self._daemon, "-D", self.data], folder=self.data, user=self.user)
         self._server.wait_until(self._answers, "it answered")
 
     def stop(self) -> None:
@@ -185,24 +185,23 @@ class PostgresServer:
                     connection.execute(f"ALTER SYSTEM RESET {name}")
                 connection.execute("SELECT pg_reload_conf()")
 
-    def run(self, sql: str, *, database: str = database) -> str:
-        """Run statements, each a transaction of its own unless the text says BEGIN; what psql prints."""
-        answer = subprocess.run(
-            [
-                self._client, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.host,
-                "-p", str(self.port), "-U", USER, "-d", database,
-            ],
-            input=sql.encode(),
-            capture_output=True,
-        )  # fmt: skip
-        if answer.returncode != 0:
-            raise PostgresRefusal(answer.stderr.decode().strip())
-        return answer.stdout.decode()
+    def run(
+        self, sql: str, parameters: Sequence[Any] | None = None, *, database: str = database
+    ) -> list[tuple[Any, ...]]:
+        """Run statements in a session of their own; without parameters several of them, as one transaction unless
+        the text says BEGIN.
+
+        Returns:
+            The rows of the first answer, where there are some.
+        """
+        with self.connect(database) as connection:
+            cursor = connection.execute(sql, parameters)
+            return cursor.fetchall() if cursor.description else []
 
     @property
     def version(self) -> str:
         """What the server calls itself."""
-        return self.run("show server_version").strip()
+        return str(self.run("SHOW server_version", database="postgres")[0][0])
 
     def new_database(self, options: str = "") -> PostgresDatabase:
         """A database that no other test uses; `options` are those of CREATE DATABASE."""
@@ -235,14 +234,8 @@ class PostgresDatabase:
         return self.server.connect(self.name, **options)
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run statements in a session of their own; without parameters several of them, as one transaction.
-
-        Returns:
-            The rows of the answer, where there are some.
-        """
-        with self.connect() as connection:
-            cursor = connection.execute(sql, parameters)
-            return cursor.fetchall() if cursor.description else []
+        """Run statements, as `PostgresServer.run`."""
+        return self.server.run(sql, parameters, database=self.name)
 
     def copied(self, query: str) -> str:
         """What COPY prints for a table or a query in parentheses, under the settings that the stream has."""
@@ -273,16 +266,32 @@ def private_server(folder: Path) -> PostgresServer:
     """A server that listens on no port: who may enter its data folder connects by the socket in there.
 
     Raises:
-        ConnectError: the server is not installed, or can't use the folder.
+        ConnectError: as `PostgresServer`.
     """
     return PostgresServer(folder, listen_addresses="", port="5432")
 
 
+def find_postgresql() -> Programs:
+    """The programs of the server, not downloaded yet where that has to be.
+
+    Raises:
+        ConnectError: there is no server that this machine can run.
+    """
+    return find_programs(POSTGRESQL, _PROGRAMS, _PACKAGE)
+
+
 def missing() -> str:
-    """What to run on this machine so that it can run the server; empty where it can."""
+    """Why this machine can't run the server, and what to do about it; empty where it can."""
     try:
-        for name, package in PROGRAMS:
-            program(name, package)
+        find_postgresql()
     except ConnectError as lacking:
-        return lacking.remedy
+        return str(lacking)
     return ""
+
+
+def _system_user() -> str | None:
+    """The user of the machine as whom root starts the server; null for everybody else, who starts it as himself."""
+    if os.geteuid() != 0:
+        return None
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in users else "nobody"

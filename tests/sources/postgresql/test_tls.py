@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +34,7 @@ def database(authority: Authority) -> Iterator[PostgresDatabase]:
 
 def given(server: PostgresServer, authority: Authority) -> None:
     """The server gets a certificate, and wants one of the role `with_certificate`."""
-    owner = "postgres" if os.geteuid() == 0 else None
+    owner = server.user
     own = authority.pair("server", owner=owner)
     # The server's user can't look into the folder of the tests.
     files = {"ssl_cert_file": own.certificate, "ssl_key_file": own.key, "ssl_ca_file": authority.file}
@@ -44,7 +43,7 @@ def given(server: PostgresServer, authority: Authority) -> None:
         target.write_bytes(file.read_bytes())
         target.chmod(0o600)
         if owner is not None:
-            shutil.chown(target, owner, owner)
+            shutil.chown(target, owner)
         server.run(f"ALTER SYSTEM SET {name} = '{target.name}'", database="postgres")
     server.run("ALTER SYSTEM SET ssl = on", database="postgres")
     server.run("CREATE ROLE with_certificate LOGIN REPLICATION", database="postgres")
