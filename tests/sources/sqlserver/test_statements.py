@@ -242,6 +242,9 @@ def streams(database):
     database.capture()
     for run in runs:
         assert run.all()
+    # Time passes in which nothing is changed.
+    database.mark_idle()
+    assert runs[0].all() == []
     # A second schema, by an alteration and by a second instance.
     database.execute("ALTER TABLE dbo.t DROP COLUMN v")
     database.execute("INSERT INTO dbo.t VALUES (20, NULL)")
