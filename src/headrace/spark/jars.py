@@ -130,29 +130,24 @@ def only_one_process(lock: Path) -> Iterator[None]:
         yield
 
 
-def prefetch() -> None:
-    """Download what the demo, the tests and local pipelines use, so that their first start is quick."""
-    sets: tuple[tuple[str, ...], ...] = (
-        (KAFKA, DELTA, AVRO, ICEBERG, SQLITE),
-        (KAFKA, DELTA),
-        (KAFKA, ICEBERG),
-        (KAFKA,),
-        (DELTA,),
-        (ICEBERG,),
-        (BROKER,),
-    )
+_DEMO = ((DELTA,),)
+_OTHERS = ((KAFKA, DELTA, AVRO, ICEBERG, SQLITE), (KAFKA, DELTA), (KAFKA, ICEBERG), (KAFKA,), (ICEBERG,), (BROKER,))
+
+
+def prefetch(sets: Sequence[Sequence[str]]) -> None:
+    """Download sets of jars, so that the first start of what uses them is quick."""
     started = time.monotonic()
     count = len({jar for coordinates in sets for jar in maven_jars(coordinates)})
     print(f"{count} jars from Maven ready ({time.monotonic() - started:.0f} s)")
 
 
-def main() -> None:
-    """Run `python -m headrace.spark.jars`."""
+def main(words: Sequence[str] = ()) -> None:
+    """Run `python -m headrace.spark.jars`: for the demo, the tests and local pipelines; with `demo` for that alone."""
     try:
-        prefetch()
+        prefetch(_DEMO if [*words] == ["demo"] else (*_DEMO, *_OTHERS))
     except HeadraceError as error:
         sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
