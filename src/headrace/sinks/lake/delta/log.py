@@ -6,9 +6,10 @@ which has not changed since 4.0. Every name that is used of it stands here.
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -230,12 +231,21 @@ class Transaction:
         """Write rows, which have the table's columns, into new files. The actions of the commit that say so."""
         return list(_each(self._own.writeFiles(rows._jdf)))
 
-    def commit(self, actions: Iterable[Any], mark: BatchMark | None) -> None:
+    def described(self, actions: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """The actions of the commit that stand in these lines of JSON (`headrace.sinks.lake.delta.actions`)."""
+        from_json = getattr(self._delta.actions, "Action$").__getattr__("MODULE$").fromJson
+        return [from_json(json.dumps(action, ensure_ascii=False)) for action in actions]
+
+    def commit(self, actions: Iterable[Any], mark: BatchMark | None) -> int:
         """Make it.
 
         Args:
             actions: what it does.
             mark: what it leaves in the log; None for nothing.
+
+        Returns:
+            The version of the table that it made. It is later than the next one where commits without data, or
+            others that change nothing that this one read, came in between.
         """
         none, some = self._jvm.scala.Option.empty(), self._jvm.scala.Some
         actions = list(actions)
@@ -246,7 +256,7 @@ class Transaction:
         mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
         name, epoch = ("", 0) if mark is None else (mark.application, mark.epoch)
         update = getattr(self._delta, "DeltaOperations$StreamingUpdate")(mode, name, epoch, none)
-        self._own.commit(self.sequence(actions), update)
+        return int(self._own.commit(self.sequence(actions), update))
 
     @property
     def _files_of_commands(self) -> Any:

@@ -16,6 +16,7 @@ from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, conflicts_found
 from headrace.sinks.lake.delta.replacement import replaced
+from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
@@ -45,8 +46,6 @@ _OF_COMMANDS = (
     *("__delta_internal_row_index", "__delta_internal_is_row_deleted"),
 )
 """Columns that Delta's commands put beside those of a table on the way. They find rows by Spark's `_metadata`."""
-_INDEXED = "delta.dataSkippingNumIndexedCols"
-_INDEXED_ANYWAY = 32
 
 
 def folder_of(base: str, id: TableId) -> str:
@@ -195,8 +194,8 @@ class DeltaTable(LakeTable):
         only; those of the key are always among them.
         """
         indexed = max((n for n, column in enumerate(layout.columns, 1) if column.name in layout.key), default=0)
-        if indexed > _INDEXED_ANYWAY:
-            properties = {_INDEXED: str(indexed), **properties}
+        if indexed > INDEXED_ANYWAY:
+            properties = {INDEXED: str(indexed), **properties}
         cluster = f" cluster by ({', '.join(map(quote, layout.cluster))})" if layout.cluster else ""
         columns = ", ".join(column_ddl(column, nullable=True) for column in (*layout.columns, *layout.own))
         pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

@@ -1,0 +1,105 @@
+"""Deletion vectors: which rows of a data file are no more, as Delta keeps them in files beside the data.
+
+Each commit that marks rows has one file, with a vector for each data file. Vectors in the log itself are read, but not
+written: not every reader knows them.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+"""Row numbers in a file, from 0 on, in order."""
+
+_MAGIC = struct.pack("<I", 1681511377)
+_FORMAT = b"\x01"
+_IN_FILE, _AT_PATH, _IN_LOG = "u", "p", "i"
+_UUID_LETTERS = 20
+_PYTHON = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85, _FROM_Z85 = str.maketrans(_PYTHON, _Z85), str.maketrans(_Z85, _PYTHON)
+
+
+def write_vectors(folder: Path, vectors: Sequence[Rows]) -> list[dict[str, Any]]:
+    """Write vectors into one new file.
+
+    Args:
+        folder: the table's.
+        vectors: none of them empty.
+
+    Returns:
+        For each what stands in the log of it.
+    """
+    name, body, described = uuid4(), bytearray(_FORMAT), []
+    for rows in vectors:
+        data = _encoded(rows)
+        described.append(
+            {
+                "storageType": _IN_FILE,
+                "pathOrInlineDv": base64.b85encode(name.bytes).decode().translate(_TO_Z85),
+                "offset": len(body),
+                "sizeInBytes": len(data),
+                "cardinality": len(rows),
+            }
+        )
+        body += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    if vectors:
+        (folder / _file_name(name)).write_bytes(body)
+    return described
+
+
+def read_vector(folder: Path, described: Mapping[str, Any]) -> Rows:
+    """The rows of a vector.
+
+    Args:
+        folder: the table's.
+        described: what stands in the log of it.
+
+    Raises:
+        OSError: its file is not there.
+        ValueError: its file is damaged, or its form is not known.
+    """
+    kind, place, size = described["storageType"], described["pathOrInlineDv"], described["sizeInBytes"]
+    if kind == _IN_LOG:
+        return _decoded(base64.b85decode(place.translate(_FROM_Z85))[:size])
+    if kind == _IN_FILE:
+        before, name = place[:-_UUID_LETTERS], place[-_UUID_LETTERS:]
+        path = folder / before / _file_name(UUID(bytes=base64.b85decode(name.translate(_FROM_Z85))))
+    elif kind == _AT_PATH and place.startswith("/"):
+        path = Path(place)
+    else:
+        raise ValueError(f"a deletion vector is stored as '{kind}' at '{place}'")
+    with path.open("rb") as file:
+        file.seek(described.get("offset") or 0)
+        data = file.read(size + 8)
+    body = data[4:-4]
+    if struct.unpack(">I", data[:4])[0] != size or struct.unpack(">I", data[-4:])[0] != zlib.crc32(body):
+        raise ValueError(f"the deletion vector in {path} is damaged")
+    return _decoded(body)
+
+
+def _file_name(name: UUID) -> str:
+    return f"deletion_vector_{name}.bin"
+
+
+def _encoded(rows: Rows) -> bytes:
+    from pyroaring import BitMap64
+
+    return _MAGIC + bytes(BitMap64(rows).serialize())
+
+
+def _decoded(data: bytes) -> Rows:
+    from pyroaring import BitMap64
+
+    if data[:4] != _MAGIC:
+        raise ValueError("a deletion vector is of an unknown form")
+    return np.asarray(BitMap64.deserialize(data[4:]).to_array(), np.int64)
