@@ -200,3 +200,46 @@ def test_one_that_leaves_out_operations_is_refused_unless_they_are_skipped(datab
         ensure(database, "a", skipped_operations="u")
     database.execute(caught.value.remedy.removeprefix("Run: ").partition(";")[0])
     ensure(database, "a")
+
+
+KINDS_OF_TABLES = """
+CREATE SCHEMA s; CREATE SCHEMA r;
+CREATE TABLE s.t (id int PRIMARY KEY); CREATE TABLE r.t (id int PRIMARY KEY);
+CREATE UNLOGGED TABLE s.unlogged (id int); CREATE VIEW s.view AS SELECT 1; CREATE MATERIALIZED VIEW s.kept AS SELECT 1;
+CREATE TABLE s.p (id int, k int) PARTITION BY RANGE (id);
+CREATE TABLE r.p1 PARTITION OF s.p FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (k);
+CREATE TABLE r.p2 PARTITION OF s.p FOR VALUES FROM (10) TO (20);
+CREATE TABLE s.p11 PARTITION OF r.p1 FOR VALUES FROM (0) TO (5);
+CREATE TABLE p12 PARTITION OF r.p1 FOR VALUES FROM (5) TO (9);
+"""
+
+
+@pytest.mark.parametrize("via_root", ["true", "false"])
+@pytest.mark.parametrize(
+    "published",
+    [
+        "FOR ALL TABLES", "", "FOR TABLE s.t", "FOR TABLE s.p", "FOR TABLE r.p1", "FOR TABLE r.p1, r.p2",
+        "FOR TABLE s.p, r.p2", "FOR TABLE s.p11", "FOR TABLE s.p, s.p11, r.t", "FOR TABLES IN SCHEMA s",
+        "FOR TABLES IN SCHEMA r", "FOR TABLES IN SCHEMA s, r", "FOR TABLES IN SCHEMA public",
+        "FOR TABLES IN SCHEMA s, TABLE r.p1", "FOR TABLES IN SCHEMA r, TABLE s.p",
+    ],
+)  # fmt: skip
+def test_its_tables_are_those_that_the_server_publishes(
+    postgres_database: PostgresDatabase, published: str, via_root: str
+) -> None:
+    name = postgres_database.name
+    with connect(settings_of(postgres_database)) as connection:
+        if connection.version < 150000 and "SCHEMA" in published:
+            pytest.skip("schemas are published from PostgreSQL 15 on")
+    postgres_database.execute(
+        f"{KINDS_OF_TABLES}; CREATE PUBLICATION {name} {published} WITH (publish_via_partition_root = {via_root})"
+    )
+    told = postgres_database.execute(f"SELECT DISTINCT relid::bigint FROM pg_get_publication_tables('{name}')")
+    assert sorted(state_of(postgres_database).members) == sorted(oid for (oid,) in told)
+
+
+def test_a_transaction_that_truncated_a_table_does_not_hold_it_up(database: PostgresDatabase) -> None:
+    ensure(database, "a", "days")
+    with database.connect(autocommit=False) as session:
+        session.execute("TRUNCATE a")
+        assert member_names(database) == {'"public"."a"', '"public"."days"'}

@@ -296,8 +296,10 @@ def test_a_lost_slot_is_no_passing_trouble() -> None:
             database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'")
             while True:
                 reader.receive(1)
+        with connect(settings) as connection:
+            reason = " (wal_removed)" if connection.version >= 170000 else ""
         assert str(caught.value) == (
-            f"The server invalidated replication slot '{database.name}': changes that were not read are gone. Set "
+            f"The server invalidated replication slot '{database.name}'{reason}: changes that were not read are gone. Set "
             "'snapshot_mode' to when_needed, so that all tables are read again, or 'fail_on_data_loss' to false, so "
             "that the run goes on with a new slot and a gap. A larger max_slot_wal_keep_size keeps the log for longer."
         )

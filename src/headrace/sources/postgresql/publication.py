@@ -29,16 +29,29 @@ SELECT oid::bigint, puballtables, pubviaroot, coalesce(to_jsonb(p) ->> 'pubgenco
     pubdelete, pubtruncate, coalesce(obj_description(oid, 'pg_publication'), '')
 FROM pg_publication p WHERE pubname = %s
 """
+# What pg_get_publication_tables has, which from PostgreSQL 16 on waits for transactions that truncate or alter a table.
 _MEMBERS = """
-SELECT c.oid::bigint, coalesce(r.oid, {in_schema}, 0)::bigint, n.nspname, c.relname, {filter}, {columns}
-FROM pg_get_publication_tables(%s) AS t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+WITH listed AS (
+    SELECT c.oid FROM pg_class c
+    WHERE {all_tables} OR c.oid IN (SELECT m.prrelid FROM pg_publication_rel m WHERE m.prpubid = {publication})
+    OR EXISTS ({in_schema}))
+SELECT c.oid::bigint, coalesce(r.oid, ({in_schema}), 0)::bigint, n.nspname, c.relname, {filter}, {columns}
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN LATERAL (
     SELECT m.* FROM pg_publication_rel m
-    WHERE m.prpubid = %s
+    WHERE m.prpubid = {publication}
     AND (m.prrelid = c.oid OR c.relispartition AND m.prrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid)))
     ORDER BY m.prrelid = c.oid DESC LIMIT 1) AS r ON true
+WHERE c.relkind IN {kinds} AND c.relpersistence = 'p' AND c.oid >= 16384 AND {published}
 """
-_IN_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = {publication} AND s.pnnspid = n.oid)"
+_ANCESTORS = (
+    "c.relispartition AND EXISTS (SELECT 1 FROM pg_partition_ancestors(c.oid) AS a JOIN listed ON a.relid = oid{but})"
+)
+_VIA_ROOT = f"c.oid IN (SELECT oid FROM listed) AND NOT ({_ANCESTORS.format(but=' AND oid <> c.oid')})"
+_VIA_LEAF = f"(c.oid IN (SELECT oid FROM listed) OR {_ANCESTORS.format(but='')})"
+_IN_SCHEMA = (
+    "SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = {publication} AND s.pnnspid = c.relnamespace"
+)
 _FILTER = "pg_get_expr(r.prqual, r.prrelid)"
 _COLUMNS = """
 (SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
@@ -100,9 +113,13 @@ class PublicationState:
         oid, all_tables, via_root, generated, *published, comment = rows[0]
         newer = connection.version >= 150000
         sql = _MEMBERS.format(
-            in_schema=_IN_SCHEMA.format(publication=oid) if newer else "NULL",
+            publication=oid,
+            all_tables=all_tables,
+            in_schema=_IN_SCHEMA.format(publication=oid) if newer else "SELECT NULL::oid WHERE false",
             filter=_FILTER if newer else "NULL",
             columns=_COLUMNS if newer else "NULL",
+            kinds="('r', 'p')" if via_root else "('r')",
+            published=_VIA_ROOT if via_root else _VIA_LEAF,
         )
         members = {
             table: Member(
@@ -111,7 +128,7 @@ class PublicationState:
                 condition or "",
                 tuple(json.loads(columns or "[]")),
             )
-            for table, member, schema, relation, condition, columns in connection.rows(sql, (name, oid))
+            for table, member, schema, relation, condition, columns in connection.rows(sql)
         }
         operations = tuple(each for each, on in zip(OPERATIONS, published, strict=True) if on)
         return cls(name, oid, all_tables, via_root, generated, operations, comment, members)

@@ -19,7 +19,7 @@ _UNSUPPORTED = "0A000"
 _WAL_LEVEL = re.compile(r"wal_level\W+>=?\W*logical")
 _DENIED_OBJECT = re.compile(r"permission denied for (table|schema|database|publication|view) (.+)")
 _NO_PUBLICATION = re.compile('publication ".+" does not exist')
-_IN_RECOVERY = re.compile(r"while in recovery|during recovery")
+_IN_RECOVERY = re.compile(r"while in recovery|during recovery|recovery is in progress")
 
 SET_WAL_LEVEL = (
     "Run: ALTER SYSTEM SET wal_level = logical; and restart the server. On RDS and Aurora set rds.logical_replication "
