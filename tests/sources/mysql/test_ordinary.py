@@ -86,14 +86,16 @@ def groups(draw, number, mariadb):
 @st.composite
 def logs(draw):
     """Events as they are sent, the places between groups, and who wrote them."""
-    mariadb, checksums = draw(st.booleans()), draw(st.booleans())
+    mariadb, checksums, silent = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
     server = "11.4-MariaDB" if mariadb else "9.7.4"
     found = [turn("log.000001"), format_description(FIRST, server=server, checksums=int(checksums))]
     place, edges = FIRST + len(found[-1]), []
     for number in range(1, draw(st.integers(1, 12)) + 1):
         edges.append(place)
-        for kind, body in draw(groups(number, mariadb)):
-            found.append(event(kind, body, start=place, checksum=checksums, time=1_767_225_600 + number))
+        inner = draw(groups(number, mariadb))
+        for n, (kind, body) in enumerate(inner):
+            ended = 0 if mariadb and silent and 0 < n < len(inner) - 1 else None
+            found.append(event(kind, body, start=place, checksum=checksums, time=1_767_225_600 + number, end=ended))
             place += len(found[-1])
     return found, [*edges, place], mariadb
 
@@ -137,7 +139,7 @@ def test_a_look_at_many_groups_at_once_sees_what_one_at_events_sees(log, feed, c
     assert seen[0] == seen[1]
 
 
-def plain(count, mariadb=True):
+def plain(count, mariadb=True, *, silent=False):
     events, place = (
         [turn("log.000001"), format_description(FIRST, server="11.4-MariaDB" if mariadb else "9.7.4")],
         FIRST,
@@ -145,14 +147,17 @@ def plain(count, mariadb=True):
     place += len(events[-1])
     for number in range(1, count + 1):
         for kind, body in [*begin(number, mariadb), described(1, b"t"), written(1, [number], mariadb), END]:
-            events.append(event(kind, body, start=place))
+            ended = 0 if silent and kind not in (EventType.MARIADB_GTID, EventType.XID) else None
+            events.append(event(kind, body, start=place, end=ended))
             place += len(events[-1])
     return events, place
 
 
-@pytest.mark.parametrize("mariadb", [True, False])
-def test_small_transactions_are_not_read_event_by_event(mariadb):
-    events, end = plain(1000, mariadb)
+@pytest.mark.parametrize(
+    ("mariadb", "silent"), [(True, False), (True, True), (False, False)], ids=["mariadb", "mariadb 11.4", "mysql"]
+)
+def test_small_transactions_are_not_read_event_by_event(mariadb, silent):
+    events, end = plain(1000, mariadb, silent=silent)
     with mock.patch.object(GroupReader, "read", autospec=True, side_effect=GroupReader.read) as read:
         rows = rows_of(events, FIRST, end, mariadb, len(events), one_by_one=False)
     assert [row["key_text"] for row in rows if row["op"] == "c"] == [f'["{n}"]' for n in range(1, 1001)]

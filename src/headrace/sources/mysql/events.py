@@ -207,12 +207,19 @@ class Frames:
             return event
         behind = start + length
         if following != behind % _WRAP:
-            if following == 0:
+            if following == 0 and not self._says_no_end(kind):
                 # Sent in front of a part of a file.
                 return event
-            raise FormatError(f"The event says that it ends at {following}, and it ends at {behind}.")
+            if following != 0:
+                raise FormatError(f"The event says that it ends at {following}, and it ends at {behind}.")
         self.position = behind
         return event
+
+    def _says_no_end(self, kind: int) -> bool:
+        """Whether an event stands in the file although it does not say where it ends: MariaDB 11.4 and newer say so of
+        a transaction's first and last event only, unless binlog_legacy_event_pos is on."""
+        mariadb = self.description is not None and self.description.mariadb
+        return mariadb and kind not in (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
 
     def _turn(self, rotate: Rotate) -> None:
         if rotate.position < FIRST:
