@@ -346,6 +346,8 @@ def test_a_missing_publication_is_an_error_that_names_it(stream: PostgresDatabas
     begin = log_end(stream)
     stream.execute("INSERT INTO t VALUES (1, 'x')")
     with connect_replication(settings_of(stream)) as session:
+        if session.version >= 180000:
+            pytest.skip("PostgreSQL 18 sends nothing and goes on; the next batch finds that the publication is gone")
         session.copy_slot(stream.name, "a_copy")
         session.start("a_copy", begin, 'no "such" one')
         with pytest.raises(PostgresError, match='publication "no "such" one" does not exist'):

@@ -299,9 +299,10 @@ def test_a_lost_slot_is_no_passing_trouble() -> None:
         with connect(settings) as connection:
             reason = " (wal_removed)" if connection.version >= 170000 else ""
         assert str(caught.value) == (
-            f"The server invalidated replication slot '{database.name}'{reason}: changes that were not read are gone. Set "
-            "'snapshot_mode' to when_needed, so that all tables are read again, or 'fail_on_data_loss' to false, so "
-            "that the run goes on with a new slot and a gap. A larger max_slot_wal_keep_size keeps the log for longer."
+            f"The server invalidated replication slot '{database.name}'{reason}: changes that were not read are gone. "
+            "Set 'snapshot_mode' to when_needed, so that all tables are read again, or 'fail_on_data_loss' to false, "
+            "so that the run goes on with a new slot and a gap. "
+            "A larger max_slot_wal_keep_size keeps the log for longer."
         )
         with pytest.raises(DataLossError, match="invalidated"), copy_reader(settings, begin):
             pass
