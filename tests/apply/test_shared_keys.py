@@ -70,6 +70,7 @@ def by_transaction(batch: Batch) -> tuple[list[Any], list[Any]]:
     return [line for second, line in numbered if not second], [line for second, line in numbered if second]
 
 
+@pytest.mark.smoke("schema0-oracle-False-False", "schema3-postgresql-True-True")
 @pytest.mark.parametrize(
     ("schema", "connector", "pairs", "headers"),
     [
@@ -98,6 +99,7 @@ def test_messages_of_rows_that_are_equal_lose_none(
     assert set(written(spark, [whole, *parts]).values()) == expected
 
 
+@pytest.mark.smoke("oracle-said3", "postgresql-said5")
 @pytest.mark.parametrize(
     ("connector", "said"),
     [

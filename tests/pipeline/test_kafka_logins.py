@@ -26,10 +26,8 @@ from headrace_emulators.sqlserver.shop import Shop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.system]
 WRONG = "incorrect horse"
-SHORT = "MUTUAL"
-"""The login of `make test`."""
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +120,8 @@ def in_realm(spark: SparkSession, kafka: SecuredKafka) -> Iterator[None]:
 @pytest.mark.parametrize(
     "way",
     [
-        SHORT,
-        *(pytest.param(way, marks=pytest.mark.system) for way in SecuredKafka.ways if way != SHORT),
-        pytest.param(KERBEROS, marks=[needs_kerberos, pytest.mark.system]),
+        *SecuredKafka.ways,
+        pytest.param(KERBEROS, marks=needs_kerberos),
     ],
 )
 def test_messages_go_there_and_come_back(
@@ -200,7 +197,6 @@ FAILURES: list[tuple[str, dict[str, str | None], str]] = [
 ]
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(("way", "changes", "sentence"), FAILURES)
 @pytest.mark.parametrize("section", ["source", "sink"])
 def test_a_login_that_fails_is_one_sentence_and_a_remedy(
@@ -217,7 +213,6 @@ def test_a_login_that_fails_is_one_sentence_and_a_remedy(
     assert found["remedy"]
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(("way", "changes", "sentence"), [FAILURES[0], FAILURES[5], FAILURES[6]])
 @pytest.mark.parametrize("section", ["source", "sink"])
 def test_a_run_whose_login_fails_ends_with_that_sentence(

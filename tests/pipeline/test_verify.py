@@ -77,6 +77,7 @@ def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
     assert told.stdout.splitlines()[1:] == ['  extra {"id":"1a"}', '  missing {"id":"2b"}']
 
 
+@pytest.mark.system
 def test_a_table_that_can_not_be_compared_keeps_no_other_from_it(
     spark: SparkSession, tmp_path: Path, commits: Path
 ) -> None:

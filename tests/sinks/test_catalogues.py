@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import pytest
 import yaml
-from tests import smoke
 from tests.sinks.delta_by_name import METASTORE
 from tests.support.catalog_servers import CatalogServers, serving
 from tests.support.iceberg_target import IcebergTarget
@@ -51,7 +50,7 @@ class ServedTarget(IcebergTarget):
         self.given = {**given, "catalog": f"c{uuid4().hex[:8]}", "namespace": f"n{uuid4().hex[:8]}_{{schema}}"}
 
 
-@pytest.mark.smoke(*smoke.TABLES)
+@pytest.mark.system
 class TestIcebergRest(TableSinkContract):
     fault_point = "sink.iceberg"
 

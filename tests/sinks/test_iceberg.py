@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests import smoke
 from tests.support.iceberg_target import IcebergTarget
 
 from headrace.changes import TableSchema
@@ -29,11 +30,13 @@ def target(spark: Any, tmp_path: Path, large_targets: None) -> IcebergTarget:
     return IcebergTarget(spark, tmp_path / "lake")
 
 
+@pytest.mark.smoke(
+    *smoke.TABLES, "test_batches_bring_the_mirror_to_the_source_and_replays_change_nothing", "test_any_course_of_events"
+)
 class TestIceberg(TableSinkContract):
     fault_point = "sink.iceberg"
 
 
-@pytest.mark.usefixtures("generated_code")
 def snapshot_of(owner: str, number: int, **more: str) -> dict[str, str]:
     given = {"headrace.owner": owner, "headrace.batch": str(number), "headrace.target": "dbo.t"}
     return given | {f"headrace.{name}": text for name, text in more.items()}
