@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.apply import disordered, profile, sequenced
+from headrace.apply.sequence import is_disordered
 from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
@@ -57,6 +58,11 @@ def test_which_positions_have_no_order(spark: Any) -> None:
     assert [(kept, new, *row) for (kept, new, _), row in zip(PAIRS, found, strict=True)] == [
         (kept, new, expected, expected) for kept, new, expected in PAIRS
     ]
+
+
+@pytest.mark.parametrize(("kept", "new", "expected"), PAIRS)
+def test_the_driver_finds_the_same_positions_without_order(kept: str | None, new: str, expected: bool) -> None:
+    assert is_disordered(kept, new) is expected
 
 
 def positions(spark: Any, batch: Batch, sequence_by: str = "", epochs: Any = None) -> list[str]:

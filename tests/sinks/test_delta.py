@@ -10,6 +10,7 @@ from typing import Any
 
 import deltalake
 import pytest
+from tests.smoke import TABLES
 from tests.support.delta_target import DeltaTarget
 
 from headrace.changes.typed import literal
@@ -37,6 +38,17 @@ class TestDelta(TableSinkContract):
         ({"id": "int32", "a": "string", "b": "string", "A": "string"}, ("id",), "differ only in case"),
         ({"id": "int32", "_headrace_position": "string"}, ("id",), "Headrace's own"),
     )
+
+
+@pytest.mark.smoke(*TABLES)
+class TestDeltaByIndex(TableSinkContract):
+    """Small batches find their rows by an index of keys."""
+
+    fault_point = "sink.delta"
+
+    @pytest.fixture
+    def target(self, spark: Any, tmp_path: Path) -> DeltaTarget:
+        return DeltaTarget(spark, tmp_path / "lake", deletion_vectors=True)
 
 
 def test_a_replayed_batch_makes_no_version(target: DeltaTarget) -> None:

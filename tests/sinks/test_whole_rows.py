@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,27 @@ REPLACED, MERGED = "STREAMING UPDATE", "MERGE"
 NO_FILES_IN_CHECKSUMS = "spark.databricks.delta.allFilesInCrc.enabled"
 
 
-pytestmark = pytest.mark.smoke("few files-rows are marked", "rows are marked", "rows are marked-*")
+INDEX = "rows are marked by an index"
 
 
-@pytest.fixture(params=["rows are marked", "files are written again"])
+pytestmark = pytest.mark.smoke(
+    "few files-rows are marked", "rows are marked", "rows are marked-*", f"few files-{INDEX}", INDEX, f"{INDEX}-*"
+)
+
+
+@pytest.fixture(params=["rows are marked", INDEX, "files are written again"])
 def target(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> DeltaTarget:
-    vectors = request.param == "rows are marked"
+    vectors = request.param != "files are written again"
+    memory = 0 if request.param == "rows are marked" else 100
 
     class Target(DeltaTarget):
-        def sink(self, **options: Any) -> Any:
-            return super().sink(deletion_vectors=vectors, **options)
-
         def content(self, schema: Any) -> list[tuple[Any, ...]]:
             return sorted(tuple(row) for row in self.frame(schema).drop("_headrace_position").collect())
 
         def frame(self, schema: Any) -> Any:
             return self.spark.read.format("delta").load(self.path(schema.id.name))
 
-    return Target(spark, tmp_path / "lake")
+    return Target(spark, tmp_path / "lake", deletion_vectors=vectors, index_memory=memory)
 
 
 @pytest.fixture(params=[True, False], ids=["few files", "many files"])
@@ -149,7 +152,7 @@ def test_a_delta_that_lacks_a_part_gets_a_merge(
     target: DeltaTarget, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     filled(target, 3)
-    monkeypatch.setattr(Transaction, "plain", property(lambda self: self._own.noSuchThing()))
+    monkeypatch.setattr(Transaction, "facts", property(lambda self: self._own.noSuchThing()))
     target.write(Batch(T).add("u", T, 5, row(1, "new")), 1)
     assert target.content(T) == [(0, "read 0"), (1, "new"), (2, "read 2")]
     assert operations(target)[-1] == MERGED
@@ -161,15 +164,7 @@ def test_a_batch_is_made_again_when_another_commit_got_into_its_way(
 ) -> None:
     filled(target, 3)
     target.write(Batch(T).add("c", T, 4, row(3, "one more file")), 1)
-    write, seen = Transaction.write, []
-
-    def compacted_first(self: Transaction, rows: Any) -> list[Any]:
-        if not seen:
-            seen.append(self)
-            target.spark.sql(f"optimize delta.`{target.path('t')}`").collect()
-        return write(self, rows)
-
-    monkeypatch.setattr(Transaction, "write", compacted_first)
+    before_the_commit(monkeypatch, lambda: target.spark.sql(f"optimize delta.`{target.path('t')}`").collect())
     target.write(Batch(T).add("u", T, 5, row(1, "new")), 2)
     assert target.content(T) == [(0, "read 0"), (1, "new"), (2, "read 2"), (3, "one more file")]
     assert operations(target)[-2:] == ["OPTIMIZE", REPLACED]
@@ -178,14 +173,30 @@ def test_a_batch_is_made_again_when_another_commit_got_into_its_way(
 def test_rows_that_others_added_meanwhile_are_seen(target: DeltaTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two commits of one batch, of which the second does not know the first yet."""
     filled(target, 3)
-    write, seen = Transaction.write, []
-
-    def after_another(self: Transaction, rows: Any) -> list[Any]:
-        if not seen:
-            seen.append(self)
-            target.write(Batch(T).add("c", T, 4, row(7, "come")), 1)
-        return write(self, rows)
-
-    monkeypatch.setattr(Transaction, "write", after_another)
+    before_the_commit(monkeypatch, lambda: target.write(Batch(T).add("c", T, 4, row(7, "come")), 1))
     target.write(Batch(T).add("c", T, 4, row(7, "come")), 1)
     assert target.content(T) == [(0, "read 0"), (1, "read 1"), (2, "read 2"), (7, "come")]
+
+
+def test_a_row_that_somebody_inserts_meanwhile_is_replaced(
+    target: DeltaTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta lets an append through that reads nothing, unless the other commit has read the whole table."""
+    filled(target, 3)
+    insert = f"insert into delta.`{target.path('t')}` values (7, 'foreign', null)"
+    before_the_commit(monkeypatch, lambda: target.spark.sql(insert))
+    target.write(Batch(T).add("c", T, 4, row(7, "come")), 1)
+    assert target.content(T) == [(0, "read 0"), (1, "read 1"), (2, "read 2"), (7, "come")]
+
+
+def before_the_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something once, after the rows that go were found and before they are."""
+    commit, seen = Transaction.commit, []
+
+    def after_another(self: Transaction, *given: Any) -> int:
+        if not seen:
+            seen.append(self)
+            act()
+        return commit(self, *given)
+
+    monkeypatch.setattr(Transaction, "commit", after_another)

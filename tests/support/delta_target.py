@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.sinks.lake.delta.sink import DeltaSink
@@ -16,12 +17,13 @@ from headrace.testing.table_target import TableTarget
 class DeltaTarget(TableTarget):
     """A sink on a folder, and what its tables hold."""
 
-    def __init__(self, spark: Any, folder: Path) -> None:
+    def __init__(self, spark: Any, folder: Path, **options: Any) -> None:
         self.spark = spark
         self.folder = folder
+        self.options = options
 
     def sink(self, **options: Any) -> DeltaSink:
-        given = {"path": str(self.folder), **options}
+        given = {"path": str(self.folder), **self.options, **options}
         return DeltaSink.of(given)
 
     def path(self, name: str) -> str:
@@ -34,8 +36,13 @@ class DeltaTarget(TableTarget):
             return []
         found = deltalake.DeltaTable(path)
         # Columns with other names, and such as became wider, need more.
-        plain = found.protocol().min_reader_version == 1
-        made = found.to_pyarrow_table() if plain else self.spark.read.format("delta").load(path).toArrow()
+        needs = {*(found.protocol().reader_features or ()), *(["mapping"] * (found.protocol().min_reader_version == 2))}
+        if not needs:
+            made = found.to_pyarrow_table()
+        elif needs <= {"deletionVectors", "timestampNtz"}:
+            made = pa.table(deltalake.QueryBuilder().register("t", found).execute("select * from t").read_all())
+        else:
+            made = self.spark.read.format("delta").load(path).toArrow()
         rows: list[dict[str, Any]] = made.to_pylist(maps_as_pydicts="strict")
         return rows
 

@@ -16,6 +16,7 @@ that comes first, and only two changes that are equal in it have no order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 MARK, GIVEN, END = "@", "s", "!"
 SUFFIX = 8
 _DIGITS = 38
-_OLD = f"'^[0-9]{{20}}/[^{MARK}]*$'"
+_OLD_FORM = f"^[0-9]{{20}}/[^{MARK}]*$"
+_OLD = f"'{_OLD_FORM}'"
 _DECODED = "message.topic is not null"
 _ORDERED = "('r', 'c', 'u', 'd', 't')"
 
@@ -116,6 +118,18 @@ def disordered(kept: str, new: str, *, strict: bool = False) -> str:
         f"when startswith({new}, '{GIVEN}') then {'true' if strict else 'false'} else {other} end "
         f"else not if(contains({kept}, '{MARK}'), {new}, {kept}) rlike {_OLD} end, false)"
     )
+
+
+def is_disordered(kept: str | None, new: str) -> bool:
+    """What `disordered` says of two positions in Spark."""
+    if kept is None or (MARK not in kept and MARK not in new):
+        return False
+    if MARK in kept and MARK in new:
+        other = kept[-SUFFIX:] != new[-SUFFIX:]
+        if kept.startswith(GIVEN):
+            return not new.startswith(GIVEN) or (other and kept.split(END)[0] == new.split(END)[0])
+        return other and not new.startswith(GIVEN)
+    return re.search(_OLD_FORM, new if MARK in kept else kept) is None
 
 
 def no_order(source: str, target: str = "") -> SchemaError:

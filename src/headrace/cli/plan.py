@@ -80,4 +80,5 @@ def _target(target: SinkPlan) -> str:
         return f"{target.sink}: left out by its routes"
     state = {None: "", True: ", exists", False: ", would be created"}[target.exists]
     changes = f": {', '.join(target.changes)}" if target.changes else ""
-    return f"{target.sink}: {target.place}{state}{changes}"
+    way = f"; small batches go {target.way}" if target.way else ""
+    return f"{target.sink}: {target.place}{state}{changes}{way}"

@@ -48,6 +48,7 @@ class SinkPlan:
         place: topic or table; empty where the sink has no place per table, or where nobody can say before the rows.
         exists: whether the target is there; null where nobody looked.
         changes: what would be done to its structure.
+        way: how small batches would go there; empty where there is one way only.
         left_out: whether the sink's routes keep the table from it.
         stop: why the run would stop there; empty where it would not.
         remedy: what to do about that.
@@ -57,6 +58,7 @@ class SinkPlan:
     place: str = ""
     exists: bool | None = None
     changes: tuple[str, ...] = ()
+    way: str = ""
     left_out: bool = False
     stop: str = ""
     remedy: str = ""
@@ -297,7 +299,7 @@ def _target(model: Model, target: Target, schema: TableSchema, batch: BatchId, s
         return SinkPlan(target.label, stop=error.message, remedy=error.remedy)
     if found is None:
         return SinkPlan(target.label)
-    return SinkPlan(target.label, found.place, found.exists, found.changes)
+    return SinkPlan(target.label, found.place, found.exists, found.changes, found.way)
 
 
 def _checkpoint_id(folder: CheckpointFolder) -> str:
@@ -326,6 +328,7 @@ def _table_json(table: TablePlan) -> dict[str, Any]:
                 "place": target.place or None,
                 "exists": target.exists,
                 "changes": list(target.changes),
+                "way": target.way or None,
                 "left_out": target.left_out,
                 "stop": target.stop or None,
                 "remedy": target.remedy or None,

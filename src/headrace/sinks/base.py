@@ -96,11 +96,13 @@ class TargetPreview:
         place: the target as messages name it.
         exists: whether it is there; null where nobody looked.
         changes: what would be done to its structure, each as a short sentence; empty where nothing.
+        way: how small batches would go into it, as the end of a sentence; empty where there is one way only.
     """
 
     place: str
     exists: bool | None = None
     changes: tuple[str, ...] = ()
+    way: str = ""
 
 
 class Sink(Component, ABC):

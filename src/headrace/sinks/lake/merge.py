@@ -13,7 +13,7 @@ from headrace.changes.typed import literal, presence_in_order, quote
 from headrace.sinks.lake.merge_source import in_spans, kept, key_spans, seen_by
 from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.variants import as_variant
-from headrace.sinks.lake.whole_rows import WholeRows
+from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows, collect
 from headrace.sinks.misfits import KeptType
 from headrace.sinks.table_sink import old_value
 
@@ -34,7 +34,7 @@ class Values:
     Args:
         columns: their names.
         key: names of the key columns.
-        nullable: names of those of them that may be null.
+        nullable: names of those that may be null.
         position: the name of our column.
         kept: columns that the target keeps as another type.
         insert_partial: whether null may stand for what is not known.
@@ -62,6 +62,11 @@ class Values:
         if name in self.variants:
             return as_variant(value)
         return self.kept[name].written(value, row) if name in self.kept else value
+
+    @property
+    def nullable_key(self) -> frozenset[str]:
+        """Names of the columns of the key that may be null."""
+        return self.nullable & {*self.key}
 
     @property
     def same_key(self) -> str:
@@ -145,7 +150,14 @@ def merge(
     )
     some = table.partial or ignore_nulls or (bool(values.deleted) and table.may_delete)
     return merge_folded(
-        folded, target, values, partial=some, shape=shape, emptied_at=table.truncate_at, decoded=table.decoded
+        folded,
+        target,
+        values,
+        partial=some,
+        shape=shape,
+        emptied_at=table.truncate_at,
+        decoded=table.decoded,
+        source=table.id.full_path,
     )
 
 
@@ -173,6 +185,7 @@ def merge_folded(
     shape: Shape | None = None,
     emptied_at: str | None = None,
     decoded: bool = False,
+    source: str = "",
 ) -> Callable[[], None]:
     """The MERGE of folded rows (see `headrace.apply.fold`).
 
@@ -188,6 +201,7 @@ def merge_folded(
         shape: what is known of them; None where Spark has to find out.
         emptied_at: the position before which rows of the target go that the batch has no row of their key for.
         decoded: some row comes from a message, whose position compares in its sequence only.
+        source: the source's table, as messages name it.
     """
     from pyspark.sql import functions as sf
 
@@ -238,16 +252,21 @@ def merge_folded(
     whole = not partial and emptied_at is None and not mark
 
     def work() -> None:
+        if shape is not None and shape.sent and whole and target.no_index() == "":
+            found, comes = collect(folded, columns)
+            change = CollectedRows(found, comes, values.key, values.nullable_key, values.position, decoded, source)
+            if target.replace_by_index(change):
+                return
         with _source(folded, target, shape) as (rows, within):
             if shape is not None and whole:
                 few = shape.size <= SMALL
-                change = WholeRows(rows, values.key, values.same_key, older, columns, within, sent=shape.sent, few=few)
-                if target.replace(change):
+                joined = WholeRows(rows, values.key, values.same_key, older, columns, within, sent=shape.sent, few=few)
+                if target.replace(joined):
                     return
-            with seen_by(target, sf.broadcast(rows) if shape is not None and shape.sent else rows) as source:
+            with seen_by(target, sf.broadcast(rows) if shape is not None and shape.sent else rows) as name:
                 on = " and ".join([*within, values.same_key])
                 target.session.sql(
-                    f"merge into {target.sql_name} as t using {source} as s on {on} "
+                    f"merge into {target.sql_name} as t using {name} as s on {on} "
                     f"{deletes} {changed} then update set "
                     f"{', '.join(f'{name} = {value}' for name, value in sets.items())} "
                     f"when not matched and {added} then insert ({', '.join(inserts)}) "

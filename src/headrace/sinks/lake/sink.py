@@ -31,6 +31,7 @@ from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
 from headrace.sinks.java_failures import unknown_failure
+from headrace.sinks.lake import collected
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.merge_source import seen_by
@@ -44,6 +45,7 @@ from headrace.sinks.misfits import KeptType, KeptValues, kept_types, refuse_misf
 from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 LOG_COLUMNS = (
@@ -115,16 +117,36 @@ class LakeSink(Sink):
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             kept = {found[0].id: self._kept_types(work) for found, work in looked}
             self._nulled = self._kept.nulled(rows, tables, kept)
-            with parted(rows, tables) as rows_of:
+            texts = self._collected(rows, [work for _, work in looked])
+            with parted(rows, [table for table in tables if table.id not in texts]) as rows_of:
                 side_by_side(
                     spark,
                     looked,
-                    lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch),
+                    lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch, texts.get(found[1].table.id)),
                     workers=workers,
                 )
         finally:
             for _, target in targets:
                 target.release()
+
+    def _collected(self, rows: DataFrame, works: Sequence[_Work]) -> dict[TableId, pa.Table]:
+        """The rows of tables that have an index of their keys, where a batch has few. Runs one Spark job if it has."""
+        settings = self.settings
+        if settings.stored_as_scd_type != "1" or settings.mark or settings.ignore_null_updates:
+            return {}
+        wanted: dict[TableId, _Work] = {}
+        room = collected.MOST
+        for work in sorted(works, key=lambda one: one.table.size):
+            table, plan = work.table, work.plan
+            large = any(column.large for column in table.schema.columns)
+            if table.size > (min(room, collected.MOST_LARGE) if large else room):
+                break
+            if collected.is_simple(table) and plan.exists and not (plan.append or plan.done or plan.changes_columns):
+                with explained(table.id.full_path, work.target, table.id):
+                    if work.target.no_index() == "":
+                        wanted[table.id] = work
+                        room -= table.size
+        return collected.collect_texts(rows, [work.table for work in wanted.values()]) if wanted else {}
 
     def _written(self, table: TableProfile) -> TableProfile:
         with work_on(table.id):
@@ -170,7 +192,23 @@ class LakeSink(Sink):
         finally:
             target.release()
         assert work is not None
-        return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution))
+        way = self._way(target, schema, exists=work.plan.exists)
+        return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution), way)
+
+    def _way(self, target: LakeTable, schema: TableSchema, *, exists: bool) -> str:
+        """How small batches go into a table, as `TargetPreview.way`."""
+        reason = target.no_index(self.new_table_properties() if not exists else None)
+        if reason is None or self.settings.stored_as_scd_type == "append":
+            return ""
+        reasons = {
+            "its history is kept": self.settings.stored_as_scd_type == "2",
+            "its deleted rows stay": bool(self.settings.mark),
+            "nulls keep the values of rows": self.settings.ignore_null_updates,
+            "it has no key": not schema.key,
+            reason: bool(reason),
+        }
+        why = next((said for said, is_so in reasons.items() if is_so), "")
+        return f"by MERGE, because {why}" if why else "by an index of its keys"
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.
@@ -282,22 +320,27 @@ class LakeSink(Sink):
         return None if plan is None else _Work(table, target, plan)
 
     def _bring_to_end(
-        self, rows: DataFrame, found: tuple[TableProfile, LakeTable], work: _Work, batch: BatchId
+        self,
+        rows: DataFrame,
+        found: tuple[TableProfile, LakeTable],
+        work: _Work,
+        batch: BatchId,
+        texts: pa.Table | None,
     ) -> None:
         """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
         with work_on(work.table.id):
             for _ in range(TRIES - 1):
                 try:
-                    self._bring(rows, work, batch)
+                    self._bring(rows, work, batch, texts)
                     return
                 except TargetMoved:
                     again = self._look(*found, batch)
                     if again is None:
                         return
                     work = again
-            self._bring(rows, work, batch)
+            self._bring(rows, work, batch, texts)
 
-    def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
+    def _bring(self, rows: DataFrame, work: _Work, batch: BatchId, texts: pa.Table | None) -> None:
         table, target = work.table, work.target
         with explained(table.id.full_path, target, table.id):
             if work.plan.done:
@@ -312,14 +355,31 @@ class LakeSink(Sink):
                 self._give_old_values(work)
             if not table.size and (not vanished or self.settings.stored_as_scd_type == "append"):
                 return
-            values = self._values(work)
-            if not work.plan.append and not target.small:
-                expect_many_rows(target.session, rows.sparkSession)
             faultpoints.reach(f"{self.fault_point}.before_commit")
-            with self._carried(as_newest(rows, table), work) as whole:
-                self._commit(whole, work, values, batch)
+            values = self._values(work)
+            if texts is None or not self._replaced(texts, work, values, batch):
+                if not work.plan.append and not target.small:
+                    expect_many_rows(target.session, rows.sparkSession)
+                with self._carried(as_newest(rows, table), work) as whole:
+                    self._commit(whole, work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
         self.upkeep.after_commit(target)
+
+    def _replaced(self, texts: pa.Table, work: _Work, values: lake_merge.Values, batch: BatchId) -> bool:
+        """Bring collected rows by the target's index of keys; False where that can't be, and nothing has happened."""
+        table, target, refused = work.table, work.target, False
+        if values.kept or values.variants:
+            return False
+        change = collected.fold_texts(texts, table, values.nullable_key, values.position, target.label)
+        if change is None:
+            return False
+
+        def by_index() -> None:
+            nonlocal refused
+            refused = not target.replace_by_index(change)
+
+        target.commit(batch, table.id.full_path, by_index)
+        return not refused
 
     def _values(self, work: _Work) -> lake_merge.Values:
         """How the columns of the batch's rows are written."""

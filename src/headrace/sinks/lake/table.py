@@ -23,7 +23,7 @@ from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.key_ranges import comparable
 from headrace.sinks.lake.sessions import SMALL_TARGET
 from headrace.sinks.lake.variants import VARIANT
-from headrace.sinks.lake.whole_rows import WholeRows
+from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 from headrace.versions import require_known, require_readable
 
 if TYPE_CHECKING:
@@ -122,6 +122,11 @@ class LakePlan:
     mark: bool = False
     variants: frozenset[str] = frozenset()
 
+    @property
+    def changes_columns(self) -> bool:
+        """Whether the target's columns become others before the data."""
+        return self.mark or self.evolution != Evolution()
+
 
 class LakeTable(ABC):
     """A table of one lakehouse format. `session` is its own, so that its settings reach no other table's commit.
@@ -216,6 +221,19 @@ class LakeTable(ABC):
 
     def replace(self, change: WholeRows) -> bool:
         """Do it in one commit without a MERGE, where the format can. Otherwise nothing has happened."""
+        return False
+
+    def no_index(self, properties: Mapping[str, str] | None = None) -> str | None:
+        """Why small batches of whole rows go by MERGE, as the end of a sentence; empty where they go by an index of
+        keys (`replace_by_index`). None where the format knows no other way than MERGE.
+
+        Args:
+            properties: of a table that is to be created; without them it is there.
+        """
+        return None
+
+    def replace_by_index(self, change: CollectedRows) -> bool:
+        """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
         return False
 
     @property

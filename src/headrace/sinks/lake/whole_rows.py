@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from headrace.changes.typed import quote
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -36,3 +40,45 @@ class WholeRows:
     within: Sequence[str]
     sent: bool
     few: bool
+
+
+@dataclass(frozen=True)
+class CollectedRows:
+    """The same rows in the driver: at most one per key, each carrying every column.
+
+    Args:
+        rows: the target's columns, typed; of a row that goes the columns of the key and the position are filled.
+        comes: for each row whether it is there after the change; else it goes.
+        key: names of the key columns.
+        nullable: names of those of them that may be null.
+        position: the name of the column with the position.
+        decoded: some row comes from a message, whose position compares in its sequence only.
+        source: the table that they are of, as messages name it.
+    """
+
+    rows: pa.Table
+    comes: pa.Array
+    key: tuple[str, ...]
+    nullable: frozenset[str]
+    position: str
+    decoded: bool
+    source: str
+
+
+_COMES = "headrace comes"
+"""No column of a source has a blank in its name here: Delta needs column mapping for it, and then rows go by MERGE."""
+
+
+def collect(folded: DataFrame, columns: Mapping[str, str]) -> tuple[pa.Table, pa.Array]:
+    """Compute folded rows, and bring them into the driver. Runs one Spark job.
+
+    Args:
+        folded: as in `WholeRows`.
+        columns: likewise.
+
+    Returns:
+        `rows` and `comes` of `CollectedRows`.
+    """
+    written = (f"{value} as {quote(name)}" for name, value in columns.items())
+    found = folded.alias("s").selectExpr(*written, f"s.op = 'upsert' as {quote(_COMES)}").toArrow()
+    return found.drop_columns([_COMES]), pa.concat_arrays([pa.array([], pa.bool_()), *found.column(_COMES).chunks])

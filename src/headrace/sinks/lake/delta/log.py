@@ -12,44 +12,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headrace.sinks.lake.delta.facts import VECTORS, TableFacts
 from headrace.sinks.lake.table import TRIES, TargetMoved
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_KNOWN_FEATURES = frozenset(
-    [
-        "appendOnly",
-        "invariants",
-        "checkConstraints",
-        "columnMapping",
-        "deletionVectors",
-        "typeWidening",
-        "typeWidening-preview",
-        "timestampNtz",
-        "variantType",
-        "variantType-preview",
-        "domainMetadata",
-        "clustering",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "inCommitTimestamp",
-        "changeDataFeed",
-        "generatedColumns",
-        "identityColumns",
-        "allowColumnDefaults",
-    ]
-)
-"""Features of tables with which rows can be written without a command; of the last four it must be looked at whether
-they are used."""
-_NEEDS_COMMAND = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
-_VECTORS = "delta.enableDeletionVectors"
-_COMPUTED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 _OTHERS = re.compile(r"\bConcurrent(Append|DeleteRead|DeleteDelete|Transaction|Write)Exception\b")
-_FEATURES = 7
-"""The version of writers from which a table lists its features."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +79,16 @@ class DeltaLog:
         version = self._snapshot.transactions().get(application)
         return int(version.get()) if version.isDefined() else None
 
+    @property
+    def facts(self) -> TableFacts:
+        """What the table is in the version that was looked at last."""
+        return facts_of(self._snapshot, self._log)
+
+    @property
+    def no_index(self) -> str:
+        """Why rows of the table can't be found by an index of keys, as the end of a sentence; empty where they can."""
+        return self.facts.no_index if self.known else "this build of Delta has other parts"
+
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """A commit to be made, on the newest version of the table."""
@@ -137,26 +119,24 @@ class Transaction:
         self._own.readWholeTable()
 
     @property
+    def version(self) -> int:
+        """The version of the table that the commit starts from."""
+        return int(self._own.snapshot().version())
+
+    @cached_property
+    def facts(self) -> TableFacts:
+        """What the table is at that version."""
+        return facts_of(self._own.snapshot(), self._log)
+
+    @property
     def plain(self) -> bool:
-        """Whether rows can come and go without more ado: nothing is to be computed from them, or to be kept of them."""
-        snapshot = self._own.snapshot()
-        metadata, protocol = snapshot.metadata(), snapshot.protocol()
-        if protocol.minWriterVersion() >= _FEATURES:
-            features = set(_each(protocol.writerFeatureNames()))
-            if not features <= _KNOWN_FEATURES:
-                return False
-        if any(self._is_on(name) for name in _NEEDS_COMMAND):
-            return False
-        return not any(name in metadata.schemaString() for name in _COMPUTED)
+        """Whether rows can come and go without more ado (`TableFacts.plain`)."""
+        return self.facts.plain
 
     @property
     def marks_rows(self) -> bool:
         """Whether rows of the table are marked as deleted, so that their files stay."""
-        return self._is_on(_VECTORS)
-
-    def _is_on(self, name: str) -> bool:
-        value = self._own.snapshot().metadata().configuration().get(name)
-        return bool(value.isDefined() and value.get() == "true")
+        return self.facts.is_on(VECTORS)
 
     def files(self, where: Sequence[str]) -> Any:
         """The files that may have rows of which all of these conditions are true, as a sequence of Scala.
@@ -290,6 +270,11 @@ def conflicts_found(label: str) -> Iterator[None]:
             remedy="Compact the table while the pipeline stands, or let the sink do it (compact_every). You can repeat "
             "the batch.",
         ) from failure
+
+
+def facts_of(snapshot: Any, log: Any) -> TableFacts:
+    """What a version of a log says of its table."""
+    return TableFacts.of(snapshot.metadata().json(), snapshot.protocol().json(), log.dataPath().toUri().toString())
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -25,7 +25,9 @@ from headrace.sinks.lake.catalog import (
     metastore_root,
     reach_metastore,
 )
+from headrace.sinks.lake.delta.indexed import IndexedTable
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
+from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sessions import can_clone
@@ -74,6 +76,15 @@ class DeltaPlace(NamedSettings):
         default=False,
     )
 
+    index_memory: int = option(
+        "How many MB of the driver's memory the keys of tables may take. By them small batches of whole rows find the "
+        "rows that go without a MERGE: into tables with deletion vectors, in local folders. The keys of a million rows "
+        "take 12 MB where they are one whole number, and about 50 MB otherwise; the tables that were used the longest "
+        "ago go first, and a table that does not fit is written by MERGE. 0 for MERGE always.",
+        default=512,
+        minimum=0,
+    )
+
 
 class DeltaSettings(DeltaPlace, LakeSettings):
     """Of the sink `delta`."""
@@ -108,6 +119,7 @@ class DeltaSink(LakeSink):
     def __init__(self, settings: DeltaSettings) -> None:
         super().__init__(settings)
         _refuse_two_places(settings)
+        self._indexes: Bounded[IndexedTable] = Bounded(settings.index_memory << 20)
         self._naming = None if settings.catalog is None else Naming.of(settings, settings.catalog, identifier)
 
     def check(self) -> None:
@@ -162,11 +174,12 @@ class DeltaSink(LakeSink):
             SinkError: the session does not have the catalogue.
         """
         if self._naming is None:
-            return DeltaTable(session, self.place(id))
+            return DeltaTable(session, self.place(id), indexes=self._indexes)
         if can_clone(session):
             self._refuse_without_catalog(session)
         parts = self._naming.parts(id)
-        return DeltaTable(session, parts, namespace=Namespace(parts[:-1], self.settings.create_namespaces))
+        namespace = Namespace(parts[:-1], self.settings.create_namespaces)
+        return DeltaTable(session, parts, namespace=namespace, indexes=self._indexes)
 
     def place(self, id: TableId) -> str:
         """The folder, or the name."""

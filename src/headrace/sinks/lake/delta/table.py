@@ -6,7 +6,10 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
 
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
@@ -14,14 +17,18 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, conflicts_found
+from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS
+from headrace.sinks.lake.delta.indexed import IndexedTable, fits, indexed_table
+from headrace.sinks.lake.delta.live_files import LogUnreadable
+from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found
 from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
+from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
 from headrace.sinks.lake.variants import VARIANT
-from headrace.sinks.lake.whole_rows import WholeRows
+from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,15 +72,22 @@ class DeltaTable(LakeTable):
         session: reads and writes the table.
         place: its folder, or the parts of its name in a catalogue of the session.
         namespace: where a name is to be created; None where it is there for certain.
+        indexes: the keys of the tables that this process writes; None where all batches go by MERGE.
     """
 
     title: ClassVar[str] = "Delta"
     rules: ClassVar[ColumnRules] = ColumnRules("Delta", frozenset(["_metadata", *_OF_COMMANDS]))
 
     def __init__(
-        self, session: SparkSession, place: str | tuple[str, ...], *, namespace: Namespace | None = None
+        self,
+        session: SparkSession,
+        place: str | tuple[str, ...],
+        *,
+        namespace: Namespace | None = None,
+        indexes: Bounded[IndexedTable] | None = None,
     ) -> None:
         super().__init__(session, namespace=namespace)
+        self._indexes = indexes
         self._folder = place if isinstance(place, str) else None
         self._mark: BatchMark | None = None
         self._parts = ("delta", place) if isinstance(place, str) else place
@@ -145,6 +159,10 @@ class DeltaTable(LakeTable):
 
     def replace(self, change: WholeRows) -> bool:
         """Do it as Delta's commands do it, below them."""
+        return self._below_commands(lambda commit: replaced(commit, change, self._mark))
+
+    def _below_commands(self, work: Callable[[Transaction], bool]) -> bool:
+        """Do work with the parts that Delta's commands are made of; False where this Delta lacks one."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         log = self._log
@@ -152,7 +170,7 @@ class DeltaTable(LakeTable):
             return False
         try:
             with log.transaction() as commit:
-                return replaced(commit, change, self._mark)
+                return work(commit)
         except Py4JError as failure:
             # The commit is the last step, so nothing has happened.
             if isinstance(failure, Py4JJavaError) or "does not exist" not in str(failure):
@@ -161,6 +179,46 @@ class DeltaTable(LakeTable):
                 "This Delta lacks a part that Headrace knows, so MERGE writes to the %s. %s", self.label, failure
             )
             return False
+
+    def no_index(self, properties: Mapping[str, str] | None = None) -> str | None:
+        """What of the table is against it, and of the session; logged once for each table and reason."""
+        if self._indexes is None:
+            return None
+        if not self._indexes.most:
+            reason = "'index_memory' is 0"
+        elif properties is not None:
+            # Of one that is not there nothing else is known.
+            reason = "" if properties.get(VECTORS) == "true" else NO_VECTORS
+        else:
+            log = self._log
+            reason = "Spark Connect reaches no files" if log is None else log.no_index
+        if reason and properties is None:
+            _say_once(self.label, reason)
+        return reason
+
+    def replace_by_index(self, change: CollectedRows) -> bool:
+        """Do it below Delta's commands, with files that pyarrow writes, in a transaction of Delta's."""
+        indexes = self._indexes
+        return indexes is not None and self._below_commands(lambda commit: self._by_index(indexes, commit, change))
+
+    def _by_index(self, indexes: Bounded[IndexedTable], commit: Transaction, change: CollectedRows) -> bool:
+        facts = commit.facts
+        if (
+            facts.no_index
+            or facts.columns.keys() != {*change.rows.column_names}
+            or not fits(change.rows, facts.columns)
+        ):
+            return False
+        try:
+            table = indexed_table(indexes, self.place, facts, change, commit.version)
+        except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
+            _say_once(self.label, f"the keys of its rows can't be read ({failure})")
+            return False
+        if table is None:
+            _say_once(self.label, "the keys of its rows need more memory than 'index_memory' allows")
+            return False
+        table.commit(commit, change, facts, self._mark, self.label)
+        return True
 
     def commits_since_compaction(self, most: int) -> int:
         """Commits of data in the table's history before the last OPTIMIZE."""
@@ -245,6 +303,11 @@ class DeltaTable(LakeTable):
         if evolution.widen:
             needed["delta.enableTypeWidening"] = "true"
         return needed
+
+
+@cache
+def _say_once(label: str, reason: str) -> None:
+    _LOG.info("Small batches go by MERGE into the %s, because %s.", label, reason)
 
 
 @contextmanager

@@ -1,0 +1,127 @@
+"""What small batches into Delta tables cost: by an index of keys, by Headrace's MERGE, and by a MERGE by hand.
+
+All get the same batches, in one run and one JVM, alternately, and end with the same rows, which is checked. Seconds of
+CPU are those of all processes (driver, JVM, workers). The targets mark deleted rows. The other two ways take part with
+so many of the tables as `--beside` says: with all of them a batch of 100 tables would take minutes.
+
+    python bench/lake.py                                          # 100 tables x 20 changes, 1,000 changes into 1 M rows
+    python bench/lake.py --tables 1 --rows 10000000 --changes 1000 --runs 5
+
+The figures of a table are medians of the batches after those that warm up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apply
+from stream import spent
+from tables import jobs
+
+from headrace.sinks.base import BatchId
+from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.spark.jars import DELTA, ICEBERG
+from headrace.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+INDEX, MERGE, HAND = "index", "headrace", "hand"
+WORK = ((100, 20_000, 20), (1, 1_000_000, 1_000))
+"""How many tables, rows in each, and changes in each."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--changes", type=int, default=1_000, help="of each table in a batch")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--warm", type=int, default=3)
+    parser.add_argument("--beside", type=int, default=5, help="with how many of the tables the other ways take part")
+    parser.add_argument("--memory", default="3g")
+    arguments = parser.parse_args()
+    work = WORK if arguments.tables is None else ((arguments.tables, arguments.rows, arguments.changes),)
+    folder = Path(tempfile.mkdtemp(prefix="bench-lake-"))
+    try:
+        spark = spark_session("bench-lake", jars=(DELTA, ICEBERG), conf=apply.settings(folder, arguments.memory))
+        spark.sparkContext.setLogLevel("ERROR")
+        for tables, rows, changes in work:
+            bench = Ways(spark, folder, arguments, tables, rows)
+            bench.base()
+            bench.compare(changes, min(arguments.beside, tables))
+            bench.drop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Ways(apply.Bench):
+    """Tables of one size, three times over."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, arguments: argparse.Namespace, tables: int, rows: int
+    ) -> None:
+        given = {"format": "delta", "rewrite": False, "spread": "uniform", "sides": "both", "columns": 10}
+        super().__init__(spark, folder, argparse.Namespace(**{**vars(arguments), **given}), tables, rows)
+        self.sides = (INDEX, MERGE, HAND)
+
+    def compare(self, changes: int, beside: int) -> None:
+        """Batches by each way, and what they cost."""
+        sinks = {
+            side: DeltaSink.of({"path": str(self.folder / side), "takeover": "true", "index_memory": memory})
+            for side, memory in ((INDEX, 512), (MERGE, 0))
+        }
+        ways: dict[str, Callable[[DataFrame, int], None]] = {
+            side: partial(_write, sink) for side, sink in sinks.items()
+        }
+        ways[HAND] = lambda batch, _: self.by_hand(batch)
+        every, self.tables = self.tables, self.tables[:beside]
+        costs: dict[str, list[tuple[float, float, float]]] = {side: [] for side in self.sides}
+        some = ", ".join(f"'{name}'" for name in self.tables)
+        for run in range(self.warm + self.runs):
+            size = changes * len(every)
+            made = apply.changes(
+                self.spark, self.schema, self.columns, every, self.rows, size, size * 100 + run, "uniform"
+            )
+            batch = made.persist()
+            batch.count()
+            part = batch.where(f"table.name in ({some})").persist()
+            part.count()
+            for side in self.sides if run % 2 else reversed(self.sides):
+                started, cpu, before = time.perf_counter(), spent(), jobs(self.spark)
+                ways[side](batch if side == INDEX else part, run)
+                used = time.perf_counter() - started, (spent() - cpu).cpu, float(jobs(self.spark) - before)
+                if run >= self.warm:
+                    costs[side].append(used)
+            part.unpersist()
+            batch.unpersist()
+        self.check()
+        print(
+            f"{len(every)} table(s) of {self.rows:,} rows, {changes:,} changes in each, {self.runs} batches", flush=True
+        )
+        for side, found in costs.items():
+            tables = len(every) if side == INDEX else beside
+            wall, cpu, ran = (statistics.median(values) for values in zip(*found, strict=True))
+            ends = f"{min(one[1] for one in found):.2f} to {max(one[1] for one in found):.2f}"
+            print(
+                f"  {side:9} {tables:4} table(s): {wall:7.2f} s, CPU {cpu:7.2f} s ({ends}), "
+                f"{cpu / tables:.3f} s a table, {ran:.0f} jobs",
+                flush=True,
+            )
+
+
+def _write(sink: DeltaSink, batch: DataFrame, number: int) -> None:
+    sink.write(batch, BatchId("bench", "checkpoint", number))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Small batches of many tables in the driver: collected in one Spark job, folded and typed without one for each table.
+
+It gives what `headrace.apply.fold` gives for rows that are whole. Texts that are not the canonical ones of their
+column's type are left to that: there they are another spelling of a value, null, or an error, as Spark's casts have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.apply import TableProfile, no_order
+from headrace.apply.sequence import is_disordered
+from headrace.apply.shared_keys import may_share_keys
+from headrace.apply.standing_rows import looks_at_target
+from headrace.changes.table import Column, TableId
+from headrace.changes.typed import literal
+from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.keys import KeyForm
+from headrace.sinks.lake.whole_rows import CollectedRows
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST = 100_000
+"""Up to how many rows of a batch are collected as texts."""
+MOST_LARGE = 20_000
+"""Of tables with large columns."""
+_BETWEEN = "\x1f"
+_DAY = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_WHOLE = "-?[0-9]{1,38}"
+_CANONICAL = {
+    "boolean": "true|false",
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _WHOLE),
+    "decimal": r"-?[0-9]{1,38}(?:\.[0-9]{1,38})?",
+    **dict.fromkeys(("float", "double"), r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?|NaN|-?Infinity"),
+    "binary": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
+    "date": _DAY,
+    "timestamp_ntz": f"{_DAY} {_CLOCK}",
+    "timestamp": f"{_DAY}T{_CLOCK}(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])",
+}
+"""Texts that have one value, by Spark's type."""
+
+
+def is_simple(table: TableProfile) -> bool:
+    """Whether the last change of a key is all that a batch has to say of it."""
+    return bool(
+        table.schema.key
+        and table.size
+        and not table.partial
+        and table.emptying.truncate_at is None
+        and not table.old_values
+        and not table.renamed
+        and not may_share_keys(table)
+        and not looks_at_target(table)
+    )
+
+
+def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[TableId, pa.Table]:
+    """Bring the data rows of some tables into the driver, as texts. Runs one Spark job.
+
+    Args:
+        rows: the batch's change rows.
+        tables: simple ones (`is_simple`).
+    """
+    names = {_BETWEEN.join((t.id.database, t.id.schema, t.id.name)): t.id for t in tables}
+    parts = ", ".join(f"coalesce(table.{part}, '')" for part in ("database", "schema", "name"))
+    name = f"concat_ws({literal(_BETWEEN)}, {parts})"
+    found = (
+        rows.where(f"op in ('r', 'c', 'u', 'd') and {name} in ({', '.join(map(literal, names))})")
+        .selectExpr(
+            f"{name} as name",
+            "position",
+            "op <> 'd' as comes",
+            "if(op = 'd', null, after) as after",
+            "key",
+            "if(op = 'd', before, null) as before",
+        )
+        .toArrow()
+        .combine_chunks()
+    )
+    places = _one(found, "name").dictionary_encode()
+    numbers = places.indices.to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], np.arange(len(places.dictionary) + 1))
+    return {
+        names[text]: found.take(pa.array(order[start:end]))
+        for text, (start, end) in zip(places.dictionary.to_pylist(), pairwise(ends), strict=True)
+    }
+
+
+def fold_texts(
+    rows: pa.Table, table: TableProfile, nullable: frozenset[str], position: str, label: str
+) -> CollectedRows | None:
+    """The last change of each key, typed; None where a value's text is not the canonical one of its type.
+
+    Args:
+        rows: what was collected of the table.
+        table: its profile.
+        nullable: the columns of its key that may be null.
+        position: the name of the column with the position.
+        label: the target as messages name it.
+
+    Raises:
+        SchemaError: which of two changes is the later one is not known.
+    """
+    kinds = {column.name: arrow_type(column.logical.spark_type) for column in table.schema.columns}
+    if None in kinds.values():
+        return None
+    keys = {}
+    # In the order in which `headrace.apply.fold` looks at them.
+    images = [_Images(_one(rows, image)) for image in ("after", "key", "before")]
+    for column in table.schema.key_columns:
+        texts = _key_texts(images, column.name)
+        typed = None if texts is None else typed_texts(texts, column)
+        if typed is None:
+            return None
+        keys[column.name] = typed
+    form = KeyForm({c.name: c.logical.spark_type for c in table.schema.key_columns}, nullable)
+    found = form.keys(pa.table(keys))
+    if len(found) < rows.num_rows:
+        return None
+    positions = _one(rows, "position")
+    groups = pc.dictionary_encode(found.values).indices if found.values is not None else pa.array(found.prints)
+    order = pc.sort_indices(
+        pa.table({"group": groups, "position": positions}),
+        sort_keys=[("group", "ascending"), ("position", "ascending")],
+    ).to_numpy()
+    group_of = groups.to_numpy()[order]
+    is_last = np.append(group_of[1:] != group_of[:-1], True)
+    if table.decoded:
+        at = positions.take(pa.array(order)).to_pylist()
+        if any(is_disordered(*pair) for pair, ends in zip(pairwise(at), is_last[:-1], strict=True) if not ends):
+            raise no_order(table.id.full_path, label)
+    last = order[is_last]
+    comes = _one(rows, "comes").take(pa.array(last))
+    is_there = comes.to_numpy(zero_copy_only=False)
+    there, gone = last[is_there], last[~is_there]
+    columns: dict[str, pa.Array] = {}
+    for column in table.schema.columns:
+        kind = kinds[column.name]
+        if column.name in keys:
+            values, left = keys[column.name].take(pa.array(there)), keys[column.name].take(pa.array(gone))
+        else:
+            texts = images[0].column(column.name)[0].take(pa.array(there))
+            values, left = typed_texts(texts, column), pa.nulls(len(gone), kind)
+        if values is None:
+            return None
+        columns[column.name] = pa.concat_arrays([values, left])
+    columns[position] = positions.take(pa.array(np.concatenate([there, gone])))
+    comes = pa.array(np.arange(len(last)) < len(there))
+    return CollectedRows(
+        pa.table(columns), comes, table.schema.key, nullable, position, table.decoded, table.id.full_path
+    )
+
+
+def _one(rows: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+class _Images:
+    """Maps from column to text, looked through once for all columns."""
+
+    def __init__(self, images: pa.Array) -> None:
+        offsets = images.offsets.to_numpy()
+        first, last = int(offsets[0]), int(offsets[-1])
+        names = images.keys.slice(first, last - first).dictionary_encode()
+        self._codes = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
+        codes = names.indices.to_numpy()
+        self._order = np.argsort(codes, kind="stable")
+        self._ends = np.searchsorted(codes[self._order], np.arange(len(self._codes) + 1))
+        self._row_of = np.repeat(np.arange(len(images)), np.diff(offsets))
+        self._texts = images.items.slice(first, last - first)
+        self._size = len(images)
+
+    def column(self, name: str) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """The texts of a column, null where an image does not have it, and whether an image has it."""
+        places = np.full(self._size, -1, np.int64)
+        code = self._codes.get(name)
+        if code is not None:
+            entries = self._order[self._ends[code] : self._ends[code + 1]]
+            places[self._row_of[entries]] = entries
+        return self._texts.take(pa.array(places, mask=places < 0)), places >= 0
+
+
+def _key_texts(images: Sequence[_Images], name: str) -> pa.Array | None:
+    """The texts of a key column, from the first image that has it; None where none has it."""
+    texts, known = images[0].column(name)
+    for image in images[1:]:
+        if known.all():
+            break
+        found, has = image.column(name)
+        texts, known = pc.if_else(pa.array(known), texts, found), known | has
+    return texts if known.all() else None
+
+
+def typed_texts(texts: pa.Array, column: Column) -> pa.Array | None:
+    """The values of texts; None where one is not the canonical text of a value."""
+    kind = column.logical.spark_type
+    if kind == "string":
+        return texts
+    pattern = _CANONICAL[kind.partition("(")[0]]
+    if pc.any(pc.invert(pc.match_substring_regex(texts, f"^(?:{pattern})$"))).as_py():
+        return None
+    found = TypedColumn(Tape.of_texts(texts), np.arange(len(texts), dtype=np.int32), arrow_type(kind))
+    return None if found.refused.size else found.values

@@ -1,0 +1,141 @@
+"""What a version of a Delta table's log says of the table itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headrace.sinks.lake.data_files import arrow_type
+
+VECTORS = "delta.enableDeletionVectors"
+NO_VECTORS = "it has no deletion vectors"
+_KNOWN_FEATURES = frozenset(
+    [
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "typeWidening",
+        "typeWidening-preview",
+        "timestampNtz",
+        "variantType",
+        "variantType-preview",
+        "domainMetadata",
+        "clustering",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "inCommitTimestamp",
+        "changeDataFeed",
+        "generatedColumns",
+        "identityColumns",
+        "allowColumnDefaults",
+    ]
+)
+"""Features of tables with which rows can be written without a command; of the last four it must be looked at whether
+they are used."""
+_NEEDS_COMMAND = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
+_COMPUTED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+_FEATURES = 7
+"""The version of writers from which a table lists its features."""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table is.
+
+    Args:
+        id: tells it from another one in the same place.
+        location: where its folder is, as a URI.
+        fields: its columns, as Spark writes a structure as JSON.
+        partitioned: whether it has partitions.
+        properties: its properties.
+        features: those that its writers must know; None for a table from before features were listed.
+    """
+
+    id: str
+    location: str
+    fields: tuple[Mapping[str, Any], ...]
+    partitioned: bool
+    properties: Mapping[str, str]
+    features: frozenset[str] | None
+
+    @classmethod
+    def of(cls, metadata: str, protocol: str, location: str) -> TableFacts:
+        """Read the two lines of the log that say it.
+
+        Args:
+            metadata: the line `metaData`.
+            protocol: the line `protocol`.
+            location: the folder, as a URI.
+        """
+        said, needs = json.loads(metadata)["metaData"], json.loads(protocol)["protocol"]
+        return cls(
+            said["id"],
+            location,
+            tuple(json.loads(said["schemaString"])["fields"]),
+            bool(said.get("partitionColumns")),
+            said.get("configuration") or {},
+            frozenset(needs.get("writerFeatures") or ()) if needs["minWriterVersion"] >= _FEATURES else None,
+        )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns with their types as Spark's DDL has them; those of nested ones are of no use."""
+        return {field["name"]: _DDL.get(str(field["type"]), str(field["type"])) for field in self.fields}
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, where it is in a local file system."""
+        parts = urlsplit(self.location)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+    def is_on(self, name: str) -> bool:
+        """Whether a property is true."""
+        return self.properties.get(name, "").lower() == "true"
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows can come and go without more ado: nothing is to be computed from them, or to be kept of them."""
+        if self.features is not None and not self.features <= _KNOWN_FEATURES:
+            return False
+        if any(self.is_on(name) for name in _NEEDS_COMMAND):
+            return False
+        return not any(name in json.dumps(self.fields) for name in _COMPUTED)
+
+    @property
+    def no_index(self) -> str:
+        """Why small batches can't go by an index of keys, as the end of a sentence; empty where they can."""
+        properties, folder = self.properties, self.folder
+        odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
+        isolated = properties.get("delta.isolationLevel", "Serializable") == "Serializable"
+        limits = any(name.startswith("delta.constraints.") for name in properties)
+        limits = limits or any(not field["nullable"] or _INVARIANTS in field["metadata"] for field in self.fields)
+        reasons = {
+            NO_VECTORS: not self.is_on(VECTORS),
+            "it is not in a local folder": folder is None or not folder.is_dir(),
+            "it has partitions": self.partitioned,
+            "it has column mapping": properties.get("delta.columnMapping.mode", "none") != "none",
+            "it has constraints": limits,
+            f"its column {odd}": bool(odd),
+            "it has a change data feed, row tracking, computed columns or another feature that needs Delta's own "
+            "commands": not self.plain,
+            "it is append-only": self.is_on("delta.appendOnly"),
+            "it is an Iceberg table too": bool(properties.get("delta.universalFormat.enabledFormats")),
+            "its log has checkpoints of version 2": "v2Checkpoint" in (self.features or ()),
+            "its checkpoints lack statistics as JSON": properties.get(_AS_JSON, "true").lower() != "true",
+            "others may append rows to it at the same time": not isolated,
+            "the Python package pyroaring is not installed": importlib.util.find_spec("pyroaring") is None,
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), "")
+
+
+_INVARIANTS = "delta.invariants"
+_AS_JSON = "delta.checkpoint.writeStatsAsJson"
+_DDL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""Types that Spark's JSON has other names for."""

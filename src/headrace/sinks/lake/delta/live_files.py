@@ -1,0 +1,115 @@
+"""The data files of a Delta table at a version, read from its log in a local folder without a Spark job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from headrace.sinks.lake.delta.actions import Entry
+
+_COMMIT = "{:020d}.json"
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_OTHER_PLACE = re.compile(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)")
+_MAPS = ("partitionValues", "tags")
+_DERIVED = ("stats_parsed", "partitionValues_parsed")
+
+
+class LogUnreadable(Exception):
+    """The log has no such version, or a part that is not known here."""
+
+
+class LiveFiles:
+    """What the log of a table says of its files, followed from version to version.
+
+    Args:
+        folder: the table's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.version = -1
+        self.entries: dict[str, Entry] = {}
+        """The files by path, as they stand in the log."""
+        self._log = folder / "_delta_log"
+
+    def advance(self, version: int) -> None:
+        """Read on up to a version, from a checkpoint where that is nearer. An earlier version is read from the start.
+
+        Raises:
+            LogUnreadable: it can't be read.
+        """
+        if version < self.version:
+            self.version, self.entries = -1, {}
+        try:
+            if self.version < 0:
+                self._read_checkpoint(version)
+            while self.version < version:
+                self._read_commit(self.version + 1)
+        except FileNotFoundError as missing:
+            # Commits that were followed up to now may be gone where a checkpoint has them.
+            self.version, self.entries = -1, {}
+            raise LogUnreadable(f"{missing.filename} is not there") from missing
+
+    def place(self, path: str) -> Path:
+        """Where a file is.
+
+        Raises:
+            LogUnreadable: outside of the table's folder, as those of a shallow clone.
+        """
+        if _OTHER_PLACE.match(path):
+            raise LogUnreadable("it has files outside of its folder")
+        return self.folder / unquote(path)
+
+    def _read_checkpoint(self, version: int) -> None:
+        parts: dict[tuple[int, int], list[Path]] = defaultdict(list)
+        for file in self._log.iterdir():
+            if (match := _CHECKPOINT.fullmatch(file.name)) and int(match[1]) <= version:
+                parts[int(match[1]), int(match[3] or 1)].append(file)
+        whole = [key for key, files in parts.items() if len(files) == key[1]]
+        if not whole:
+            return
+        newest = max(whole)
+        for file in parts[newest]:
+            column = pq.ParquetFile(file).read(columns=["add"]).column("add")
+            for found in column.drop_null().to_pylist():
+                entry = _as_json(found)
+                self.entries[entry["path"]] = entry
+        self.version = newest[0]
+
+    def _read_commit(self, version: int) -> None:
+        actions = list(_lines(self._log / _COMMIT.format(version)))
+        for action in actions:
+            if "remove" in action:
+                self.entries.pop(action["remove"]["path"], None)
+        for action in actions:
+            if "add" in action:
+                self.entries[action["add"]["path"]] = action["add"]
+        self.version = version
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _as_json(found: dict[str, Any]) -> dict[str, Any]:
+    """A row of a checkpoint as a line of the log has it."""
+    entry = {}
+    for name, value in found.items():
+        if value is None or name in _DERIVED:
+            continue
+        if name in _MAPS:
+            value = dict(value)
+        elif isinstance(value, dict):
+            value = {key: inner for key, inner in value.items() if inner is not None}
+        entry[name] = value
+    return entry

@@ -1,0 +1,223 @@
+"""Where the rows of a table stand, by key: for small batches, in the driver's memory.
+
+An index says where rows may be, never that they are: an entry is about a data file, which does not change, so it can't
+be stale. Whether the file belongs to the table, and whether the row in it was marked as gone, the table's log says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.sinks.lake.keys import Keys
+
+_YOUNG = 100_000
+"""Up to how many rows parts of an index are put together, so that there are few."""
+_MOST_YOUNG = 16
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Rows that have keys which were looked up; of one key there may be several.
+
+    Args:
+        keys: which key, by its place among those that were looked up.
+        files: in which file, by its place in `paths`.
+        rows: at which row.
+        paths: the files.
+    """
+
+    keys: NDArray[np.int64]
+    files: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    paths: list[str]
+
+    def by_file(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Which keys, at which rows, by file."""
+        order = np.argsort(self.files, kind="stable")
+        cuts = np.flatnonzero(np.diff(self.files[order])) + 1
+        found = {}
+        for places in np.split(order, cuts) if len(order) else []:
+            found[self.paths[int(self.files[places[0]])]] = self.keys[places], self.rows[places]
+        return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Entries of one or more files, ordered by `prints`."""
+
+    prints: NDArray[np.int64]
+    values: pa.Array | None
+    files: NDArray[np.int32] | int
+    rows: NDArray[np.int32]
+
+    @property
+    def size(self) -> int:
+        files = 0 if isinstance(self.files, int) else self.files.nbytes
+        values = 0 if self.values is None else int(self.values.nbytes)
+        return self.prints.nbytes + self.rows.nbytes + files + values
+
+
+class KeyIndex:
+    """The keys of some data files. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+        self._numbers: dict[str, int] = {}
+        self._paths: list[str] = []
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The files whose keys are in it."""
+        return self._numbers.keys()
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return sum(part.size for part in self._parts)
+
+    def add(self, path: str, keys: Keys) -> None:
+        """Take in the keys of a file's rows, those that are gone too. A file that is in it already stays as it is."""
+        if path in self._numbers:
+            return
+        number = self._numbers[path] = len(self._paths)
+        self._paths.append(path)
+        order = np.argsort(keys.prints, kind="stable")
+        values = None if keys.values is None else keys.values.take(pa.array(order))
+        self._parts.append(_Part(keys.prints[order], values, number, keys.rows[order].astype(np.int32)))
+        young = [part for part in self._parts if len(part.prints) <= _YOUNG]
+        if len(young) > _MOST_YOUNG:
+            self._parts = [part for part in self._parts if len(part.prints) > _YOUNG]
+            self._parts.append(self._together(young))
+
+    def drop(self, paths: Collection[str]) -> None:
+        """Forget files."""
+        gone = {number for number in (self._numbers.pop(path, None) for path in paths) if number is not None}
+        if not gone:
+            return
+        left = []
+        for part in self._parts:
+            if isinstance(part.files, int):
+                left += [] if part.files in gone else [part]
+            elif 2 * np.count_nonzero(np.isin(part.files, self._alive)) >= len(part.files):
+                left.append(part)
+            else:
+                left.append(self._together([part]))
+        self._parts = left
+
+    def look_up(self, keys: Keys) -> Hits:
+        """Where rows with these keys may be."""
+        order = np.argsort(keys.prints, kind="stable")
+        wanted = keys.prints[order]
+        found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
+        for part in self._parts:
+            first = np.searchsorted(part.prints, wanted, "left")
+            counts = np.searchsorted(part.prints, wanted, "right") - first
+            total = int(counts.sum())
+            if not total:
+                continue
+            of = np.repeat(np.arange(len(wanted)), counts)
+            places = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+            of = order[of]
+            if part.values is not None and keys.values is not None:
+                # A hash never decides alone.
+                same = pc.equal(part.values.take(pa.array(places)), keys.values.take(pa.array(of)))
+                is_same = same.to_numpy(zero_copy_only=False)
+                of, places = of[is_same], places[is_same]
+            files = np.full(len(places), part.files) if isinstance(part.files, int) else part.files[places]
+            found.append((of, files.astype(np.int64), part.rows[places].astype(np.int64)))
+        none = np.empty(0, np.int64)
+        of, files, rows = (
+            (np.concatenate([none, *column]) for column in zip(*found, strict=True)) if found else [none] * 3
+        )
+        alive = np.isin(files, self._alive)
+        return Hits(of[alive], files[alive], rows[alive], self._paths)
+
+    @property
+    def _alive(self) -> NDArray[np.int32]:
+        return np.fromiter(self._numbers.values(), np.int32, len(self._numbers))
+
+    def _together(self, parts: list[_Part]) -> _Part:
+        prints = np.concatenate([part.prints for part in parts])
+        files = np.concatenate([np.broadcast_to(np.asarray(part.files, np.int32), part.prints.shape) for part in parts])
+        rows = np.concatenate([part.rows for part in parts])
+        kept = np.flatnonzero(np.isin(files, self._alive))
+        order = kept[np.argsort(prints[kept], kind="stable")]
+        values = None
+        if parts[0].values is not None:
+            values = pa.concat_arrays([part.values for part in parts]).take(pa.array(order))
+        return _Part(prints[order], values, files[order], rows[order])
+
+
+class Sized(Protocol):
+    """Something that takes memory."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes."""
+
+
+Item = TypeVar("Item", bound=Sized)
+
+
+class Bounded(Generic[Item]):
+    """What is kept of several tables, up to so many bytes: then the ones go that were used the longest ago.
+
+    For several threads; one table is used by one of them at a time.
+
+    Args:
+        most: how many bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._items: OrderedDict[str, Item] = OrderedDict()
+        self._too_large: set[str] = set()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> Item | None:
+        """What is kept of a table."""
+        with self._lock:
+            if name in self._items:
+                self._items.move_to_end(name)
+            return self._items.get(name)
+
+    def put(self, name: str, item: Item) -> bool:
+        """Keep it, as the one that was used last, after it may have grown.
+
+        Returns:
+            Whether it is kept: not where it alone is larger than what there may be.
+        """
+        with self._lock:
+            self._items[name] = item
+            self._items.move_to_end(name)
+            while sum(kept.size for kept in self._items.values()) > self.most:
+                gone, _ = self._items.popitem(last=False)
+                if gone == name:
+                    self._too_large.add(name)
+                    return False
+            return True
+
+    def refuse(self, name: str) -> None:
+        """Forget a table, which would be larger than what there may be."""
+        with self._lock:
+            self._items.pop(name, None)
+            self._too_large.add(name)
+
+    def is_too_large(self, name: str) -> bool:
+        """Whether a table was refused, so that it is not read again and again for nothing."""
+        with self._lock:
+            return name in self._too_large
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many bytes each takes."""
+        with self._lock:
+            return {name: item.size for name, item in self._items.items()}

@@ -1,0 +1,312 @@
+"""Small batches find their rows by an index of keys, and leave what a MERGE would leave, whoever else writes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.delta_target import DeltaTarget
+
+from headrace.errors import SchemaError
+from headrace.sinks.base import BatchId
+from headrace.sinks.lake.delta import table as delta_table
+from headrace.sinks.lake.delta.facts import TableFacts
+from headrace.sinks.lake.delta.indexed import IndexedTable
+from headrace.testing.change_history import Batch, from_message, table
+
+T = table("t", id="int64", a="string")
+
+
+class Mirror(DeltaTarget):
+    """A target that one sink writes, as in a run."""
+
+    def __init__(self, spark: Any, folder: Path, **options: Any) -> None:
+        super().__init__(spark, folder, deletion_vectors=True, **options)
+        self.kept = self.sink()
+        self.number = 0
+
+    def bring(self, batch: Batch) -> Mirror:
+        self.kept.write(batch.rows(self.spark), BatchId("p", "checkpoint", self.number))
+        self.number += 1
+        return self
+
+    def frame(self) -> list[str]:
+        """The rows as texts, which tell the two zeros apart and find a NaN equal to another."""
+        found = self.spark.read.format("delta").load(self.path("t"))
+        return sorted(line["v"] for line in found.selectExpr("to_json(struct(*)) as v").collect())
+
+    def sql(self, statement: str) -> None:
+        self.spark.sql(statement.format(f"delta.`{self.path('t')}`")).collect()
+
+
+@pytest.fixture
+def mirror(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """One that has 40 rows in two files, and no other way than the index."""
+    mirror = Mirror(spark, tmp_path / "lake")
+    first = Batch(T)
+    for n in range(40):
+        first.add("r", T, 1, row(n, f"read {n}"), snapshot="last" if n == 39 else "true")
+    mirror.bring(first)
+    only_by_index(monkeypatch)
+    return mirror
+
+
+def only_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> bool:
+        raise AssertionError("the batch goes another way")
+
+    monkeypatch.setattr(delta_table, "replaced", refuse)
+
+
+def row(id: int, text: str) -> dict[str, str]:
+    return {"id": str(id), "a": text}
+
+
+def rows(content: dict[int, str]) -> list[tuple[int, str]]:
+    return sorted(content.items(), key=repr)
+
+
+READ = {n: f"read {n}" for n in range(40)}
+
+
+def test_commits_of_others_between_two_batches_are_followed(mirror: Mirror) -> None:
+    mirror.bring(Batch(T).add("u", T, 5, row(3, "new")).add("d", T, 6, before=row(4, "read 4")))
+    mirror.sql("delete from {} where id in (5, 6)")
+    mirror.sql("insert into {} values (100, 'foreign', null), (101, 'foreign', null), (101, 'twice', null)")
+    mirror.sql("update {} set a = 'foreign' where id = 7")
+    changes = Batch(T).add("c", T, 8, row(5, "again")).add("u", T, 9, row(7, "newer")).add("u", T, 10, row(100, "ours"))
+    mirror.bring(changes.add("u", T, 11, row(101, "once")).add("d", T, 12, before=row(3, "new")))
+    expected = {**READ, 5: "again", 7: "newer", 100: "ours", 101: "once"}
+    for gone in (3, 4, 6):
+        del expected[gone]
+    assert mirror.content(T) == rows(expected)
+    mirror.sql("optimize {}")
+    mirror.bring(Batch(T).add("u", T, 13, row(7, "newest")).add("d", T, 14, before=row(8, "read 8")))
+    del expected[8]
+    assert mirror.content(T) == rows({**expected, 7: "newest"})
+    version = mirror.version()
+    mirror.sql(f"restore table {{}} to version as of {version - 1}")
+    mirror.bring(Batch(T).add("u", T, 15, row(9, "after all")))
+    assert mirror.content(T) == rows({**expected, 8: "read 8", 9: "after all"})
+
+
+def test_a_log_is_followed_from_its_checkpoints(mirror: Mirror) -> None:
+    mirror.sql("alter table {} set tblproperties ('delta.checkpointInterval' = '2')")
+    expected = dict(READ)
+    for number in range(6):
+        expected[number] = f"new {number}"
+        mirror.bring(Batch(T).add("u", T, 5 + number, row(number, f"new {number}")))
+    again = Mirror(mirror.spark, mirror.folder)
+    again.number = mirror.number
+    again.bring(Batch(T).add("u", T, 20, row(1, "newer")).add("u", T, 21, row(39, "newer")))
+    assert again.content(T) == rows({**expected, 1: "newer", 39: "newer"})
+
+
+def test_a_row_that_is_newer_in_the_target_stays_whatever_statistics_say(mirror: Mirror) -> None:
+    """Positions that differ after the 32 characters that statistics have, and a table without statistics."""
+    long = "00000002" + "0" * 32 + "/{}"
+    mirror.bring(Batch(T).add("u", T, long.format(5), row(1, "new")).add("u", T, long.format(1), row(2, "old")))
+    late = Batch(T).add("u", T, long.format(4), row(1, "late")).add("d", T, long.format(3), before=row(1, "late"))
+    mirror.bring(late.add("u", T, long.format(2), row(2, "newer")).add("u", T, long.format(2), row(50, "come")))
+    assert mirror.content(T) == rows({**READ, 1: "new", 2: "newer", 50: "come"})
+    mirror.sql("update {} set _headrace_position = null where id = 2")
+    mirror.bring(Batch(T).add("u", T, 1, row(2, "after null")))
+    assert mirror.content(T) == rows({**READ, 1: "new", 2: "after null", 50: "come"})
+
+
+def test_messages_of_two_partitions_stop_before_anything(mirror: Mirror) -> None:
+    first, second = "00000000000000000007", "00000000000000000008"
+    mirror.bring(from_message(Batch(T).add("c", T, f"{first}/1/", row(60, "a")), "topic", 0))
+    version = mirror.version()
+    with pytest.raises(SchemaError, match="come from several Kafka partitions"):
+        mirror.bring(from_message(Batch(T).add("u", T, f"{second}/1/", row(60, "b")), "topic", 1))
+    assert mirror.version() == version
+    mirror.bring(from_message(Batch(T).add("u", T, f"{second}/1/", row(60, "b")), "topic", 0))
+    assert (60, "b") in mirror.content(T)
+
+
+def test_a_batch_that_failed_after_its_files_were_written_is_brought_once(
+    mirror: Mirror, arm: Callable[[str], None]
+) -> None:
+    batch = Batch(T).add("u", T, 5, row(3, "new")).add("d", T, 6, before=row(4, "read 4")).add("c", T, 7, row(70, "c"))
+    arm("sink.delta.files_written=raise")
+    with pytest.raises(Exception, match="files_written"):
+        mirror.bring(batch)
+    assert mirror.content(T) == rows(READ)
+    expected = {**READ, 3: "new", 70: "c"}
+    del expected[4]
+    for _ in range(2):
+        mirror.number = 1
+        mirror.bring(batch)
+        assert mirror.content(T) == rows(expected)
+
+
+def test_a_batch_of_which_nothing_is_newer_is_known_all_the_same(mirror: Mirror) -> None:
+    mirror.bring(Batch(T).add("d", T, 5, before=row(99, "never there")))
+    version = mirror.version()
+    mirror.number -= 1
+    mirror.bring(Batch(T).add("d", T, 5, before=row(99, "never there")))
+    assert (mirror.version(), mirror.content(T)) == (version, rows(READ))
+
+
+def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
+    gone = Batch(T)
+    for n in range(40):
+        gone.add("d", T, 5 + n, before=row(n, ""))
+    mirror.bring(gone)
+    assert mirror.content(T) == []
+    mirror.bring(Batch(T).add("c", T, 99, row(1, "again")))
+    assert mirror.content(T) == [(1, "again")]
+
+
+def facts(properties: dict[str, str] | None = None, features: Iterable[str] = (), **given: Any) -> TableFacts:
+    """A table of which nothing is against an index but what is given."""
+    vectors = {"delta.enableDeletionVectors": "true"}
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}, **given.pop("field", {})}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    made = {"id": "1", "schemaString": schema, "partitionColumns": [], "configuration": vectors | (properties or {})}
+    protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", *features]}
+    location = given.pop("location", "file:/tmp")
+    return TableFacts.of(json.dumps({"metaData": made | given}), json.dumps({"protocol": protocol}), location)
+
+
+REFUSED: list[tuple[TableFacts, str]] = [
+    (facts(), ""),
+    (facts(features=["clustering", "domainMetadata", "typeWidening", "inCommitTimestamp", "timestampNtz"]), ""),
+    (facts({"delta.enableDeletionVectors": "false"}), "no deletion vectors"),
+    (facts(configuration={}), "no deletion vectors"),
+    (facts(location="s3a://bucket/t"), "not in a local folder"),
+    (facts(location="file:/no/such/folder"), "not in a local folder"),
+    (facts(partitionColumns=["id"]), "partitions"),
+    (facts({"delta.columnMapping.mode": "name"}), "column mapping"),
+    (facts({"delta.constraints.positive": "id > 0"}), "constraints"),
+    (facts(field={"nullable": False}), "constraints"),
+    (facts(field={"metadata": {"delta.invariants": "{}"}}), "constraints"),
+    (facts(field={"type": "variant"}), "column id is variant"),
+    (facts(field={"type": {"type": "array", "elementType": "long", "containsNull": True}}), "column id is"),
+    (facts({"delta.enableChangeDataFeed": "true"}), "change data feed"),
+    (facts({"delta.enableRowTracking": "true"}), "row tracking"),
+    (facts(field={"metadata": {"delta.generationExpression": "1"}}), "computed columns"),
+    (facts(field={"metadata": {"delta.identity.start": 1}}), "computed columns"),
+    (facts(field={"metadata": {"CURRENT_DEFAULT": "1"}}), "computed columns"),
+    (facts(features=["icebergCompatV2"]), "another feature"),
+    (facts(features=["catalogManaged"]), "another feature"),
+    (facts(features=["coordinatedCommits-preview"]), "another feature"),
+    (facts({"delta.universalFormat.enabledFormats": "iceberg"}), "Iceberg table"),
+    (facts({"delta.appendOnly": "true"}), "append-only"),
+    (facts(features=["v2Checkpoint"]), "checkpoints of version 2"),
+    (facts({"delta.checkpoint.writeStatsAsJson": "false"}), "statistics as JSON"),
+    (facts({"delta.isolationLevel": "WriteSerializable"}), "others may append"),
+]
+
+
+@pytest.mark.parametrize(("table", "reason"), REFUSED)
+def test_a_table_of_which_more_is_to_be_kept_has_no_index(table: TableFacts, reason: str) -> None:
+    assert reason in table.no_index
+    assert bool(reason) is bool(table.no_index)
+
+
+def test_a_table_without_an_index_goes_by_merge_which_is_said_once(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirror = Mirror(spark, tmp_path / "lake")
+    mirror.bring(Batch(T).add("r", T, 1, row(1, "a"), snapshot="last"))
+    mirror.sql("alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')")
+    caplog.set_level("INFO")
+    for at in (2, 3):
+        mirror.bring(Batch(T).add("u", T, at, row(1, f"new {at}")))
+    assert mirror.content(T) == [(1, "new 3")]
+    assert ["column mapping" in record.message for record in caplog.records if "by MERGE" in record.message] == [True]
+    assert mirror.kept._indexes.sizes() == {}
+
+
+def test_keys_that_need_more_memory_than_there_is_go_by_merge(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.undo()
+    mirror.kept._indexes.most = 100
+    caplog.set_level("INFO")
+    mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
+    assert mirror.content(T) == rows({**READ, 3: "new"})
+    assert "need more memory" in caplog.text
+
+
+def test_a_file_that_can_not_be_read_goes_by_merge(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.undo()
+
+    def unreadable(self: IndexedTable) -> None:
+        raise OSError("not there")
+
+    monkeypatch.setattr(IndexedTable, "index", unreadable)
+    caplog.set_level("INFO")
+    mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
+    assert mirror.content(T) == rows({**READ, 3: "new"})
+    assert "can't be read (not there)" in caplog.text
+
+
+WIDE = {
+    "flag": "boolean",
+    "tiny": "int8",
+    "small": "int16",
+    "number": "int32",
+    "big": "int64",
+    "huge": "uint64",
+    "single": "float32",
+    "double": "float64",
+    "amount": "decimal(12,3)",
+    "text": "string",
+    "bytes": "bytes",
+    "day": "date",
+    "local": "timestamp(6)",
+    "instant": "instant(6)",
+    "zoned": "zoned_timestamp(3)",
+    "clock": "time(3)",
+}
+CELLS = {
+    "flag": ["true", "false"], "tiny": ["-128", "127"], "small": ["-32768"], "number": ["2147483647"],
+    "big": ["-9223372036854775808"], "huge": ["18446744073709551615"], "single": ["-0.0", "3.4028235e+38", "NaN"],
+    "double": ["1.7976931348623157e+308", "5e-324", "-Infinity", "0.1"], "amount": ["-999999999.999", "0.000"],
+    "text": ["", "O'Hara \"\\\n", "\U0001f600" * 40], "bytes": ["", "3q2+7w=="], "day": ["0001-01-01", "9999-12-31"],
+    "local": ["0001-01-01 00:00:00.000001", "9999-12-31 23:59:59.999999"],
+    "instant": ["0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"],
+    "zoned": ["2018-07-13T12:23:45.120+11:00"], "clock": ["-10:23:45.120"],
+}  # fmt: skip
+
+
+@pytest.mark.smoke("key2")
+@pytest.mark.parametrize("key", [("id",), ("text",), ("id", "day", "text")])
+def test_random_histories_by_both_ways_and_mixed_give_equal_tables(
+    spark: Any, tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    made = random.Random(len(key))
+    schema = table("t", key=key, id="int32", **WIDE)
+    ways = {name: Mirror(spark, tmp_path / name, index_memory=memory) for name, memory in
+            {"by index": 100, "by MERGE": 0, "mixed": 100}.items()}  # fmt: skip
+    mixed = ways["mixed"]
+    both = mixed.kept._indexes
+    at = 0
+    for _ in range(4):
+        batch = Batch(schema)
+        for _ in range(made.randrange(1, 15)):
+            cells = {
+                name: made.choice([*texts, None]) if name not in key else made.choice(texts[:2])
+                for name, texts in CELLS.items()
+            }
+            image = {"id": str(made.randrange(4)), **cells}
+            # Some come late.
+            at += made.choice([1, 1, 1, -3])
+            op = made.choice("ccud")
+            batch.add(op, schema, f"{at + 100:08}/{made.randrange(10**9)}", *((None, image) if op == "d" else (image,)))
+        mixed.kept._indexes = None if made.random() < 0.5 else both
+        for mirror in ways.values():
+            mirror.bring(batch)
+        found = {name: mirror.frame() for name, mirror in ways.items()}
+        assert found["by index"] == found["by MERGE"] == found["mixed"]
+    assert ways["by index"].kept._indexes.sizes() != {}
+    assert ways["by MERGE"].kept._indexes.sizes() == {}
