@@ -15,6 +15,7 @@ from headrace.apply.profile import TableProfile
 from headrace.apply.standing_rows import Standing, with_standing
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import laid_over, literal, quote
+from headrace.spark.kept_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,14 +50,10 @@ def _filled(rows: DataFrame, table: TableProfile, standing: Standing | None) -> 
     if not (table.key_changed and table.partial):
         yield rows
         return
-    from pyspark import StorageLevel
-
     with ExitStack() as cleanup:
 
         def kept(frame: DataFrame) -> DataFrame:
-            frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
-            cleanup.callback(frame.unpersist)
-            return frame
+            return cleanup.enter_context(kept_rows(frame))
 
         marked = _marked(rows, table)
         lacking = kept(marked.where("_lacks"))

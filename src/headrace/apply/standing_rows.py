@@ -30,6 +30,7 @@ from headrace.apply.transactions import (
 )
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import Misfit, laid_over, literal, quote, typed_value
+from headrace.spark.kept_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +61,6 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
     if not looks_at_target(table):
         yield rows
         return
-    from pyspark import StorageLevel
     from pyspark.sql import functions as sf
 
     numbers = range(len(table.schema.key))
@@ -84,7 +84,7 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
         .agg(sf.expr("min_by(_first, _at) as _first"))
     )
     same = [f"_o{n}" for n in numbers]
-    leaving = (
+    leaving_rows = (
         touching.where("op = 'd' or _moved")
         .selectExpr(*same, "_txn", f"right(position, {SUFFIX}) as _s", f"_moved or {IS_MOVED_PAIR} as _m")
         .join(sf.broadcast(first), "_s")
@@ -92,9 +92,8 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
         .where("_m or _txn = _first or _came")
         .select(*same, "_txn")
         .distinct()
-        .persist(StorageLevel.MEMORY_AND_DISK)
     )
-    try:
+    with kept_rows(leaving_rows) as leaving:
         if leaving.isEmpty():
             yield rows
             return
@@ -102,8 +101,6 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
         stood = None if standing is None else standing(keys)
         stood = _nothing(rows, table) if stood is None else stood
         yield rows.unionByName(_lines(rows, touching, leaving, stood, table))
-    finally:
-        leaving.unpersist()
 
 
 def _nothing(rows: DataFrame, table: TableProfile) -> DataFrame:

@@ -35,6 +35,7 @@ from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
+from headrace.spark.kept_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -273,8 +274,7 @@ class BatchWriter:
         with ExitStack() as cleanup:
             if live:
                 # Rows that are lost are not read again in silence: Spark no longer knows where they came from.
-                changes = changes.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK)
-                cleanup.callback(_forget, changes)
+                changes = cleanup.enter_context(kept_rows(changes))
             else:
                 changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
                 cleanup.callback(changes.unpersist)
@@ -451,11 +451,6 @@ def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSch
         return made if made.count() else None
     except PySparkException as error:
         raise explained(error) from error
-
-
-def _forget(kept: DataFrame) -> None:
-    """Free the rows of a local checkpoint, which Spark itself does when Java collects its garbage."""
-    kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def _lost_rows(error: BaseException | None) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headrace.changes.typed import quote
 from headrace.sinks.lake import key_ranges
 from headrace.sinks.lake.sessions import SMALL, can_clone
+from headrace.spark.kept_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,20 +40,16 @@ def kept(target: LakeTable, frame: DataFrame) -> Iterator[DataFrame]:
     If an executor takes some of them along, the commit fails, and the batch can be repeated. Over Spark Connect Delta
     keeps rows itself.
     """
-    from pyspark import StorageLevel
-
     session = target.session
-    with seen_by(target, frame) as name:
-        if not can_clone(session):
-            yield session.table(name)
-            return
-        rows = session.table(name).localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
-    session.conf.set(_MATERIALIZE, "none")
-    try:
+    with ExitStack() as cleanup:
+        with seen_by(target, frame) as name:
+            if not can_clone(session):
+                yield session.table(name)
+                return
+            rows = cleanup.enter_context(kept_rows(session.table(name), eager=True))
+        session.conf.set(_MATERIALIZE, "none")
+        cleanup.callback(session.conf.unset, _MATERIALIZE)
         yield rows
-    finally:
-        session.conf.unset(_MATERIALIZE)
-        rows._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def key_spans(rows: DataFrame, keys: Sequence[tuple[str, str]], size: int) -> list[KeySpans]:
