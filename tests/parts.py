@@ -15,11 +15,13 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.smoke import WHOLE
+
+from headrace_emulators.engine.archives import MARIADB, POSTGRESQL, RELEASE
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "tested"
@@ -36,12 +38,14 @@ class Part:
         what: what it covers, for the page.
         marks: which tests, as pytest's `-m` takes it.
         folders: where they are.
+        environment: what they run with; such a part repeats tests of others, on another release.
     """
 
     name: str
     what: str
     marks: str
     folders: tuple[str, ...] = ("tests",)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def _rooms(*but: str) -> tuple[str, ...]:
@@ -53,6 +57,13 @@ def _rooms(*but: str) -> tuple[str, ...]:
 SHORT = "not system and not soak and not live and not real"
 """What `make test` runs."""
 _SYSTEM = "system and not soak and not real"
+_OF_POSTGRESQL = (
+    "tests/sources/postgresql",
+    "tests/emulators/postgresql",
+    "tests/contracts/test_capture.py::TestPostgres",
+    "tests/contracts/test_capture.py::TestPostgresDefaultIdentity",
+)
+_WITHOUT_SPARK = "not jvm and not soak and not live and not real"
 PARTS = (
     Part("plain", "tests of `make test` that start no JVM", f"not jvm and {SHORT}"),
     Part("spark", "tests of `make test` that start Spark or a broker", f"jvm and {SHORT}"),
@@ -72,6 +83,23 @@ PARTS = (
     Part("real", "Debezium Server on a real MariaDB and PostgreSQL", "real and not soak"),
     Part("kills", "whole pipelines that are killed at many points", "soak and not real", ("tests/faults",)),
     Part("soak", "other long runs", "soak and not real", _rooms("faults")),
+    *(
+        Part(
+            f"postgresql_{release}",
+            f"the source on PostgreSQL {release}, from Maven",
+            _WITHOUT_SPARK,
+            _OF_POSTGRESQL,
+            {RELEASE[POSTGRESQL]: release},
+        )
+        for release in ("14", "16", "17", "18")
+    ),
+    Part(
+        "mariadb_11",
+        "the source on MariaDB 11.4, from Maven",
+        _WITHOUT_SPARK,
+        ("tests/sources/mysql", "tests/emulators/mysql"),
+        {RELEASE[MARIADB]: "11.4"},
+    ),
 )
 
 
@@ -181,7 +209,7 @@ def main(words: Sequence[str]) -> int:
         pytest = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
         running = file.with_suffix(".part")
         command = [*pytest, "-m", part.marks, f"--junitxml={running}", *part.folders]
-        subprocess.run(command, cwd=ROOT, env={**os.environ, WHOLE: "1"}, check=False)
+        subprocess.run(command, cwd=ROOT, env={**os.environ, WHOLE: "1", **part.environment}, check=False)
         if not running.exists():
             return 1
         running.rename(file)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tests.parts import PARTS, ROOT, SHORT, Result, read, recorded, with_table
 
+from headrace_emulators.engine.archives import RELEASE, find_archive
+
+SERVERS = {variable: server for server, variable in RELEASE.items()}
 PAGE = "Before.\n<!-- parts: written by make test-all -->\n<!-- /parts -->\nAfter.\n"
 
 
@@ -39,7 +42,14 @@ def test_each_kind_of_test_is_in_one_part_wherever_it_stands() -> None:
         if {"soak", "real"} <= {*chosen}:
             # Only `make soak` runs producers for so long.
             continue
-        parts = [part for part in PARTS if holds(part.marks, set(chosen))]
+        parts = [part for part in PARTS if holds(part.marks, set(chosen)) and not part.environment]
         for file in files:
             where = [part.name for part in parts if any(f"{file}/".startswith(f"{folder}/") for folder in part.folders)]
             assert len(where) == 1, (file, chosen, where)
+
+
+def test_each_release_of_a_server_runs_what_is_there() -> None:
+    for part in PARTS:
+        if part.environment:
+            assert all((ROOT / folder.partition("::")[0]).exists() for folder in part.folders)
+            assert all(find_archive(SERVERS[name], release) for name, release in part.environment.items())

@@ -126,6 +126,12 @@ def settings_of(database: PostgresDatabase, /, **options: str) -> PostgresSettin
     return PostgresSettings.parse({"slot": database.name, **database.options, **options}, owner="source 'postgresql'")
 
 
+def require_release(database: PostgresDatabase, release: int, what: str) -> None:
+    """Skip the rest of a test on a server before the release that brought what the test needs."""
+    if int(database.server.version.partition(".")[0]) < release:
+        pytest.skip(f"{what} from PostgreSQL {release} on")
+
+
 def log_end(database: PostgresDatabase) -> int:
     """The LSN where the next record of the log will be."""
     return lsn.of_server(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])

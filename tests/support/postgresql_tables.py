@@ -66,7 +66,7 @@ def exported(database: PostgresDatabase) -> Iterator[str]:
         # A replication session takes no extended protocol.
         ((_, _, name, _),) = (
             psycopg.ClientCursor(walsender)
-            .execute("CREATE_REPLICATION_SLOT point TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
+            .execute("CREATE_REPLICATION_SLOT point TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
             .fetchall()
         )
         yield name

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from tests.support.postgresql import PostgresDatabase
+from tests.support.postgresql import PostgresDatabase, require_release
 
 from headrace.errors import CaptureError, OptionError
 from headrace.sources.postgresql.captured_table import PostgresTable
@@ -36,6 +36,7 @@ def database(postgres_database: PostgresDatabase) -> PostgresDatabase:
 
 
 def test_columns_have_their_types_and_what_they_declare(database: PostgresDatabase) -> None:
+    require_release(database, 15, "scales are below 0")
     database.execute(
         """
         CREATE DOMAIN money2 AS numeric(14,2) NOT NULL;
@@ -105,6 +106,8 @@ def test_columns_have_their_types_and_what_they_declare(database: PostgresDataba
 def test_a_default_that_is_a_constant_is_what_the_column_would_hold(
     database: PostgresDatabase, declared: str, canonical: str | None
 ) -> None:
+    if ",-" in declared:
+        require_release(database, 15, "scales are below 0")
     database.execute(
         f"""
         CREATE DOMAIN money2 AS numeric(14,2) CHECK (VALUE > 0 AND VALUE <> 'NaN');
@@ -233,6 +236,7 @@ def test_a_partitioned_table_says_of_old_rows_what_all_its_partitions_say(databa
 
 
 def test_only_what_the_publication_has_is_captured(database: PostgresDatabase) -> None:
+    require_release(database, 15, "publications leave out columns")
     database.execute(
         "CREATE TABLE a (id int PRIMARY KEY, v text, w text); CREATE TABLE b (id int PRIMARY KEY); "
         "CREATE PUBLICATION s FOR TABLE a (id, w)"
@@ -305,6 +309,8 @@ def test_the_state_of_the_catalog_is_another_one_after_each_change(database: Pos
     with connect(settings(database)) as connection, database.connect() as other:
         state = catalog_state(connection, oids)
         for statement in _CHANGES:
+            if "TABLES IN SCHEMA" in statement and connection.version < 150000:
+                continue
             other.execute(statement)
             before, state = state, catalog_state(connection, oids)
             assert state != before, statement

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.support.postgresql import PostgresDatabase, PostgresServer
+from tests.support.postgresql import PostgresDatabase, PostgresServer, require_release
 
 from headrace.changes import LogicalType
 from headrace.sources.postgresql.connection import connect
@@ -176,6 +176,8 @@ def _read(database: PostgresDatabase, declared: str, listed: str, random: str, t
 def test_canonical_texts_are_what_the_server_itself_says(
     database: PostgresDatabase, declared: str, listed: str, random: str, truth: str
 ) -> None:
+    if declared in ("numeric(5,-2)", "numeric(2,4)"):
+        require_release(database, 15, "scales are beyond the precision")
     texts, answers = _read(database, declared, listed, random, truth)
     if "jsonb(" in truth:
         assert [_json(text) for text in texts.to_pylist()] == [_json(text) for text in answers.to_pylist()]

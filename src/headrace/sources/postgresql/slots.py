@@ -101,11 +101,7 @@ class SlotState:
     @classmethod
     def of(cls, connection: Connection, name: str) -> SlotState | None:
         """A slot as it is now; null where there is none of this name."""
-        reason = "NULL"
-        if connection.version >= 170000:
-            reason = "invalidation_reason"
-        elif connection.version >= 160000:
-            reason = "CASE WHEN conflicting THEN 'conflict with recovery' END"
+        reason = "invalidation_reason" if connection.version >= 170000 else "NULL"
         rows = connection.rows(_STATE.format(reason=reason), (name,))
         if not rows:
             return None
