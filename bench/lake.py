@@ -57,7 +57,6 @@ def main() -> None:
         spark.sparkContext.setLogLevel("ERROR")
         for tables, rows, changes in work:
             bench = Ways(spark, folder, arguments, tables, rows)
-            bench.base()
             bench.compare(changes, min(arguments.beside, tables))
             bench.drop()
     finally:
@@ -72,7 +71,6 @@ class Ways(apply.Bench):
     ) -> None:
         given = {"format": "delta", "rewrite": False, "spread": "uniform", "sides": "both", "columns": 10}
         super().__init__(spark, folder, argparse.Namespace(**{**vars(arguments), **given}), tables, rows)
-        self.sides = (INDEX, MERGE, HAND)
 
     def compare(self, changes: int, beside: int) -> None:
         """Batches by each way, and what they cost."""
@@ -84,7 +82,11 @@ class Ways(apply.Bench):
             side: partial(_write, sink) for side, sink in sinks.items()
         }
         ways[HAND] = lambda batch, _: self.by_hand(batch)
-        every, self.tables = self.tables, self.tables[:beside]
+        every, self.sides = self.tables, (INDEX,)
+        self.base()
+        self.tables, self.sides = every[:beside], (MERGE, HAND)
+        self.base()
+        self.sides = (INDEX, MERGE, HAND)
         costs: dict[str, list[tuple[float, float, float]]] = {side: [] for side in self.sides}
         some = ", ".join(f"'{name}'" for name in self.tables)
         for run in range(self.warm + self.runs):

@@ -17,9 +17,11 @@ from headrace.changes.typed import literal
 from headrace.errors import HeadraceError, SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.merge_source import in_spans, key_spans, seen_by
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import session_for
+from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.misfits import KeptType
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import Batch, pos, table
@@ -257,3 +259,20 @@ def test_what_delta_refuses_of_one_table_is_its_own_and_the_others_are_written(t
     assert caught.value.table == constrained.id
     assert "secret7" not in str(caught.value)
     assert [len(target.content(schema)) for schema in (constrained, fine)] == [1, 2]
+
+
+def test_the_log_says_of_a_table_what_queries_say(target: DeltaTarget) -> None:
+    """Columns of all types, more features than one, and a nested column of somebody else's."""
+    folder = target.path("t")
+    kinds = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(12,3)", "boolean", "string", "binary")
+    columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate((*kinds, "date", "timestamp", "timestamp_ntz")))
+    target.spark.sql(
+        f"create table delta.`{folder}` ({columns}) using delta tblproperties "
+        "('delta.enableDeletionVectors' = 'true', 'headrace.owner' = 'p', 'delta.enableTypeWidening' = 'true')"
+    )
+    for change in ("", "add columns (more array<struct<a:int>>)"):
+        if change:
+            target.spark.sql(f"alter table delta.`{folder}` {change}")
+        mirror = DeltaTable(target.spark, folder)
+        assert mirror.properties() == LakeTable.properties(mirror)
+        assert mirror.types() == LakeTable.types(mirror)

@@ -56,6 +56,7 @@ class TableFacts:
         partitioned: whether it has partitions.
         properties: its properties.
         features: those that its writers must know; None for a table from before features were listed.
+        protocol: what readers and writers must know, as the log has it.
     """
 
     id: str
@@ -64,6 +65,7 @@ class TableFacts:
     partitioned: bool
     properties: Mapping[str, str]
     features: frozenset[str] | None
+    protocol: Mapping[str, Any]
 
     @classmethod
     def of(cls, metadata: str, protocol: str, location: str) -> TableFacts:
@@ -82,12 +84,25 @@ class TableFacts:
             bool(said.get("partitionColumns")),
             said.get("configuration") or {},
             frozenset(needs.get("writerFeatures") or ()) if needs["minWriterVersion"] >= _FEATURES else None,
+            needs,
         )
 
     @property
     def columns(self) -> dict[str, str]:
         """The columns with their types as Spark's DDL has them; those of nested ones are of no use."""
         return {field["name"]: _DDL.get(str(field["type"]), str(field["type"])) for field in self.fields}
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a column has a type that `columns` does not say as Spark's DDL has it."""
+        return any(not isinstance(field["type"], str) or _COLLATED in str(field["metadata"]) for field in self.fields)
+
+    @property
+    def all_properties(self) -> dict[str, str]:
+        """The properties, and beside them what `show tblproperties` says of the protocol."""
+        versions = {f"delta.{name}": str(self.protocol[name]) for name in _VERSIONS if name in self.protocol}
+        features = {*(self.protocol.get("readerFeatures") or ()), *(self.protocol.get("writerFeatures") or ())}
+        return {**self.properties, **versions, **{f"delta.feature.{name}": "supported" for name in sorted(features)}}
 
     @property
     def folder(self) -> Path | None:
@@ -135,6 +150,8 @@ class TableFacts:
         return next((reason for reason, is_so in reasons.items() if is_so), "")
 
 
+_VERSIONS = ("minReaderVersion", "minWriterVersion")
+_COLLATED = "COLLATION"
 _INVARIANTS = "delta.invariants"
 _AS_JSON = "delta.checkpoint.writeStatsAsJson"
 _DDL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}

@@ -71,8 +71,9 @@ class DeltaPlace(NamedSettings):
         default=None,
     )
     deletion_vectors: bool = option(
-        "Whether new tables mark rows as deleted instead of rewriting files. Cheaper on big tables, but some "
-        "readers (deltalake's `to_pyarrow_table`) can't read such tables.",
+        "Whether new tables mark rows as deleted instead of rewriting files. Cheaper on big tables, and small batches "
+        "then go by an index of keys (`index_memory`), but some readers (deltalake's `to_pyarrow_table`) can't read "
+        "such tables.",
         default=False,
     )
 

@@ -90,6 +90,7 @@ class DeltaTable(LakeTable):
         self._indexes = indexes
         self._folder = place if isinstance(place, str) else None
         self._mark: BatchMark | None = None
+        self._seen: DeltaLog | None = None
         self._parts = ("delta", place) if isinstance(place, str) else place
 
     @property
@@ -147,7 +148,7 @@ class DeltaTable(LakeTable):
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
-        log = self._log
+        log = self._look()
         if log is None:
             return False
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
@@ -272,14 +273,31 @@ class DeltaTable(LakeTable):
 
     @property
     def _log(self) -> DeltaLog | None:
-        """Delta's log of the table, which is there; None over Spark Connect."""
+        """Delta's log of the table, which is there, as it was looked at last; None over Spark Connect."""
+        return self._seen or self._look()
+
+    def _look(self) -> DeltaLog | None:
+        """Look at the newest version of the table."""
         if not can_clone(self.session):
             return None
         from delta.tables import DeltaTable as Deltas
 
         folder = self._folder
         found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
-        return DeltaLog(self.session, found._jdt.deltaLog())
+        self._seen = DeltaLog(self.session, found._jdt.deltaLog())
+        return self._seen
+
+    def properties(self) -> dict[str, str]:
+        """As Delta's log has them, which costs no query."""
+        log = self._look()
+        return log.facts.all_properties if log is not None and log.known else super().properties()
+
+    def types(self) -> dict[str, str]:
+        """Likewise, of columns that are not nested."""
+        log = self._log
+        if log is None or not log.known or log.facts.is_nested:
+            return super().types()
+        return log.facts.columns
 
     def column_type(self, kind: str) -> str:
         """Delta has all of Spark's types."""
