@@ -206,6 +206,34 @@ def test_a_log_gets_a_line_for_each_batch_and_the_sums_at_the_end() -> None:
     ]
 
 
+def test_a_log_says_every_few_seconds_what_is_done_before_and_while_a_batch_is_written() -> None:
+    clock = Clock()
+    board = clock.board()
+    plain = Console(force_terminal=False, width=300, record=True)
+    with LiveView(plain, "sales", lambda: clock.seconds) as view:
+
+        def wait(seconds: int) -> None:
+            for _ in range(seconds):
+                clock.seconds += 1
+                view.update(board.progress(offset(), True))
+
+        wait(6)
+        board.enter(0, "source")
+        wait(18)
+        board.add([BatchCount("dbo.a", "r", 5)], number=0, seconds=18)
+        board.leave()
+        wait(60)
+        board.enter(1, "sink 1 (delta)")
+        wait(9)
+    assert plain.export_text().splitlines() == [
+        "starting",
+        "batch 0: source, 7.0 s",
+        "batch 0: 5 read in dbo.a; 18.0 s; lag 0.0 s",
+        "batch 1: sink 1 (delta), 1.0 s",
+        "batch 1: sink 1 (delta), 9.0 s",
+    ]
+
+
 def test_of_very_many_batches_the_last_hundred_are_told() -> None:
     board = Clock().board()
     plain = Console(force_terminal=False, width=300, record=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -26,6 +28,9 @@ _WORDS = {
     Operation.ERROR: "unreadable",
 }
 _BAR_WIDTH = 10
+_QUIET_SECONDS, _QUIET_GROWS = 5.0, 1.5
+"""After how long without a line a log says what a run does, before its first batch and while one is under way, and by
+what that grows each time."""
 _MOST_COLUMNS = 5
 
 
@@ -35,10 +40,13 @@ class LiveView:
     Args:
         console: where to; a terminal gets a live table, anything else plain lines.
         title: the line above the table.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
+        self._clock = clock
+        self._said_at, self._quiet = clock(), _QUIET_SECONDS
         self._title = title
         self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
         # One for the whole run, or it would begin to turn anew with each look.
@@ -65,18 +73,27 @@ class LiveView:
     def update(self, progress: PipelineProgress, *, last: bool = False) -> None:
         """Show the state of now: in a terminal the table; elsewhere a line for each batch since the last time.
 
-        A change of the source's health, and the end (`last`), give a line with the sums.
+        A change of the source's health, and the end (`last`), give a line with the sums. Before the first batch, and
+        while one takes long, a line every few seconds says what is done, more seldom the longer it takes.
         """
         if self._live is not None:
             self._shown = progress
             self._live.update(screen(progress, self._title, None if last else self._spinner), refresh=last)
             return
-        for text in self._batches(progress):
-            self._console.print(text, highlight=False, soft_wrap=True)
+        lines = self._batches(progress)
         state = None if progress.health is None else progress.health.state
         if last or state is not self._last_state:
             self._last_state = state
-            self._console.print(line(progress), highlight=False, soft_wrap=True)
+            lines.append(line(progress))
+        working = progress.under_way is not None or not progress.batches
+        if lines:
+            self._quiet = _QUIET_SECONDS
+        elif working and self._clock() - self._said_at >= self._quiet:
+            self._quiet *= _QUIET_GROWS
+            lines.append(now_text(progress))
+        for text in lines:
+            self._said_at = self._clock()
+            self._console.print(text, highlight=False, soft_wrap=True)
 
     def _batches(self, progress: PipelineProgress) -> list[str]:
         """A line for each batch that was not printed yet. The lag is current, so it follows the newest batch."""
