@@ -13,11 +13,12 @@ from tests.support.postgresql import PostgresDatabase, require_release
 
 from headrace.errors import CaptureError, OptionError
 from headrace.sources.postgresql.captured_table import PostgresTable
-from headrace.sources.postgresql.catalog import captured_tables, catalog_state
+from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.relation import Relation, RelationColumn, table_of
 from headrace.sources.postgresql.types import BUILT_IN, NativeType, TypeCatalog
+from headrace.testing.waiting import until
 
 
 def settings(database: PostgresDatabase, /, **options: str) -> PostgresSettings:
@@ -253,6 +254,22 @@ def test_only_what_the_publication_has_is_captured(database: PostgresDatabase) -
         captured(database, tables="public.b", **disabled)
     with pytest.raises(CaptureError, match="has no publication 'other'"):
         captured(database, publication="other", **disabled)
+
+
+def test_rows_are_estimated_also_where_the_server_never_analysed_a_table(database: PostgresDatabase) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY) WITH (autovacuum_enabled = false);"
+        "CREATE TABLE counted (id int PRIMARY KEY) WITH (autovacuum_enabled = false); "
+        "CREATE TABLE empty (id int PRIMARY KEY)"
+    )
+    database.execute("INSERT INTO t SELECT generate_series(1, 70)")
+    database.execute("INSERT INTO counted SELECT generate_series(1, 5)")
+    database.execute("ANALYZE counted")
+    tables = captured(database).values()
+    with connect(settings(database)) as connection:
+        # The server takes such counts in a moment after a commit.
+        until(lambda: "public.t" in estimated_rows(connection, tables), "what was written is counted")
+        assert estimated_rows(connection, tables) == {"public.t": 70, "public.counted": 5}
 
 
 def test_a_table_without_columns_stops_a_start_and_not_a_run(database: PostgresDatabase) -> None:
