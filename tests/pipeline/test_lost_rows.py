@@ -58,6 +58,8 @@ def test_a_batch_of_a_live_table_is_written_from_one_reading(spark: Any, tmp_pat
         "op",
         "named_struct('database', 'd', 'schema', 's', 'name', text) as table",
         "timestamp'2026-01-01' as event_time",
+        "timestamp'2026-01-01' as capture_time",
+        "map('connector', 'x') as source",
         "text as schema_id",
     )
     sink = LosingSink()

@@ -15,6 +15,7 @@ from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import LIST_SCHEMAS, Column, TableId, TableSchema
+from headrace.changes.table_files import WRITTEN, WrittenFile
 from headrace.changes.typed import Misfit, laid_over, literal, quote, same_table
 from headrace.errors import SchemaError
 
@@ -84,6 +85,7 @@ class TableProfile:
         lacks: regular expressions of texts that the target has no place for beside those that Spark has none for, by
             kind of logical type.
         target: what the target is called.
+        written: the files that hold data rows, which count as others; only rows that no file took are change rows.
     """
 
     id: TableId
@@ -108,6 +110,7 @@ class TableProfile:
     remedies: tuple[str, str] = ("", "")
     lacks: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
+    written: tuple[WrittenFile, ...] = ()
 
     def misfit(self, column: Column, keys: Mapping[str, str] | None = None) -> Misfit:
         """What is said of a text that a column has no value for.
@@ -243,6 +246,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             f"{_STATEMENT} as has_statement",
             f"if(op = 'schema', source['{READ_AGAIN_FROM}'], null) as beside_from",
             f"if(op = 'schema', source['{ADDED_COLUMNS}'], null) as old_values",
+            f"if(op = 'schema', source['{WRITTEN}'], null) as written",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"{KEY_CHANGED} as key_changed",
@@ -423,6 +427,7 @@ def _aggregates(counts: str) -> list[Any]:
             f"greatest(max({_READ_BEGINS}) filter (where {_READ_ENDS} and not decoded), "
             "max(beside_from) filter (where not decoded)) as read_begins"
         ),
+        sf.expr("collect_list(written) as written"),
         sf.expr("max_by(old_values, position) filter (where old_values is not null and not decoded) as old_values"),
     ]
 
@@ -438,8 +443,12 @@ def _table_batch(
         if line["schema_text"] or line["schema_id"] in given
     ]
     counts: Counter[str] = Counter()
+    written = {line["schema_id"]: tuple(map(WrittenFile.from_text, sorted(line["written"]))) for line in lines}
+    in_files = {schema_id: sum(file.rows for file in files) for schema_id, files in written.items()}
     for line in lines:
         counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
+    if any(in_files.values()):
+        counts[_READ] += sum(in_files.values())
     if not versions:
         # A truncate follows no schema, and may be all that there is of a table whose name was given in part.
         found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
@@ -465,7 +474,9 @@ def _table_batch(
     }
     # A truncate in a message has no key, and so has the schema that is read from it.
     followed = {
-        line["schema_id"] for line in lines if any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
+        line["schema_id"]
+        for line in lines
+        if in_files[line["schema_id"]] or any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
     keyed = [found for found in versions if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
     sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
@@ -529,7 +540,7 @@ def _table_batch(
         partial=partial,
         key_changed=any(line["key_changed"] for line in lines),
         key_paired=any(line["key_paired"] for line in lines),
-        initial=bool(counts) and sum(line["initial"] for line in lines) == sum(counts.values()),
+        initial=bool(counts) and sum(line["initial"] + in_files[line["schema_id"]] for line in lines) == counts.total(),
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
         decoded=any(line["any_decoded"] for line in lines),
         read_again_from=max((line["read_begins"] for line in lines if line["read_begins"]), default=None),
@@ -539,6 +550,7 @@ def _table_batch(
         renamed={key: found for key, found in renamed.items() if found},
         old_values=old_values,
         lacked={key: found for key, found in lacked.items() if found},
+        written=tuple(file for files in written.values() for file in files),
     )
 
 

@@ -81,4 +81,5 @@ def _target(target: SinkPlan) -> str:
     state = {None: "", True: ", exists", False: ", would be created"}[target.exists]
     changes = f": {', '.join(target.changes)}" if target.changes else ""
     way = f"; small batches go {target.way}" if target.way else ""
-    return f"{target.sink}: {target.place}{state}{changes}{way}"
+    load = f"; its rows go {target.load}" if target.load else ""
+    return f"{target.sink}: {target.place}{state}{changes}{load}{way}"

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
 from headrace.changes.operation import Operation
+from headrace.changes.table_files import WRITTEN_ROWS
 from headrace.errors import FormatError, HeadraceError
 from headrace.faultpoints import reach
 from headrace.formats.base import Structure
@@ -25,6 +26,7 @@ from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.announced_structures import AnnouncedStructures, announced_once, structures_in
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
+from headrace.pipeline.first_loads import FirstLoads
 from headrace.pipeline.lost_values import count_nulled, count_out_of_range
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import one_line
@@ -34,7 +36,7 @@ from headrace.pipeline.shared_places import identities, may_meet, may_meet_lette
 from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import FeedPatterns
-from headrace.sinks.base import BatchId
+from headrace.sinks.base import BatchId, FilesUnusable
 from headrace.spark.kept_rows import kept_rows
 
 if TYPE_CHECKING:
@@ -134,6 +136,7 @@ class BatchWriter:
         cascades: adds the rows that foreign keys delete or change without a change in the log.
         parking: which tables go on without their changes; by default none, and each error stops the run.
         structures: which structures sinks have, for formats that say each once; by default none.
+        loads: lets workers write rows of first snapshots into files of a sink's tables; by default none.
     """
 
     def __init__(
@@ -159,6 +162,7 @@ class BatchWriter:
         cascades: Cascades | None = None,
         parking: Parking | None = None,
         structures: AnnouncedStructures | None = None,
+        loads: FirstLoads | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -180,6 +184,7 @@ class BatchWriter:
         self._cascades = cascades
         self._parking = parking or Parking()
         self._structures = structures or AnnouncedStructures()
+        self._loads = loads
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -257,6 +262,10 @@ class BatchWriter:
                 self._write(rows, batch, live)
                 return
             except Exception as error:
+                if self._loads is not None and isinstance(error, FilesUnusable):
+                    _LOG.warning("%s They are read once more.", error.message)
+                    self._loads.leave_out(error.table)
+                    continue
                 if self._parking.take(error, batch.number):
                     continue
                 losses += 1
@@ -266,6 +275,7 @@ class BatchWriter:
     def _write(self, rows: DataFrame, batch: BatchId, live: bool) -> None:
         from pyspark import StorageLevel
 
+        session = rows.sparkSession
         stages = Stages(partial(self._board.enter, batch.number))
         stages.begin("read and send" if self._sent else "read and encode" if self._fused else "read")
         # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
@@ -284,7 +294,14 @@ class BatchWriter:
             if self._fused:
                 summary = summary_of_messages(changes, several=self._several)
             else:
-                summary = BatchSummary(count_rows(changes, several=self._several))
+                # Files are for rows of live tables alone, which no later job reads again.
+                files = (
+                    nullcontext()
+                    if self._loads is None or not live
+                    else self._loads.of_batch(session, batch, self._parking.out(batch.number))
+                )
+                with files:
+                    summary = BatchSummary(count_rows(changes, several=self._several))
             counts = summary.counts
             self._parking.refuse_unreadable(changes, counts, batch.number)
             if self._cascades is not None:
@@ -471,11 +488,18 @@ def count_rows(changes: DataFrame, *, several: bool = False) -> list[BatchCount]
     """
     from pyspark.sql import functions as sf
 
-    named = changes.selectExpr("table.database", "table.schema", "table.name", "op", "event_time")
-    grouped = named.groupBy("database", "schema", "name", "op")
+    # One row says of rows that workers wrote into a file how many they are.
+    in_file = f"if(op = 'schema', cast(source['{WRITTEN_ROWS}'] as bigint), null) as in_file"
+    row = "struct(op, event_time, 1L as n)"
+    written = "struct('r' as op, capture_time as event_time, in_file as n)"
+    named = changes.selectExpr("table", "op", "event_time", "capture_time", in_file)
+    lines = named.selectExpr("table", f"explode(if(in_file is null, array({row}), array({row}, {written}))) as one")
+    grouped = lines.selectExpr("table.database", "table.schema", "table.name", "one.*").groupBy(
+        "database", "schema", "name", "op"
+    )
     # Seconds since the epoch, because a timestamp would come back in this machine's time zone.
     times = [sf.expr(f"cast({which}(event_time) as double)") for which in ("max", "min")]
-    rows = grouped.agg(sf.expr("count(1)").alias("n"), times[0].alias("newest"), times[1].alias("oldest"))
+    rows = grouped.agg(sf.expr("sum(n)").alias("n"), times[0].alias("newest"), times[1].alias("oldest"))
     return sorted((_count(row, several=several) for row in rows.collect()), key=lambda count: (count.table, count.op))
 
 

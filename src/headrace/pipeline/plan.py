@@ -14,6 +14,7 @@ from headrace.observe.checkpoint import CheckpointFolder, batch_offsets, committ
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.pipeline.cascades import described
+from headrace.pipeline.first_loads import no_first_loads
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
@@ -49,6 +50,8 @@ class SinkPlan:
         exists: whether the target is there; null where nobody looked.
         changes: what would be done to its structure.
         way: how small batches would go there; empty where there is one way only.
+        load: how rows of the table's first snapshot would get there, as the end of a sentence; empty where none would,
+            or there is one way only.
         left_out: whether the sink's routes keep the table from it.
         stop: why the run would stop there; empty where it would not.
         remedy: what to do about that.
@@ -59,6 +62,7 @@ class SinkPlan:
     exists: bool | None = None
     changes: tuple[str, ...] = ()
     way: str = ""
+    load: str = ""
     left_out: bool = False
     stop: str = ""
     remedy: str = ""
@@ -211,7 +215,11 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         end = source.preview(start, dt.datetime.now(dt.UTC)) or _guessed(source, start, found)
         for path, schema in found.items():
             targets = tuple(_target(model, target, schema, next_batch, spark) for target in model.targets)
-            tables.append(replace(_table(source, path, schema, start, end), table=prefix + path, targets=targets))
+            found_table = _table(source, path, schema, start, end)
+            if found_table.snapshot in ("begins", "goes on"):
+                pairs = zip(model.targets, targets, strict=True)
+                targets = tuple(replace(one, load=_load(model, target, schema, one)) for target, one in pairs)
+            tables.append(replace(found_table, table=prefix + path, targets=targets))
         uncaptured += [prefix + path for path in end.uncaptured]
         lacking += [f"Table '{prefix}{one.table}': {one.sentence} {one.remedy}" for one in source.left_out()]
         left = (path for path in start.tables_seen if path not in end.tables_seen and path not in found)
@@ -302,6 +310,16 @@ def _target(model: Model, target: Target, schema: TableSchema, batch: BatchId, s
     return SinkPlan(target.label, found.place, found.exists, found.changes, found.way)
 
 
+def _load(model: Model, target: Target, schema: TableSchema, found: SinkPlan) -> str:
+    """How rows of a table's first snapshot get into a sink, as `SinkPlan.load`."""
+    if found.stop or found.left_out or target.sink.files is None:
+        return ""
+    reason = no_first_loads(model, schema)
+    if reason:
+        return f"by Spark, because {reason}"
+    return f"into its files where they are read{', if it has no others' if found.exists else ''}"
+
+
 def _checkpoint_id(folder: CheckpointFolder) -> str:
     """The id that Spark keeps in the checkpoint, by which targets know who writes to them."""
     return checkpoint_id(folder) or _NEW
@@ -329,6 +347,7 @@ def _table_json(table: TablePlan) -> dict[str, Any]:
                 "exists": target.exists,
                 "changes": list(target.changes),
                 "way": target.way or None,
+                "load": target.load or None,
                 "left_out": target.left_out,
                 "stop": target.stop or None,
                 "remedy": target.remedy or None,

@@ -26,6 +26,7 @@ from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.pipeline.checkpoint import held as held_checkpoint
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
+from headrace.pipeline.first_loads import FirstLoads
 from headrace.pipeline.flow import flow_of
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
@@ -117,6 +118,7 @@ class RunningPipeline:
             several=self._databases is not None and len(self._databases.sources) > 1,
             cascades=cascades,
             parking=self._parking,
+            loads=FirstLoads(model, self._checkpoint.offset),
             structures=AnnouncedStructures(
                 self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)
             ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.changes.dataset import Dataset
 from headrace.changes.outlet import Outlet
 from headrace.changes.table import TableId, TableSchema
+from headrace.changes.table_files import TableFiles
 from headrace.errors import SinkError
 from headrace.permissions import Permissions
 from headrace.settings import Component
@@ -105,6 +106,19 @@ class TargetPreview:
     way: str = ""
 
 
+class FilesUnusable(SinkError):
+    """Files that workers wrote of a table's rows can't become its rows: something happened to its target after it was
+    prepared. Nothing of the batch is in the target, and its rows must be read again and come as change rows.
+    """
+
+    @classmethod
+    def because(cls, table: TableId, reason: str) -> FilesUnusable:
+        """With the reason as the end of a sentence."""
+        error = cls(f"Files with rows of table {table} can't be used: {reason}.", remedy="Start again.")
+        error.table = table
+        return error
+
+
 class Sink(Component, ABC):
     """Where changes rest. Message sinks take encoded messages (`MESSAGE_DDL`), table sinks take change rows.
 
@@ -122,6 +136,7 @@ class Sink(Component, ABC):
             `snapshot`: what `now` gives does not change any more. `live`: each look at it reads the target again.
         jars: Maven coordinates of what Spark needs for it.
         outlets: what `outlet` gives, where it gives one.
+        files: what `table_files` gives, where it gives one.
     """
 
     role: ClassVar[Literal["sink"]] = "sink"
@@ -135,6 +150,7 @@ class Sink(Component, ABC):
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "no"
     jars: ClassVar[tuple[str, ...]] = ()
     outlets: ClassVar[type[Outlet] | None] = None
+    files: ClassVar[type[TableFiles] | None] = None
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """Where this sink writes, so that two sinks which write the same place have a text in common; asks nobody.
@@ -199,6 +215,31 @@ class Sink(Component, ABC):
         end of a sentence, empty where they never can. Asks nobody.
         """
         return ""
+
+    def table_files(
+        self, spark: SparkSession, tables: Sequence[TableSchema], batch: BatchId
+    ) -> tuple[TableFiles | None, Mapping[str, str]]:
+        """Where workers may write the rows of tables that a batch reads for the first time, in place of giving them.
+        Runs in the driver before the batch is read, and prepares targets for it.
+
+        Args:
+            spark: a classic session.
+            tables: their structures.
+            batch: the batch. `write` gets it afterwards, with `schema` rows that name the files.
+
+        Returns:
+            None for nowhere; and why not, by table (`schema.name`), as the end of a sentence.
+        """
+        return None, {}
+
+    def no_files(self, schema: TableSchema | None = None) -> str:
+        """Why workers can't write rows of a table into files of its target, as the end of a sentence; empty where they
+        can, as far as options and the table's structure say. Makes no request.
+
+        Args:
+            schema: the table's structure; None for what all tables have in common.
+        """
+        return f"sink '{self.name}' takes all rows from Spark"
 
     def too_large(self, messages: DataFrame) -> list[str]:
         """The positions of messages that the target would refuse for their size. Runs in the driver, which may start

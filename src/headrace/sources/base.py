@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.changes import TableId, TableSchema
 from headrace.changes.dataset import Dataset
 from headrace.changes.foreign_key import Cascade, ForeignKey
+from headrace.changes.table_files import TableFiles
 from headrace.errors import OptionError
 from headrace.permissions import MissingPermission
 from headrace.settings import Component
@@ -339,6 +340,19 @@ class Source(Component, ABC):
         Raises:
             DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
         """
+
+    def read_to_files(self, slice: Slice, files: TableFiles) -> Iterator[pa.RecordBatch]:
+        """As `read`, where rows of a table's first snapshot may be written into files, and are then not given. By
+        default all are given. Runs in executors.
+
+        Args:
+            slice: one of a batch that has no other rows of its tables.
+            files: where they go.
+
+        Raises:
+            SinkError: a file can't be written.
+        """
+        return self.read(slice)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
         """A slice without the rows of one table, whose other rows are the same; null where there are none. The slice

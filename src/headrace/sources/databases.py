@@ -10,12 +10,14 @@ import datetime as dt
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey
+from headrace.changes.table_files import TableFiles
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.heartbeat_action import HeartbeatAction
@@ -289,18 +291,26 @@ class Databases:
                 found |= versions_of(end.of(name).versions, source.schemas(end.of(name)))
         return found
 
-    def read(self, database: str, slice: Slice) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice.
+    def read(self, database: str, slice: Slice, files: TableFiles | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of one slice, without those that files take.
 
         Databases number their transactions each for itself, so that of several the ids say the database too.
         """
         if slice.kind == KIND:
             yield rows_of(slice)
-        elif len(self._sources) == 1:
-            yield from self._sources[database].read(slice)
-        else:
-            for rows in self._sources[database].read(slice):
-                yield with_transactions_of(database, rows)
+            return
+        source = self._sources[database]
+        rows = source.read(slice) if files is None else source.read_to_files(slice, files)
+        yield from rows if len(self._sources) == 1 else map(partial(with_transactions_of, database), rows)
+
+    @property
+    def no_files(self) -> str:
+        """Why rows of first snapshots can't be written into files by the workers that read them, as the end of a
+        sentence; empty where they can."""
+        for source in self._sources.values():
+            if type(source).read_to_files is Source.read_to_files:
+                return f"source '{source.name}' gives all rows to Spark"
+        return ""
 
     @property
     def knows_schemas(self) -> bool:

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
 from headrace.changes.outlet import Outlet, Shipment, Unsent
+from headrace.changes.table_files import TableFiles
 from headrace.errors import HeadraceError, OptionError
 from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source
@@ -47,6 +48,9 @@ _SNAPSHOT = "snapshot"
 _MOST_JOINED = 4
 _BATCH_NUMBER = "streaming.sql.batchId"
 """Where Spark tells a task the number of its batch."""
+TABLE_FILES = "headrace.tableFiles"
+"""Where a pipeline tells the tasks of one job into which files they may write rows: the sink's name, and what belongs
+to it."""
 _EVERYTHING = Limit(commits=2**31 - 1, chunks=2**31 - 1)
 _NOMINAL_ROWS = 1_000_000
 
@@ -216,6 +220,35 @@ def _outlet(text: str) -> Outlet | None:
     return outlets.from_text(rest)
 
 
+def _table_files() -> TableFiles | None:
+    """Where this task may write rows; None for nowhere."""
+    context = TaskContext.get()
+    text = None if context is None else context.getLocalProperty(TABLE_FILES)
+    if not text:
+        return None
+    sink, _, rest = text.partition(" ")
+    kind: type[TableFiles] = registry.find("sink", sink).files
+    return kind.from_text(rest)
+
+
+def only_chunks(slices: Sequence[tuple[str, Slice]]) -> frozenset[int]:
+    """The places of those slices of a batch whose tables have no other rows in it than chunks of their snapshot."""
+    others: set[tuple[str, str]] = set()
+    streamed: set[str] = set()
+    for name, slice in slices:
+        if slice.kind != _SNAPSHOT:
+            others |= {(name, table) for table in slice.tables or ()}
+            streamed |= {name} if slice.tables is None else set()
+    return frozenset(
+        place
+        for place, (name, slice) in enumerate(slices)
+        if slice.kind == _SNAPSHOT
+        and name not in streamed
+        and slice.tables is not None
+        and not any((name, table) in others for table in slice.tables)
+    )
+
+
 def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tuple[str, Slice]]]:
     """Slices by the tasks that read them, in their order.
 
@@ -247,22 +280,29 @@ def in_order_of_reading(found: list[list[tuple[str, Slice]]]) -> list[list[tuple
 @dataclass
 class SlicePartition(InputPartition):
     """Slices of a batch as Spark sends them to a task, each with its database; the serial numbers of their rows, the
-    versions of schemas, and how many tasks the batch has.
+    versions of schemas, how many tasks the batch has, and which slices may be written into files.
     """
 
     slices: tuple[tuple[str, Slice], ...]
     numbers: tuple[range, ...]
     versions: Mapping[str, int]
     tasks: int
+    to_files: tuple[bool, ...]
 
     def __init__(
-        self, slices: Sequence[tuple[str, Slice]], numbers: Sequence[range], versions: Mapping[str, int], tasks: int
+        self,
+        slices: Sequence[tuple[str, Slice]],
+        numbers: Sequence[range],
+        versions: Mapping[str, int],
+        tasks: int,
+        to_files: Sequence[bool],
     ) -> None:
         super().__init__(slices)
         self.slices = tuple(slices)
         self.numbers = tuple(numbers)
         self.versions = versions
         self.tasks = tasks
+        self.to_files = tuple(to_files)
 
 
 class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[misc]
@@ -328,12 +368,20 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         found = tasks(slices, self._parallelism)
         if self._messages is not None and self._messages.outlet is not None:
             found = in_order_of_reading(found)
-        return [SlicePartition(task, list(islice(numbers, len(task))), versions, len(found)) for task in found]
+        chunks = only_chunks(slices)
+        alone = iter([place in chunks for place in range(len(slices))])
+        return [
+            SlicePartition(task, list(islice(numbers, len(task))), versions, len(found), list(islice(alone, len(task))))
+            for task in found
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, or what is made of them."""
         assert isinstance(partition, SlicePartition)
-        rows: Iterator[pa.RecordBatch] = chain.from_iterable(map(self._rows, partition.slices, partition.numbers))
+        files = _table_files() if self._messages is None else None
+        given = (files if may else None for may in partition.to_files)
+        pieces = map(self._rows, partition.slices, partition.numbers, given)
+        rows: Iterator[pa.RecordBatch] = chain.from_iterable(pieces)
         with _sentence_first():
             if partition.versions:
                 rows = with_versions(rows, partition.versions)
@@ -356,9 +404,11 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
             return Unsent("Spark does not say the number of the batch")
         return self._messages.outlet.shipment(int(number))
 
-    def _rows(self, piece: tuple[str, Slice], numbers: range) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, piece: tuple[str, Slice], numbers: range, files: TableFiles | None = None
+    ) -> Iterator[pa.RecordBatch]:
         name, slice = piece
-        read = partial(self._databases.read, name)
+        read = partial(self._databases.read, name, files=files)
         if self._parks_tables:
             rows = rows_of_others(slice, read, partial(self._databases.without, name))
         else:

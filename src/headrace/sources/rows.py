@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -48,6 +49,7 @@ def schema_batch(
     connector: str,
     *,
     snapshot: str | None = None,
+    facts: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
     """One `schema` row: how the rows of a table that follow it are to be read.
 
@@ -57,7 +59,9 @@ def schema_batch(
         capture_time: when the batch was planned.
         connector: the connector's name in events.
         snapshot: the mark that ends the table's snapshot, where no row is left to carry it.
+        facts: what else stands in `source`.
     """
+    source = [("connector", connector), *(facts or {}).items()]
     return change_batch(
         1,
         {
@@ -65,7 +69,7 @@ def schema_batch(
             "table": table_column(schema.id, 1),
             "position": pa.array([position.text]),
             "capture_time": instants(capture_time, 1),
-            "source": pa.array([[("connector", connector)]], _schema().field("source").type),
+            "source": pa.array([source], _schema().field("source").type),
             "snapshot": pa.array([snapshot], pa.string()),
             "schema_id": pa.array([schema.fingerprint]),
             "table_schema": pa.array([schema.to_text()]),

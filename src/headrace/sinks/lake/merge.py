@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from headrace.apply import TableProfile, disordered, fold, fold_keyless, upserts
 from headrace.changes.refusal import StopReason
+from headrace.changes.table_files import ATTEMPT
 from headrace.changes.typed import literal, presence_in_order, quote
+from headrace.sinks.base import FilesUnusable
 from headrace.sinks.lake.merge_source import in_spans, kept, key_spans, seen_by
 from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.variants import as_variant
@@ -92,6 +94,29 @@ def append(rows: DataFrame, table: TableProfile, target: LakeTable, values: Valu
             )
 
     return work
+
+
+@contextmanager
+def beside_files(rows: DataFrame, table: TableProfile, target: LakeTable, values: Values) -> Iterator[DataFrame | None]:
+    """The rows of a first snapshot that the files do not have which hold the others, as the target's session writes
+    them; None for none.
+
+    Raises:
+        FilesUnusable: they are not those that the attempts left which wrote the files.
+    """
+    left = table.size - sum(file.rows for file in table.written)
+    if not left:
+        yield None
+        return
+    attempts = ", ".join(literal(file.attempt) for file in table.written)
+    own = rows.where(f"({table.where}) and source['{ATTEMPT}'] in ({attempts})")
+    if own.count() != left:
+        raise FilesUnusable.because(table.id, "rows that belong to them are of another attempt to read them")
+    with seen_by(target, upserts(own, table)) as source:
+        written = {name: values.of(name) for name in values.columns} | {values.position: "s.position"}
+        written |= {values.deleted: "false"} if values.deleted else {}
+        named = (f"{value} as {quote(name)}" for name, value in written.items())
+        yield target.session.sql(f"select {', '.join(named)} from {source} s")
 
 
 def give_old_values(table: TableProfile, target: LakeTable, values: Values) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.apply import (
@@ -24,12 +24,14 @@ from headrace.apply import (
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.apply.standing_rows import looks_at_target
 from headrace.changes.one_table import about, in_turn, work_on
+from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.table_files import TableFiles
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError, SinkError
-from headrace.sinks.base import BatchId, Sink, TargetPreview
-from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
+from headrace.sinks.base import BatchId, FilesUnusable, Sink, TargetPreview
+from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
 from headrace.sinks.java_failures import unknown_failure
 from headrace.sinks.lake import collected
 from headrace.sinks.lake import history as lake_history
@@ -357,7 +359,9 @@ class LakeSink(Sink):
                 return
             faultpoints.reach(f"{self.fault_point}.before_commit")
             values = self._values(work)
-            if texts is None or not self._replaced(texts, work, values, batch):
+            if table.written:
+                self._add_files(rows, work, values, batch)
+            elif texts is None or not self._replaced(texts, work, values, batch):
                 if not work.plan.append and not target.small:
                     expect_many_rows(target.session, rows.sparkSession)
                 with self._carried(as_newest(rows, table), work) as whole:
@@ -484,6 +488,81 @@ class LakeSink(Sink):
             else:
                 commit = lake_merge.merge_keyless(rows, table.emptying, target, values)
             target.commit(batch, source, commit)
+
+    def _add_files(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+        """Commit what workers wrote of a first snapshot, under the conditions by which its rows would be appended."""
+        table, target = work.table, work.target
+        if not work.plan.append or not table.initial or work.plan.evolution != Evolution():
+            raise FilesUnusable.because(table.id, "its target has other rows by now, or other columns")
+
+        def add() -> None:
+            with lake_merge.beside_files(rows, table, target, values) as left:
+                reason = target.add_files([file.action for file in table.written if file.rows], left)
+            if reason:
+                raise FilesUnusable.because(table.id, reason)
+
+        target.commit(batch, table.id.full_path, add)
+
+    def table_files(
+        self, spark: SparkSession, tables: Sequence[TableSchema], batch: BatchId
+    ) -> tuple[TableFiles | None, Mapping[str, str]]:
+        """Folders of tables that hold nothing but rows of this owner's first snapshot, and take files of ours.
+
+        The one rule: rows go into files where a batch would append them without a look at the target
+        (`LakeTable.plan`). So the target was created by this pipeline from this checkpoint, and no streamed change,
+        no further read and no other structure has come since; the snapshot's chunks have no key in common; and the
+        batch's number in the commit keeps a replay out.
+        """
+        files: list[tuple[TableSchema, Any]] = []
+        reasons: dict[str, str] = {}
+        for schema in tables:
+            reason = self.no_files(schema)
+            if not reason:
+                with work_on(schema.id):
+                    prepared = self._prepared(spark, schema, batch)
+                if isinstance(prepared, str):
+                    reason = prepared
+                else:
+                    files.append((schema, prepared))
+            if reason:
+                reasons[schema.id.path] = reason
+        return (self._files(files) if files else None), reasons
+
+    def no_files(self, schema: TableSchema | None = None) -> str:
+        """Only rows of tables with a key that are kept as they are now go into files."""
+        settings = self.settings
+        if self.files is None:
+            return f"{self.name} tables are written by Spark"
+        reasons = {
+            "stored_as_scd_type is not 1": settings.stored_as_scd_type != "1",
+            "JSON columns are variants": settings.json_columns == VARIANT,
+            "it has no key": schema is not None and not schema.key,
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), "")
+
+    def _prepared(self, spark: SparkSession, schema: TableSchema, batch: BatchId) -> Any:
+        """Make a target ready for files; or why it takes none."""
+        counts = {Operation.READ.value: 1}
+        steps = given_steps(self.settings)(schema.id)
+        table = self._written(TableProfile(schema.id, schema, {}, counts, initial=True, steps=steps))
+        target = self._target(spark, table)
+        try:
+            work = self._look(table, target, batch)
+            if work is None or work.plan.done or not work.plan.append or work.plan.evolution != Evolution():
+                return "its target has other rows already, or other columns, or this batch"
+            with explained(schema.id.full_path, target, schema.id):
+                target.prepare(work.plan, properties=self.new_table_properties())
+                return self._prepared_for_files(target, work.table, work.plan.layout)
+        finally:
+            target.release()
+
+    def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> Any:
+        """How files of a target are written (`_files` knows it); or why it takes none, as the end of a sentence."""
+        return f"{target.title} tables are written by Spark"
+
+    def _files(self, prepared: Sequence[tuple[TableSchema, Any]]) -> TableFiles:
+        """Where workers write rows of tables, each with what `_prepared_for_files` gave."""
+        raise TypeError(f"Sink '{self.name}' has no files that workers write.")
 
     def _merge(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
         """One MERGE; where late changes would have got into the rows of others, another one without them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -235,6 +235,18 @@ class LakeTable(ABC):
     def replace_by_index(self, change: CollectedRows) -> bool:
         """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
         return False
+
+    def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
+        """Make files that workers wrote the table's, together with more rows, in one commit.
+
+        Args:
+            actions: what the commit says of each (`WrittenFile.action`).
+            rows: rows with the table's columns, that no file has.
+
+        Returns:
+            Why that can't be, as the end of a sentence; then nothing has happened. Empty where it is done.
+        """
+        return f"{self.title} tables are written by Spark"
 
     @property
     def label(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
 from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import time_of, time_text
@@ -51,6 +52,10 @@ class LogSlice(ABC, Generic[Settings]):
     @abstractmethod
     def rows(self, settings: Settings) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order."""
+
+    def rows_to_files(self, settings: Settings, files: TableFiles) -> Iterator[pa.RecordBatch]:
+        """As `Source.read_to_files`."""
+        return self.rows(settings)
 
     def without(self, table: str) -> Self | None:
         """As `Source.without`."""

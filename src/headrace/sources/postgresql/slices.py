@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
+from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
 from headrace.sources.log.slices import LogSlice, NoticesSlice
 from headrace.sources.offset import time_of, time_text
@@ -82,6 +83,12 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
         """The chunk's rows."""
         with work_on(self.table.schema.id):
             yield from read_chunk(self.table, self.chunk, settings, self.capture_time, snapshot=self.snapshot)
+
+    def rows_to_files(self, settings: PostgresSettings, files: TableFiles) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows that no file takes."""
+        given = (self.table, self.chunk, settings, self.capture_time)
+        with work_on(self.table.schema.id):
+            yield from read_chunk(*given, snapshot=self.snapshot, file=files.file(self.table.schema))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from headrace import faultpoints
+from headrace.changes.table_files import TableFile
 from headrace.errors import CaptureError
 from headrace.sources.images import constant_map
 from headrace.sources.offset import Key, TableProgress
@@ -208,6 +209,7 @@ def read_chunk(
     capture_time: dt.datetime | None,
     *,
     snapshot: str | None,
+    file: TableFile | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one chunk, with the table's schema first.
 
@@ -217,6 +219,7 @@ def read_chunk(
         settings: the source's options.
         capture_time: when the batch was planned.
         snapshot: the keeper's snapshot; null to read a table with a key as it is.
+        file: takes rows, which are then not given; None where all are given.
 
     Raises:
         CaptureError: the table was altered, may not be read or can't be locked; or its snapshot went while it was
@@ -227,7 +230,7 @@ def read_chunk(
     select = SelectOverrides.of(settings).select(table.id)
     with connect(settings) as connection:
         texts = _chunk_texts(connection, table, chunk, settings, select, snapshot)
-        yield from rows.of_chunk(chunk, texts, numbered=not table.chunk_key)
+        yield from rows.of_chunk(chunk, texts, numbered=not table.chunk_key, file=file)
     faultpoints.reach("source.snapshot.chunk")
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table_files import TableFiles
 from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
@@ -220,6 +221,12 @@ class PostgresSource(Source):
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         share = slice_of(slice)
         yield from Retries.of(self.settings).rows(lambda: share.rows(self.settings), same=share.same_rows)
+
+    def read_to_files(self, slice: Slice, files: TableFiles) -> Iterator[pa.RecordBatch]:
+        """The change rows of one slice that no file takes."""
+        share = slice_of(slice)
+        read = partial(share.rows_to_files, self.settings, files)
+        yield from Retries.of(self.settings).rows(read, same=share.same_rows)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
         """A window of the log can be read for some of its tables."""

@@ -12,9 +12,10 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation, Position, TableSchema
 from headrace.changes.key_text import key_texts
+from headrace.changes.table_files import ATTEMPT, WRITTEN, WRITTEN_ROWS, TableFile
 from headrace.sources.images import Images, WholeRows
-from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.snapshots.chunks import Chunk, end_position, marks, unmarked_end
+from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column, with_fact
+from headrace.sources.snapshots.chunks import BETWEEN, Chunk, end_position, marks, unmarked_end
 from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 from headrace.sources.tables.masks import TableMasks
 from headrace.wire.arrays import text_array
@@ -49,7 +50,9 @@ class SnapshotRows:
         """The schema row before a chunk's rows."""
         return schema_batch(self.schema, Position(chunk.commit, _SCHEMA_ORDER), self.capture_time, self.connector)
 
-    def of_chunk(self, chunk: Chunk, batches: Iterable[Columns], *, numbered: bool) -> Iterator[pa.RecordBatch]:
+    def of_chunk(
+        self, chunk: Chunk, batches: Iterable[Columns], *, numbered: bool, file: TableFile | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a chunk, with their marks; and the row that ends its table where no row can.
 
         Args:
@@ -57,7 +60,11 @@ class SnapshotRows:
             batches: its rows.
             numbered: whether each row has a position of its own. Otherwise all share one: a replay may find a row of
                 the live table at another place, and no key goes back when the chunk comes again.
+            file: takes rows that share their position, which are then not given; None where all are given.
         """
+        if file is not None and not numbered and chunk.read == 0:
+            yield from self._into_file(chunk, batches, file)
+            return
         row = 0
         pending: Columns | None = None
         for texts in batches:
@@ -76,6 +83,28 @@ class SnapshotRows:
         if end is not None:
             position = end_position(chunk.commit, chunk.ordinal, chunk.read)
             yield schema_batch(self.schema, position, self.capture_time, self.connector, snapshot=end)
+
+    def _into_file(self, chunk: Chunk, batches: Iterable[Columns], file: TableFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk that a file does not take, and a `schema` row that says what it took and ends the table's
+        snapshot where the chunk does.
+        """
+        position = chunk.position(0).text
+        try:
+            for given in batches:
+                texts = given.columns if isinstance(given, WholeRows) else given
+                count = _count(texts)
+                if count and not file.write(self.masks.apply(texts), position):
+                    marks, positions = repeat(BETWEEN, pa.string(), count), repeat(position, pa.string(), count)
+                    rows = self._rows(chunk.commit, texts, marks, positions)
+                    yield with_fact(rows, ATTEMPT, repeat(file.attempt, pa.string(), count))
+                faultpoints.reach("source.snapshot.batch")
+            written = file.close()
+        finally:
+            file.discard()
+        faultpoints.reach("source.snapshot.file")
+        facts = {WRITTEN: written.to_text(), WRITTEN_ROWS: str(written.rows)}
+        end = end_position(chunk.commit, chunk.ordinal, chunk.read) if chunk.closing else chunk.position(0)
+        yield schema_batch(self.schema, end, self.capture_time, self.connector, snapshot=chunk.closing, facts=facts)
 
     def _of_chunk(self, chunk: Chunk, texts: Columns, row: int, *, numbered: bool, last: bool) -> pa.RecordBatch:
         count = _count(texts)

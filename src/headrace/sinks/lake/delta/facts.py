@@ -124,15 +124,13 @@ class TableFacts:
         return not any(name in json.dumps(self.fields) for name in _COMPUTED)
 
     @property
-    def no_index(self) -> str:
-        """Why small batches can't go by an index of keys, as the end of a sentence; empty where they can."""
+    def no_files(self) -> str:
+        """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
         properties, folder = self.properties, self.folder
         odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
-        isolated = properties.get("delta.isolationLevel", "Serializable") == "Serializable"
         limits = any(name.startswith("delta.constraints.") for name in properties)
         limits = limits or any(not field["nullable"] or _INVARIANTS in field["metadata"] for field in self.fields)
         reasons = {
-            NO_VECTORS: not self.is_on(VECTORS),
             "it is not in a local folder": folder is None or not folder.is_dir(),
             "it has partitions": self.partitioned,
             "it has column mapping": properties.get("delta.columnMapping.mode", "none") != "none",
@@ -140,11 +138,22 @@ class TableFacts:
             f"its column {odd}": bool(odd),
             "it has a change data feed, row tracking, computed columns or another feature that needs Delta's own "
             "commands": not self.plain,
-            "it is append-only": self.is_on("delta.appendOnly"),
             "it is an Iceberg table too": bool(properties.get("delta.universalFormat.enabledFormats")),
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), "")
+
+    @property
+    def no_index(self) -> str:
+        """Why small batches can't go by an index of keys, as the end of a sentence; empty where they can."""
+        properties = self.properties
+        reasons = {
+            NO_VECTORS: not self.is_on(VECTORS),
+            self.no_files: bool(self.no_files),
+            "it is append-only": self.is_on("delta.appendOnly"),
             "its log has checkpoints of version 2": "v2Checkpoint" in (self.features or ()),
             "its checkpoints lack statistics as JSON": properties.get(_AS_JSON, "true").lower() != "true",
-            "others may append rows to it at the same time": not isolated,
+            "others may append rows to it at the same time": properties.get("delta.isolationLevel", _SERIALIZABLE)
+            != _SERIALIZABLE,
             "the Python package pyroaring is not installed": importlib.util.find_spec("pyroaring") is None,
         }
         return next((reason for reason, is_so in reasons.items() if is_so), "")
@@ -152,6 +161,7 @@ class TableFacts:
 
 _VERSIONS = ("minReaderVersion", "minWriterVersion")
 _COLLATED = "COLLATION"
+_SERIALIZABLE = "Serializable"
 _INVARIANTS = "delta.invariants"
 _AS_JSON = "delta.checkpoint.writeStatsAsJson"
 _DDL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}

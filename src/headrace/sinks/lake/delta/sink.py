@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.dataset import Dataset
-from headrace.changes.table import TableId
+from headrace.changes.table import TableId, TableSchema
+from headrace.changes.table_files import TableFiles
 from headrace.errors import OptionError, SinkError
 from headrace.options import folder
 from headrace.permissions import Permissions
@@ -26,16 +27,21 @@ from headrace.sinks.lake.catalog import (
     reach_metastore,
 )
 from headrace.sinks.lake.delta.indexed import IndexedTable
-from headrace.sinks.lake.delta.table import DeltaTable, folder_of
+from headrace.sinks.lake.delta.statistics import indexed_columns
+from headrace.sinks.lake.delta.table import DeltaTable, folder_of, needs_mapping
+from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedTable, place_of
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
+from headrace.sinks.lake.table import LakeTable, TargetLayout
 from headrace.spark.jars import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.apply import TableProfile
 
 
 class DeltaPlace(NamedSettings):
@@ -115,6 +121,7 @@ class DeltaSink(LakeSink):
     )
     jars: ClassVar[tuple[str, ...]] = (DELTA,)
     fault_point: ClassVar[str] = "sink.delta"
+    files: ClassVar[type[TableFiles] | None] = DeltaFiles
     settings: DeltaSettings
 
     def __init__(self, settings: DeltaSettings) -> None:
@@ -208,6 +215,30 @@ class DeltaSink(LakeSink):
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""
         return {"delta.enableDeletionVectors": "true" if self.settings.deletion_vectors else "false"}
+
+    def no_files(self, schema: TableSchema | None = None) -> str:
+        """Columns must have types of which pyarrow writes the values as Spark does, and names that need no mapping."""
+        if reason := super().no_files(schema):
+            return reason
+        for column in () if schema is None else schema.columns:
+            if needs_mapping(column.name):
+                return f"the name of its column '{column.name}' needs column mapping"
+        return ""
+
+    def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> PreparedTable | str:
+        assert isinstance(target, DeltaTable)
+        facts = target.facts()
+        if isinstance(facts, str) or facts.no_files:
+            return facts if isinstance(facts, str) else facts.no_files
+        columns = {column.name: column.type for column in layout.columns}
+        own = {column.name: column.type for column in layout.own}
+        if facts.columns != columns | own:
+            return "its target has other columns"
+        indexed = indexed_columns(list(facts.columns), facts.properties)
+        return PreparedTable(str(facts.folder), columns, self.settings.position_column, self.settings.mark, indexed)
+
+    def _files(self, prepared: Sequence[tuple[TableSchema, PreparedTable]]) -> DeltaFiles:
+        return DeltaFiles({place_of(schema): table for schema, table in prepared})
 
     def _refuse_without_catalog(self, spark: SparkSession) -> None:
         """Stop where the session can't keep tables under these names.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -17,7 +18,7 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS
+from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import IndexedTable, fits, indexed_table
 from headrace.sinks.lake.delta.live_files import LogUnreadable
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found
@@ -31,7 +32,7 @@ from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -220,6 +221,25 @@ class DeltaTable(LakeTable):
             return False
         table.commit(commit, change, facts, self._mark, self.label)
         return True
+
+    def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
+        """Make them the table's in a transaction that counts as having read the table."""
+        log = self._log
+        if log is None or not log.known:
+            return "this build of Delta is not known"
+        with log.transaction() as commit:
+            if reason := commit.facts.no_files:
+                return reason
+            written = [] if rows is None else commit.write(rows)
+            commit.commit([*commit.described(map(json.loads, actions)), *written], self._mark)
+        return ""
+
+    def facts(self) -> TableFacts | str:
+        """What the table, which is there, is; or why nobody can look, as the end of a sentence."""
+        log = self._log
+        if log is None:
+            return "Spark Connect reaches no files"
+        return log.facts if log.known else "this build of Delta is not known"
 
     def commits_since_compaction(self, most: int) -> int:
         """Commits of data in the table's history before the last OPTIMIZE."""

@@ -1,0 +1,103 @@
+"""How rows of a table that is read for the first time get from the worker that reads them into files of its target, so
+that they do not pass through Spark."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from headrace.changes.table import TableSchema
+
+WRITTEN = "written_file"
+"""In `source` of a `schema` row: the file that a task wrote of rows of its table (`WrittenFile`)."""
+WRITTEN_ROWS = "written_rows"
+"""In `source` of such a row: how many rows the file has."""
+ATTEMPT = "attempt"
+"""In `source` of a row that a task could not write into its file: the attempt that gives it."""
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file that is closed and that no commit names yet.
+
+    Args:
+        rows: how many it has; 0 for none, then there is no file.
+        attempt: tells the rows that belong beside it from those of another attempt of the same task.
+        action: what the commit says of it, in the words of the target's format.
+    """
+
+    rows: int
+    attempt: str
+    action: str = ""
+
+    def to_text(self) -> str:
+        """All of it as one line."""
+        return json.dumps([self.rows, self.attempt, self.action])
+
+    @classmethod
+    def from_text(cls, text: str) -> WrittenFile:
+        """Read `to_text`'s form back."""
+        return cls(*json.loads(text))
+
+
+class TableFile(ABC):
+    """Takes the rows of one table that one attempt of a task reads. Used in a worker.
+
+    Attributes:
+        attempt: its name, which no other attempt has.
+    """
+
+    attempt: str
+
+    @abstractmethod
+    def write(self, texts: Sequence[pa.Array], position: str) -> bool:
+        """Take rows, in order, all of them or none.
+
+        Args:
+            texts: the columns of the table's structure, as canonical texts.
+            position: that of all these rows.
+
+        Returns:
+            Whether it took them. If not, some value is none of its column's type, and the rows go on as change rows.
+
+        Raises:
+            SinkError: the file can't be written; nothing of it is the table's.
+        """
+
+    @abstractmethod
+    def close(self) -> WrittenFile:
+        """Finish the file."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Delete the file if it was not finished."""
+
+
+@dataclass(frozen=True)
+class TableFiles(ABC):
+    """Where workers write the rows of tables in one batch. Goes to executors as text, and holds no secrets."""
+
+    sink: ClassVar[str]
+    """The registered name of the sink that it belongs to."""
+
+    @abstractmethod
+    def to_text(self) -> str:
+        """All of it as one line of text, for `from_text`."""
+
+    @classmethod
+    @abstractmethod
+    def from_text(cls, text: str) -> TableFiles:
+        """Read `to_text`'s form back."""
+
+    @abstractmethod
+    def file(self, schema: TableSchema) -> TableFile | None:
+        """The file for rows of a table, which is made when the first rows come; None where they go on as change rows.
+
+        Args:
+            schema: the structure that the rows follow. One that another structure was prepared for is not written.
+        """

@@ -1,0 +1,284 @@
+"""Rule: rows of a first snapshot make the same table whether workers write them into its files or Spark does, and any
+doubt about the target lets Spark do it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.pipeline import first_loads, load_pipeline
+from headrace.pipeline.first_loads import no_first_loads
+from headrace.testing.faults import arming
+from headrace.testing.waiting import PATIENCE
+from headrace_emulators.postgresql.server import PostgresDatabase
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OURS = ".zstd.parquet"
+
+VALUES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("bool", ("true", "false")),
+    ("int2", ("-32768", "32767")),
+    ("int4", ("-2147483648", "2147483647")),
+    ("int8", ("-9223372036854775808", "9223372036854775807")),
+    ("oid", ("0", "4294967295")),
+    ("xid8", ("'18446744073709551615'", "'0'")),
+    ("numeric(12,2)", ("12.5", "-9999999999.99", "0.00")),
+    ("numeric(38,0)", ("99999999999999999999999999999999999999", "-1")),
+    ("numeric(38,38)", ("0.00000000000000000000000000000000000001",)),
+    ("numeric(5,-2)", ("12345", "-99")),
+    ("numeric(45,3)", ("123456789012345678901234567890123456789012.345", "'NaN'")),
+    ("numeric", ("123456789012345678901234567890.123456789", "1e-20", "'NaN'")),
+    ("float4", ("1.1", "-0.0", "'NaN'", "'Infinity'", "'-Infinity'", "3.4028235e38", "1e-45", "16777217")),
+    (
+        "float8",
+        ("0.1", "-0.0", "'NaN'", "'Infinity'", "1.7976931348623157e308", "5e-324", "1e22", "123456789012345680"),
+    ),
+    (
+        "text",
+        ("''", "E'two\\nlines\\r\\n'", "'\"quoted\", and ''so'''", "E'\\\\N'", "'\\N'", "'NULL'", "U&'\\FEFFmark'"),
+    ),
+    ("text", ("' blanks '", "E'\\t'", "'Gräz \U0001f600'", "E'\\x01'", "repeat('long', 50000)")),
+    ("char(5)", ("'a'", "''")),
+    ("bytea", ("''", "'\\x00ff10'", "decode(repeat('ab', 5000), 'hex')")),
+    ("date", ("'0001-01-01'", "'9999-12-31'", "'1582-10-10'", "'4713-01-01 BC'", "'12345-01-02'", "'2024-02-29'")),
+    ("time(3)", ("'23:59:59.999'", "'24:00'")),
+    ("timestamp", ("'0001-01-01'", "'9999-12-31 23:59:59.999999'", "'0044-03-15 12:00 BC'", "'10000-01-01'")),
+    ("timestamp(0)", ("'1969-12-31 23:59:59'", "'2024-06-30 23:59:60'")),
+    (
+        "timestamptz",
+        ("'2024-03-31 02:30+05:45'", "'0001-01-01 00:00+00'", "'1883-11-18 12:03:58-05'"),
+    ),
+    ("interval", ("'1 year 2 days 03:04:05.6'", "'-1 day'")),
+    ("uuid", ("'00000000-0000-0000-0000-00000000000f'",)),
+    ("json", ("'{\"a\": [1, 2.50]}'", "'null'")),
+    ("jsonb", ("'{\"b\": 1e400}'",)),
+    ("int4[]", ("'{1,NULL,3}'", "'{}'")),
+    ("text[]", ("ARRAY['a,b', '', NULL, 'NULL', E'q\"\\n']",)),
+    ("money", ("-12.34",)),
+    ("inet", ("'::1'", "'10.0.0.0/8'")),
+    ("bit(3)", ("B'101'",)),
+    ("int4range", ("'[1,5)'", "'empty'")),
+)
+"""Types, and SQL for values of them; NULL comes with each."""
+ODD = (
+    ("date", "'infinity'"),
+    ("timestamp", "'-infinity'"),
+    ("timestamptz", "'infinity'"),
+    ("numeric(9,2)", "'NaN'"),
+    ("timestamptz", "'0044-01-01 BC'"),
+)
+"""Values that no file of ours takes: rows beside them go through Spark, which has a place for the last one only."""
+
+
+@pytest.fixture
+def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    return arming(tmp_path, monkeypatch)
+
+
+class Loads:
+    """Runs of one database's pipelines, each with a folder."""
+
+    def __init__(self, spark: SparkSession, folder: Path, database: PostgresDatabase) -> None:
+        self.spark, self.folder, self.database = spark, folder, database
+
+    def run(self, name: str, *, sink: dict[str, Any] | None = None, lake: str | None = None, **source: Any) -> None:
+        """Run a pipeline up to the head; the same name goes on."""
+        document = {
+            "source": {
+                "type": "postgresql",
+                **self.database.options,
+                "slot": f"{name}_{self.database.name}"[:60],
+                "publication_autocreate": "filtered",
+                "tables": ["public.*"],
+                **source,
+            },
+            "sink": {"type": "delta", "path": f"./{lake or name}", **(sink or {})},
+            "pipeline": {"name": name, "checkpoint": f"./checkpoint-{name}", "trigger": "50ms"},
+        }
+        file = self.folder / f"{name}.yaml"
+        file.write_text(json.dumps(document))
+        assert load_pipeline(file).start(self.spark, once=True).wait(PATIENCE)
+
+    def table(self, lake: str, table: str) -> deltalake.DeltaTable:
+        return deltalake.DeltaTable(str(self.folder / lake / "public" / table))
+
+    def by_spark(self, lake: str, table: str) -> list[str]:
+        """All rows as Spark reads them, as texts that tell any two values apart."""
+        rows = self.spark.read.format("delta").load(str(self.folder / lake / "public" / table))
+        # Each run reads the tables at an LSN of its own.
+        rows = rows.drop("_headrace_position")
+        # Days and moments that Python has no place for are compared as numbers.
+        numbers = {"date": "unix_date({})", "timestamp": "unix_micros({})", "binary": "hex({})"}
+        numbers["timestamp_ntz"] = "unix_micros(cast({} as timestamp))"
+        shown = [
+            f"{numbers.get(field.dataType.simpleString(), '{}').format(f'`{field.name}`')} as `{field.name}`"
+            for field in rows.schema
+        ]
+        return sorted(map(repr, rows.selectExpr(*shown).collect()))
+
+    def by_arrow(self, lake: str, table: str) -> pa.Table:
+        rows = self.table(lake, table).to_pyarrow_table()
+        return rows.select(sorted(rows.column_names)).sort_by("id")
+
+    def names(self, lake: str, table: str) -> list[str]:
+        return [Path(one).name for one in self.table(lake, table).file_uris()]
+
+
+@pytest.fixture
+def loads(spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase) -> Loads:
+    return Loads(spark, tmp_path, postgres_database)
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """Switches to the way of all rows through Spark, and back."""
+    own = first_loads.no_first_loads
+    switched = [False]
+    monkeypatch.setattr(
+        first_loads, "no_first_loads", lambda *given: "the test says so" if switched[0] else own(*given)
+    )
+    yield lambda on: switched.__setitem__(0, on)
+
+
+def fill(database: PostgresDatabase) -> None:
+    def columns(types: Iterable[str]) -> str:
+        return ", ".join(f"c{n} {kind}" for n, kind in enumerate(types))
+
+    sql = f"create table ok (id int primary key, {columns(kind for kind, _ in VALUES)});"
+    for n in range(max(len(values) for _, values in VALUES)):
+        found = [values[n] if n < len(values) else "null" for _, values in VALUES]
+        sql += f"insert into ok values ({n}, {', '.join(found)});"
+    sql += "insert into ok (id) values (100);"
+    sql += f"create table odd (id int primary key, {columns(kind for kind, _ in ODD)});"
+    sql += "insert into odd select n, '2024-01-01', '2024-01-01', '2024-01-01', n, now() from generate_series(1, 20) n;"
+    sql += "".join(f"insert into odd (id, c{n}) values ({100 + n}, {value});" for n, (_, value) in enumerate(ODD))
+    sql += "create table empty (id int primary key); create table heap (id int); insert into heap values (1), (1);"
+    sql += "alter table heap replica identity full;"
+    database.execute(sql)
+
+
+@pytest.mark.jvm
+def test_every_value_is_the_same_by_both_ways(loads: Loads, by_spark: Callable[[bool], None]) -> None:
+    fill(loads.database)
+    nulls = {"unrepresentable": "null"}
+    loads.run("files", sink=nulls, snapshot_chunk_rows=6)
+    by_spark(True)
+    loads.run("spark", sink=nulls, snapshot_chunk_rows=6)
+    assert all(name.endswith(OURS) for name in loads.names("files", "ok"))
+    assert not any(name.endswith(OURS) for name in loads.names("spark", "ok"))
+    # Of a table with values that no column has a place for, only the rows beside them go another way.
+    assert {name.endswith(OURS) for name in loads.names("files", "odd")} == {True, False}
+    assert not any(name.endswith(OURS) for name in loads.names("files", "heap"))
+    for table in ("ok", "odd", "heap", "empty"):
+        assert loads.by_spark("files", table) == loads.by_spark("spark", table), table
+    for table in ("odd",):
+        one, other = (loads.by_arrow(lake, table).drop_columns("_headrace_position") for lake in ("files", "spark"))
+        assert one.equals(other), table
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("kind, value", ODD[:1])
+def test_a_value_that_stops_a_run_stops_it_with_the_same_sentence(
+    loads: Loads, by_spark: Callable[[bool], None], kind: str, value: str
+) -> None:
+    loads.database.execute(f"create table odd (id int primary key, c {kind}); insert into odd values (1, {value})")
+    said = []
+    for on in (False, True):
+        by_spark(on)
+        with pytest.raises(HeadraceError) as failure:
+            loads.run(f"way_{int(on)}")
+        said.append(str(failure.value).replace(f"way_{int(on)}", ""))
+    assert said[0] == said[1]
+    assert "infinity" in said[0]
+
+
+@pytest.mark.jvm
+def test_a_batch_that_stops_or_comes_again_has_its_rows_once(
+    loads: Loads, arm: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads.database.execute("""
+        create table a (id int primary key, t text); insert into a select n, 'a' from generate_series(1, 50) n;
+        create table b (id int primary key, t text); insert into b select n, 'b' from generate_series(1, 50) n;
+    """)
+    given = {"snapshot_chunk_rows": 10, "snapshot_chunks_per_batch": 7, "sink": {"max_parallel_tables": 1}}
+    for point in ("pipeline.batch.shaped", "sink.delta.before_commit@2", "sink.delta.after_commit@2"):
+        arm(f"{point.partition('@')[0]}=raise@{point.partition('@')[2] or 1}")
+        with pytest.raises(RuntimeError, match="fault injected"):
+            loads.run("again", **given)
+    monkeypatch.delenv("HEADRACE_FAULTPOINTS")
+    loads.run("again", **given)
+    versions = {table: loads.table("again", table).version() for table in "ab"}
+    checkpoint = loads.folder / "checkpoint-again" / "commits"
+    last = max(checkpoint.glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+    loads.run("again", **given)
+    for table in "ab":
+        assert sorted(loads.by_arrow("again", table)["id"].to_pylist()) == list(range(1, 51))
+        assert loads.table("again", table).version() == versions[table]
+        assert any(name.endswith(OURS) for name in loads.names("again", table))
+    # Changes that follow find each row once.
+    loads.database.execute("update a set t = 'new'; delete from b where id > 10")
+    loads.run("again", **given)
+    assert loads.by_arrow("again", "a")["t"].unique().to_pylist() == ["new"]
+    assert loads.by_arrow("again", "b").num_rows == 10
+
+
+@pytest.mark.jvm
+def test_a_target_with_rows_is_left_to_spark(loads: Loads, caplog: pytest.LogCaptureFixture) -> None:
+    loads.database.execute("create table t (id int primary key, t text); insert into t values (1, 'one'), (2, 'two')")
+    loads.run("first", lake="lake")
+    assert all(name.endswith(OURS) for name in loads.names("lake", "t"))
+    loads.database.execute("update t set t = 'other' where id = 2")
+    with caplog.at_level(logging.INFO):
+        loads.run("second", lake="lake", sink={"takeover": True})
+    assert "Rows of table 'public.t' are written by Spark: its target has other rows already" in caplog.text
+    assert loads.by_arrow("lake", "t")["t"].to_pylist() == ["one", "other"]
+
+
+@pytest.mark.jvm
+def test_a_target_that_gets_other_rows_meanwhile_is_read_again_for(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from headrace.sinks.lake.delta.table import DeltaTable
+
+    loads.database.execute("create table t (id int primary key, t text); insert into t values (1, 'one'), (2, 'two')")
+    monkeypatch.setattr(DeltaTable, "add_files", lambda *given: "somebody else came first")
+    loads.run("moved")
+    assert "somebody else came first. They are read once more." in caplog.text
+    assert loads.by_arrow("moved", "t")["t"].to_pylist() == ["one", "two"]
+    assert not any(name.endswith(OURS) for name in loads.names("moved", "t"))
+
+
+REASONS = (
+    ({}, {}, ""),
+    ({"on_table_error": "stop"}, {}, ""),
+    ({}, {"stored_as_scd_type": "2"}, "stored_as_scd_type is not 1"),
+    ({}, {"json_columns": "variant"}, "JSON columns are variants"),
+    ({}, {"routes": [{"tables": "public.t", "to": "public.u"}]}, "has routes or transforms"),
+)
+
+
+@pytest.mark.parametrize("pipeline, sink, reason", REASONS)
+def test_a_plan_says_why_spark_writes(
+    tmp_path: Path, pipeline: dict[str, Any], sink: dict[str, Any], reason: str
+) -> None:
+    document = {
+        "source": {"type": "postgresql", "hostname": "h", "database": "d", "user": "u", "tables": ["public.t"]},
+        "sink": {"type": "delta", "path": "./lake", **sink},
+        "pipeline": {"name": "p", "checkpoint": "./checkpoint", **pipeline},
+    }
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps(document))
+    assert reason in no_first_loads(load_pipeline(file)._model)
+    assert bool(reason) == bool(no_first_loads(load_pipeline(file)._model))

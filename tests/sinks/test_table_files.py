@@ -1,0 +1,124 @@
+"""Rule: what a worker writes into a Delta table's file is what the rows' texts say, or it writes none of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.changes.table_files import WrittenFile
+from headrace.errors import SinkError
+from headrace.sinks.lake.delta.facts import TableFacts
+from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedTable, place_of
+
+NAMED = (("id", "int32"), ("left_out", "string"), ("at", "date"))
+COLUMNS = tuple(Column(name, n, LogicalType(kind)) for n, (name, kind) in enumerate(NAMED, 1))
+SCHEMA = TableSchema(TableId("d", "s", "t"), COLUMNS, ("id",))
+
+
+def files(folder: Path, mark: str = "") -> DeltaFiles:
+    table = PreparedTable(str(folder), {"id": "int", "at": "date"}, "_position", mark, ("id", "_position"))
+    # As it comes to a worker.
+    return DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
+
+
+def texts(ids: list[str | None], days: list[str | None]) -> list[pa.Array]:
+    return [pa.array(column, pa.string()) for column in (ids, ["x"] * len(ids), days)]
+
+
+@pytest.mark.parametrize("mark", ["", "_deleted"])
+def test_rows_become_one_file_with_our_columns_and_what_the_log_says_of_it(tmp_path: Path, mark: str) -> None:
+    file = files(tmp_path, mark).file(SCHEMA)
+    assert file is not None
+    assert file.write(texts(["7", None], ["2024-02-29", "0044-03-15 BC"]), "c/1/0")
+    assert file.write(texts(["-1"], [None]), "c/1/0")
+    written = WrittenFile.from_text(file.close().to_text())
+    action = json.loads(written.action)["add"]
+    rows = pq.read_table(tmp_path / action["path"])
+    assert rows.column_names == ["id", "at", "_position", *([mark] if mark else [])]
+    assert rows["id"].to_pylist() == [7, None, -1]
+    assert rows["at"].cast(pa.int32()).to_pylist() == [19782, -735160, None]
+    assert rows["_position"].to_pylist() == ["c/1/0"] * 3
+    if mark:
+        assert rows[mark].to_pylist() == [False] * 3
+    assert (written.rows, written.attempt) == (3, file.attempt)
+    assert json.loads(action["stats"])["minValues"] == {"id": -1, "_position": "c/1/0"}
+
+
+def test_rows_with_a_value_that_is_none_of_its_type_are_not_taken_and_others_are(tmp_path: Path) -> None:
+    file = files(tmp_path).file(SCHEMA)
+    assert file is not None
+    assert not file.write(texts(["1", "2"], ["2024-01-01", "infinity"]), "c/1/0")
+    assert not file.write(texts(["2147483648"], ["2024-01-01"]), "c/1/0")
+    assert file.write(texts(["3"], ["2024-01-01"]), "c/1/0")
+    assert file.close().rows == 1
+    (path,) = tmp_path.glob("*.parquet")
+    assert pq.read_table(path)["id"].to_pylist() == [3]
+
+
+def test_no_row_no_file_and_no_file_of_an_attempt_that_ends_before_it_is_closed(tmp_path: Path) -> None:
+    empty, ended = (files(tmp_path).file(SCHEMA) for _ in range(2))
+    assert empty is not None and ended is not None
+    assert empty.close() == WrittenFile(0, empty.attempt)
+    ended.write(texts([str(n) for n in range(250_000)], [None] * 250_000), "c/1/0")
+    assert list(tmp_path.iterdir())
+    ended.discard()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_takes_no_file_is_a_sentence(tmp_path: Path) -> None:
+    file = files(tmp_path / "gone").file(SCHEMA)
+    assert file is not None
+    file.write(texts(["1"], [None]), "c/1/0")
+    with pytest.raises(SinkError, match=r"Rows can.t be written into the folder .*gone"):
+        file.close()
+
+
+def test_attempts_of_one_task_have_files_and_names_of_their_own(tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        file = files(tmp_path).file(SCHEMA)
+        assert file is not None
+        file.write(texts(["1"], [None]), "c/1/0")
+        found.append(file.close())
+    assert len({one.attempt for one in found}) == 2
+    assert len({json.loads(one.action)["add"]["path"] for one in found}) == 2
+
+
+def test_a_structure_that_the_target_was_not_prepared_for_is_not_written(tmp_path: Path) -> None:
+    other = TableSchema(SCHEMA.id, SCHEMA.columns[:2], ("id",))
+    assert files(tmp_path).file(other) is None
+
+
+FIELD = {"name": "id", "type": "integer", "nullable": True, "metadata": {}}
+REFUSED = (
+    ({}, {}, ""),
+    ({"partitionColumns": ["id"]}, {}, "it has partitions"),
+    ({"configuration": {"delta.columnMapping.mode": "name"}}, {}, "it has column mapping"),
+    ({"configuration": {"delta.constraints.c": "id > 0"}}, {}, "it has constraints"),
+    ({"configuration": {"delta.enableChangeDataFeed": "true"}}, {}, "it has a change data feed"),
+    ({"configuration": {"delta.enableRowTracking": "true"}}, {}, "it has a change data feed, row tracking"),
+    ({"configuration": {"delta.universalFormat.enabledFormats": "iceberg"}}, {}, "it is an Iceberg table too"),
+    ({"fields": [{**FIELD, "nullable": False}]}, {}, "it has constraints"),
+    ({"fields": [{**FIELD, "metadata": {"delta.generationExpression": "1"}}]}, {}, "computed columns"),
+    ({"fields": [{**FIELD, "metadata": {"delta.identity.start": 1}}]}, {}, "computed columns"),
+    ({"fields": [{**FIELD, "type": "variant"}]}, {}, "its column id is variant"),
+    ({}, {"writerFeatures": ["icebergCompatV2"]}, "another feature"),
+    ({"location": "s3a://lake/t"}, {}, "it is not in a local folder"),
+)
+
+
+@pytest.mark.parametrize("said, needs, reason", REFUSED)
+def test_a_table_whose_features_our_files_would_not_honour_takes_none(
+    tmp_path: Path, said: dict[str, object], needs: dict[str, object], reason: str
+) -> None:
+    fields = said.get("fields", [FIELD])
+    metadata = {"id": "i", "schemaString": json.dumps({"fields": fields}), **said}
+    protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", "appendOnly", "v2Checkpoint"], **needs}
+    location = str(said.get("location", tmp_path.as_uri()))
+    facts = TableFacts.of(json.dumps({"metaData": metadata}), json.dumps({"protocol": protocol}), location)
+    assert (reason in facts.no_files) if reason else facts.no_files == ""
