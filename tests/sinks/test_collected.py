@@ -12,7 +12,8 @@ from headrace.apply import fold, profile
 from headrace.changes import Column, LogicalType
 from headrace.changes.typed import literal, typed_value
 from headrace.errors import SchemaError
-from headrace.sinks.lake.collected import collect_texts, fold_texts, is_simple, typed_texts
+from headrace.sinks.lake import collected
+from headrace.sinks.lake.collected import are_small, collect_texts, fold_texts, is_simple, typed_texts
 from headrace.sinks.lake.data_files import arrow_type
 from headrace.testing.change_history import Batch, from_message, table
 
@@ -172,3 +173,15 @@ def test_messages_of_several_partitions_have_no_order(spark: Any) -> None:
     texts = collect_texts(batch.rows(spark), [found])
     with pytest.raises(SchemaError, match=r"several Kafka partitions .* for the target"):
         fold_texts(texts[found.id], found, frozenset(), "at", "target")
+
+
+def test_a_batch_of_many_bytes_is_left_to_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = table("t")
+    rows = Batch(schema).add("c", schema, 1, {"id": "1", "a": "x" * 5_000, "b": None}).rows(spark)
+    kept = rows.persist()
+    assert kept.count() == 2
+    assert are_small(kept)
+    monkeypatch.setattr(collected, "MOST_BYTES", 100)
+    assert not are_small(kept)
+    kept.unpersist()
+    assert are_small(rows.sparkSession.createDataFrame(rows.rdd, rows.schema)), "nothing is known of its size"

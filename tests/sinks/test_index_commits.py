@@ -139,10 +139,24 @@ def test_a_batch_that_failed_after_its_files_were_written_is_brought_once(
     assert mirror.content(T) == rows(READ)
     expected = {**READ, 3: "new", 70: "c"}
     del expected[4]
-    for _ in range(2):
-        mirror.number = 1
+    # The same process, and one that was started after the other had died.
+    for again in (mirror, Mirror(mirror.spark, mirror.folder)):
+        again.number = 1
+        again.bring(batch)
+        assert again.content(T) == rows(expected)
+
+
+def test_a_process_that_died_before_the_commit_left_nothing(mirror: Mirror, arm: Callable[[str], None]) -> None:
+    batch = Batch(T).add("u", T, 5, row(3, "new")).add("d", T, 6, before=row(4, "read 4"))
+    arm("sink.delta.files_written=raise")
+    with pytest.raises(Exception, match="files_written"):
         mirror.bring(batch)
-        assert mirror.content(T) == rows(expected)
+    successor = Mirror(mirror.spark, mirror.folder)
+    successor.number = 1
+    successor.bring(batch).bring(Batch(T).add("u", T, 7, row(3, "newer")))
+    expected = {**READ, 3: "newer"}
+    del expected[4]
+    assert successor.content(T) == rows(expected)
 
 
 def test_a_batch_of_which_nothing_is_newer_is_known_all_the_same(mirror: Mirror) -> None:
@@ -208,6 +222,21 @@ REFUSED: list[tuple[TableFacts, str]] = [
 def test_a_table_of_which_more_is_to_be_kept_has_no_index(table: TableFacts, reason: str) -> None:
     assert reason in table.no_index
     assert bool(reason) is bool(table.no_index)
+
+
+def test_a_plan_says_which_way_small_batches_take(mirror: Mirror) -> None:
+    def way(sink: Any, schema: Any = T) -> str:
+        return str(sink.preview(schema, BatchId("p", "checkpoint", 1), mirror.spark).way)
+
+    other = table("other", id="int64")
+    assert way(mirror.kept) == way(mirror.kept, other) == "by an index of its keys"
+    assert way(mirror.sink(index_memory=0)) == "by MERGE, because 'index_memory' is 0"
+    assert way(mirror.sink(deletion_vectors=False), other) == "by MERGE, because it has no deletion vectors"
+    assert way(mirror.sink(delete_mode="soft"), other) == "by MERGE, because its deleted rows stay"
+    assert way(mirror.sink(stored_as_scd_type="2"), other) == "by MERGE, because its history is kept"
+    assert way(mirror.sink(), table("keyless", key=(), id="int64")) == "by MERGE, because it has no key"
+    mirror.sql("alter table {} set tblproperties ('delta.enableChangeDataFeed' = 'true')")
+    assert way(mirror.kept).startswith("by MERGE, because it has a change data feed")
 
 
 def test_a_table_without_an_index_goes_by_merge_which_is_said_once(

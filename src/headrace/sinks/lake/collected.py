@@ -34,7 +34,10 @@ MOST = 100_000
 """Up to how many rows of a batch are collected as texts."""
 MOST_LARGE = 20_000
 """Of tables with large columns."""
+MOST_BYTES = 128 << 20
+"""Up to how many bytes Spark keeps the rows of a batch in, for any of them to be collected."""
 _BETWEEN = "\x1f"
+_UNKNOWN = 1 << 62
 _DAY = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _WHOLE = "-?[0-9]{1,38}"
@@ -63,6 +66,15 @@ def is_simple(table: TableProfile) -> bool:
         and not may_share_keys(table)
         and not looks_at_target(table)
     )
+
+
+def are_small(rows: DataFrame) -> bool:
+    """Whether a batch's rows take so little memory that those of small tables may come into the driver.
+
+    Of rows that are not persisted nothing is known; then their number alone counts.
+    """
+    size = int(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    return size <= MOST_BYTES or size >= _UNKNOWN
 
 
 def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[TableId, pa.Table]:

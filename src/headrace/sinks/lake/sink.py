@@ -148,7 +148,9 @@ class LakeSink(Sink):
                     if work.target.no_index() == "":
                         wanted[table.id] = work
                         room -= table.size
-        return collected.collect_texts(rows, [work.table for work in wanted.values()]) if wanted else {}
+        if not wanted or not collected.are_small(rows):
+            return {}
+        return collected.collect_texts(rows, [work.table for work in wanted.values()])
 
     def _written(self, table: TableProfile) -> TableProfile:
         with work_on(table.id):
