@@ -155,7 +155,8 @@ def short_table(runs: list[Run]) -> str:
             _row(
                 (
                     run.spark,
-                    f"Delta {delta}, {f'Iceberg {iceberg}' if jars.iceberg else 'no Iceberg'}",
+                    f"{f'Delta {delta}' if jars.delta else 'no Delta'}, "
+                    f"{f'Iceberg {iceberg}' if jars.iceberg else 'no Iceberg'}",
                     _said(*run.counts()),
                     _short(run.demo),
                 )

@@ -30,7 +30,7 @@ KAFKA = os.environ.get("HEADRACE_KAFKA_PACKAGE", _RELEASE.kafka)
 """Spark's Kafka source and sink; the environment variable HEADRACE_KAFKA_PACKAGE replaces the coordinate."""
 
 DELTA = os.environ.get("HEADRACE_DELTA_PACKAGE", _RELEASE.delta)
-"""Delta Lake; the environment variable HEADRACE_DELTA_PACKAGE replaces the coordinate."""
+"""Delta Lake, empty where it has no release for this Spark; HEADRACE_DELTA_PACKAGE replaces the coordinate."""
 
 ICEBERG = os.environ.get("HEADRACE_ICEBERG_PACKAGE", _RELEASE.iceberg)
 """Apache Iceberg, empty where it has no release for this Spark; HEADRACE_ICEBERG_PACKAGE replaces the coordinate."""

@@ -20,8 +20,8 @@ class Release:
     Args:
         kafka: Spark's Kafka source and sink.
         avro: Spark's `from_avro` and `to_avro`.
-        delta: Delta Lake.
-        iceberg: Apache Iceberg; empty where there is none for this release.
+        delta: Delta Lake; empty where there is none for this release.
+        iceberg: Apache Iceberg; empty likewise.
     """
 
     kafka: str
@@ -34,7 +34,7 @@ def _release(spark: str, delta: str, iceberg: str) -> Release:
     return Release(
         f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",
         f"org.apache.spark:spark-avro_2.13:{spark}",
-        f"io.delta:{delta}",
+        delta and f"io.delta:{delta}",
         iceberg and f"org.apache.iceberg:{iceberg}",
     )
 
@@ -43,6 +43,8 @@ RELEASES: Mapping[str, Release] = {
     "4.0": _release("4.0.0", "delta-spark_2.13:4.0.0", "iceberg-spark-runtime-4.0_2.13:1.10.1"),
     "4.1": _release("4.1.1", "delta-spark_4.1_2.13:4.2.0", "iceberg-spark-runtime-4.1_2.13:1.11.0"),
     "4.2": _release("4.2.0", "delta-spark_4.2_2.13:4.4.0", ""),
+    # Its own Kafka and Avro libraries could not be downloaded where this was tested; those of 4.2.0 pass on it.
+    "4.3": _release("4.2.0", "", ""),
 }
 """By the first two numbers of the version."""
 
@@ -61,6 +63,26 @@ def release_of(version: str) -> Release:
             remedy=f'Run: pip install "pyspark>={known[0]},<{known[-1]}.99"',
         )
     return found
+
+
+def require_library(name: str, library: str, coordinate: str) -> None:
+    """Refuse what needs a library of which there is no release for the running Spark.
+
+    Args:
+        name: of the library.
+        library: which field of `Release` it is.
+        coordinate: what is used; empty where nothing is.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if not coordinate:
+        having = [version for version, release in RELEASES.items() if getattr(release, library)]
+        raise OptionError(
+            f"{name} has no release for Spark {running_version()}.",
+            remedy=f"Use Spark {', '.join(having[:-1])} or {having[-1]}, or name a jar that suits in "
+            f"HEADRACE_{library.upper()}_PACKAGE.",
+        )
 
 
 def running_version() -> str:

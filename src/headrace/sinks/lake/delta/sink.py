@@ -37,6 +37,7 @@ from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.table import LakeTable, TargetLayout
 from headrace.spark.jars import DELTA
+from headrace.spark.releases import require_library
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +127,9 @@ class DeltaSink(LakeSink):
 
     def __init__(self, settings: DeltaSettings) -> None:
         super().__init__(settings)
+        # A platform has its own.
+        if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+            require_library("Delta Lake", "delta", DELTA)
         _refuse_two_places(settings)
         self._indexes: Bounded[IndexedTable] = Bounded(settings.index_memory << 20)
         self._naming = None if settings.catalog is None else Naming.of(settings, settings.catalog, identifier)

@@ -36,7 +36,7 @@ from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import ICEBERG
-from headrace.spark.releases import running_version
+from headrace.spark.releases import require_library
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,11 +155,7 @@ class IcebergSink(LakeSink):
 
     def __init__(self, settings: IcebergSettings) -> None:
         super().__init__(settings)
-        if not ICEBERG:
-            raise OptionError(
-                f"Iceberg has no release for Spark {running_version()}.",
-                remedy="Use Spark 4.0 or 4.1, or name a jar that suits in HEADRACE_ICEBERG_PACKAGE.",
-            )
+        require_library("Iceberg", "iceberg", ICEBERG)
         if settings.json_columns == VARIANT:
             raise OptionError(
                 "The sink 'iceberg' does not write variants: Iceberg can't merge rows that have some.",
