@@ -18,6 +18,7 @@ from headrace.pipeline import first_loads, load_pipeline
 from headrace.pipeline.first_loads import no_first_loads
 from headrace.testing.faults import arming
 from headrace.testing.waiting import PATIENCE
+from headrace_emulators.mysql.server import MySqlDatabase
 from headrace_emulators.postgresql.server import PostgresDatabase
 
 if TYPE_CHECKING:
@@ -88,18 +89,14 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
 class Loads:
     """Runs of one database's pipelines, each with a folder."""
 
-    def __init__(self, spark: SparkSession, folder: Path, database: PostgresDatabase) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, database: PostgresDatabase | MySqlDatabase) -> None:
         self.spark, self.folder, self.database = spark, folder, database
 
     def run(self, name: str, *, sink: dict[str, Any] | None = None, lake: str | None = None, **source: Any) -> None:
         """Run a pipeline up to the head; the same name goes on."""
         document = {
             "source": {
-                "type": "postgresql",
-                **self.database.options,
-                "slot": f"{name}_{self.database.name}"[:60],
-                "publication_autocreate": "filtered",
-                "tables": ["public.*"],
+                **self.source(name),
                 **source,
             },
             "sink": {"type": "delta", "path": f"./{lake or name}", **(sink or {})},
@@ -109,12 +106,23 @@ class Loads:
         file.write_text(json.dumps(document))
         assert load_pipeline(file).start(self.spark, once=True).wait(PATIENCE)
 
+    def source(self, name: str) -> dict[str, Any]:
+        if isinstance(self.database, MySqlDatabase):
+            return {"type": "mysql", **self.database.options, "tables": [f"{self.database.name}.*"]}
+        slot = f"{name}_{self.database.name}"[:60]
+        own = {"slot": slot, "publication_autocreate": "filtered", "tables": ["public.*"]}
+        return {"type": "postgresql", **self.database.options, **own}
+
+    def place(self, lake: str, table: str) -> str:
+        schema = self.database.name if isinstance(self.database, MySqlDatabase) else "public"
+        return str(self.folder / lake / schema / table)
+
     def table(self, lake: str, table: str) -> deltalake.DeltaTable:
-        return deltalake.DeltaTable(str(self.folder / lake / "public" / table))
+        return deltalake.DeltaTable(self.place(lake, table))
 
     def by_spark(self, lake: str, table: str) -> list[str]:
         """All rows as Spark reads them, as texts that tell any two values apart."""
-        rows = self.spark.read.format("delta").load(str(self.folder / lake / "public" / table))
+        rows = self.spark.read.format("delta").load(self.place(lake, table))
         # Each run reads the tables at an LSN of its own.
         rows = rows.drop("_headrace_position")
         # Days and moments that Python has no place for are compared as numbers.
@@ -184,6 +192,60 @@ def test_every_value_is_the_same_by_both_ways(loads: Loads, by_spark: Callable[[
     for table in ("odd",):
         one, other = (loads.by_arrow(lake, table).drop_columns("_headrace_position") for lake in ("files", "spark"))
         assert one.equals(other), table
+
+
+OF_MARIADB: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("tinyint", ("-128", "127")),
+    ("tinyint unsigned", ("0", "255")),
+    ("tinyint(1)", ("0", "1", "7")),
+    ("smallint unsigned", ("65535",)),
+    ("mediumint", ("-8388608", "8388607")),
+    ("int unsigned", ("4294967295",)),
+    ("bigint", ("-9223372036854775808", "9223372036854775807")),
+    ("bigint unsigned", ("18446744073709551615", "0")),
+    ("decimal(12,2)", ("-9999999999.99", "0.10")),
+    ("decimal(65,30)", ("12345678901234567890123456789012345.123456789012345678901234567890",)),
+    ("float", ("1.1", "-3.4e38", "16777216")),
+    ("double", ("0.1", "1.7976931348623157e308", "5e-324", "-0.0")),
+    ("varchar(50)", ("''", "'two\\nlines\\r\\n'", "'\"quoted\", and so'", "'\\\\N'", "'NULL'", "' a\\0b '")),
+    ("longtext", ("repeat('long', 50000)", "'Gräz'")),
+    ("binary(3)", ("'a'", "x'00ff10'")),
+    ("longblob", ("''", "x'00ff10'", "repeat('ab', 5000)")),
+    ("bit(9)", ("b'100000001'",)),
+    ("date", ("'1000-01-01'", "'9999-12-31'", "'2024-02-29'")),
+    ("time(3)", ("'-838:59:58.5'", "'23:59:59.999'")),
+    ("datetime(6)", ("'1000-01-01'", "'9999-12-31 23:59:59.999999'")),
+    ("datetime", ("'2024-02-29 12:00:00'",)),
+    ("timestamp(6) null", ("'1970-01-02 00:00:01'", "'2037-12-31 23:59:59.999999'")),
+    ("year", ("1901", "2155")),
+    ("json", ("'{\"a\": [1, 2.50]}'",)),
+    ("enum('a','b')", ("'b'",)),
+    ("set('a','b')", ("'a,b'", "''")),
+    ("point", ("point(1, 2)",)),
+)
+
+
+@pytest.mark.jvm
+def test_every_value_of_mariadb_is_the_same_by_both_ways(
+    spark: SparkSession, tmp_path: Path, mariadb_database: MySqlDatabase, by_spark: Callable[[bool], None]
+) -> None:
+    loads = Loads(spark, tmp_path, mariadb_database)
+    columns = ", ".join(f"c{n} {kind}" for n, (kind, _) in enumerate(OF_MARIADB))
+    mariadb_database.execute(f"create table ok (id int primary key, {columns}) charset utf8mb4")
+    for n in range(max(len(values) for _, values in OF_MARIADB)):
+        found = [values[n] if n < len(values) else "null" for _, values in OF_MARIADB]
+        mariadb_database.execute(f"insert into ok values ({n}, {', '.join(found)})")
+    mariadb_database.execute("create table odd (id int primary key, c date)")
+    mariadb_database.execute(
+        "set statement sql_mode = '' for insert into odd values (1, '2024-01-01'), (2, '0000-00-00')"
+    )
+    for on, name in ((False, "files"), (True, "spark")):
+        by_spark(on)
+        loads.run(name, sink={"unrepresentable": "null"}, snapshot_chunk_rows=1)
+    assert all(name.endswith(OURS) for name in loads.names("files", "ok"))
+    assert {name.endswith(OURS) for name in loads.names("files", "odd")} == {True, False}
+    for table in ("ok", "odd"):
+        assert loads.by_spark("files", table) == loads.by_spark("spark", table), table
 
 
 @pytest.mark.jvm

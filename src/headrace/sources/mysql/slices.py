@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
+from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
 from headrace.sources.log.slices import LogSlice, NoticesSlice
 from headrace.sources.mysql.captured_table import MysqlTable
@@ -89,6 +90,12 @@ class SnapshotSlice(LogSlice[MysqlSettings]):
         reader = _reader(settings, self.log)
         with work_on(self.table.schema.id):
             yield from reader.chunk(self.table, self.chunk, self.capture_time)
+
+    def rows_to_files(self, settings: MysqlSettings, files: TableFiles) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows that no file takes."""
+        reader = _reader(settings, self.log)
+        with work_on(self.table.schema.id):
+            yield from reader.chunk(self.table, self.chunk, self.capture_time, files.file(self.table.schema))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.changes.one_table import about
+from headrace.changes.table_files import TableFile
 from headrace.errors import CaptureError
 from headrace.settings import Settings
 from headrace.sources.images import WholeRows, constant_map
@@ -71,8 +72,10 @@ class SnapshotReader:
     settings: Settings
     changes: Changes
 
-    def chunk(self, table: MysqlTable, chunk: Chunk, capture_time: dt.datetime | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one chunk, with the table's schema first.
+    def chunk(
+        self, table: MysqlTable, chunk: Chunk, capture_time: dt.datetime | None, file: TableFile | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one chunk that no file takes, with the table's schema first.
 
         Raises:
             CaptureError: the table was altered or may not be read; or it has no key, and the log has no whole images
@@ -80,7 +83,7 @@ class SnapshotReader:
         """
         rows = self.rows(table, capture_time)
         yield rows.schema_of(chunk)
-        yield from rows.of_chunk(chunk, self._texts(table, chunk), numbered=not table.chunk_key)
+        yield from rows.of_chunk(chunk, self._texts(table, chunk), numbered=not table.chunk_key, file=file)
         faultpoints.reach("source.snapshot.chunk")
 
     def rows(self, table: MysqlTable, capture_time: dt.datetime | None) -> SnapshotRows:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey
+from headrace.changes.table_files import TableFiles
 from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
@@ -215,6 +216,11 @@ class MysqlSource(Source):
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         share = slice_of(slice)
         yield from self._retries.rows(lambda: share.rows(self.settings), same=share.same_rows)
+
+    def read_to_files(self, slice: Slice, files: TableFiles) -> Iterator[pa.RecordBatch]:
+        """The change rows of one slice that no file takes."""
+        share = slice_of(slice)
+        yield from self._retries.rows(partial(share.rows_to_files, self.settings, files), same=share.same_rows)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
         """A window of the log can be read for some of its tables."""
