@@ -182,7 +182,9 @@ def changes(
     image = "map(" + ", ".join(f"{literal(name)}, {text}" for name, (_, text) in columns.items()) + ")"
     values = {
         "op": "case when what < 2 then 'c' when what < 9 then 'u' else 'd' end",
-        "table": f"named_struct('database', 'shop', 'schema', 'dbo', 'name', concat('orders_', pmod(n - n div 5, {tables})))",
+        # Of five numbers `n` has four: all tables get changes.
+        "table": "named_struct('database', 'shop', 'schema', 'dbo', 'name', "
+        f"concat('orders_', pmod(n - n div 5, {tables})))",
         "key": "map('id', cast(id as string))",
         "key_text": "concat('[\"', id, '\"]')",
         "before": f"if(what < 2, null, {image})",
