@@ -21,6 +21,11 @@ ATTEMPT = "attempt"
 """In `source` of a row that a task could not write into its file: the attempt that gives it."""
 
 
+TABLE_FILES = "headrace.tableFiles"
+"""Spark's local property by which a pipeline tells the tasks of one job into which files they may write rows: the
+sink's name, and what belongs to it."""
+
+
 @dataclass(frozen=True)
 class WrittenFile:
     """A file that is closed and that no commit names yet.

@@ -275,7 +275,6 @@ class BatchWriter:
     def _write(self, rows: DataFrame, batch: BatchId, live: bool) -> None:
         from pyspark import StorageLevel
 
-        session = rows.sparkSession
         stages = Stages(partial(self._board.enter, batch.number))
         stages.begin("read and send" if self._sent else "read and encode" if self._fused else "read")
         # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
@@ -298,7 +297,7 @@ class BatchWriter:
                 files = (
                     nullcontext()
                     if self._loads is None or not live
-                    else self._loads.of_batch(session, batch, self._parking.out(batch.number))
+                    else self._loads.of_batch(changes.sparkSession, batch, self._parking.out(batch.number))
                 )
                 with files:
                     summary = BatchSummary(count_rows(changes, several=self._several))

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table_files import TABLE_FILES
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.sinks.base import BatchId
 from headrace.sources.databases import Databases, Offsets
-from headrace.sources.reader import TABLE_FILES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

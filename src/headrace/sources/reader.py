@@ -28,7 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
 from headrace.changes.outlet import Outlet, Shipment, Unsent
-from headrace.changes.table_files import TableFiles
+from headrace.changes.table_files import TABLE_FILES, TableFiles
 from headrace.errors import HeadraceError, OptionError
 from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source
@@ -48,9 +48,6 @@ _SNAPSHOT = "snapshot"
 _MOST_JOINED = 4
 _BATCH_NUMBER = "streaming.sql.batchId"
 """Where Spark tells a task the number of its batch."""
-TABLE_FILES = "headrace.tableFiles"
-"""Where a pipeline tells the tasks of one job into which files they may write rows: the sink's name, and what belongs
-to it."""
 _EVERYTHING = Limit(commits=2**31 - 1, chunks=2**31 - 1)
 _NOMINAL_ROWS = 1_000_000
 
