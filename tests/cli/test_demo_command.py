@@ -33,7 +33,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("source", ["sqlserver", *(pytest.param(n, marks=pytest.mark.soak) for n in ("db2", "oracle"))])
 def test_the_shop_is_mirrored_and_its_pipeline_goes_on(
     spark: Any, tmp_path: Path, source: str, record_property: Callable[[str, object], None]

@@ -225,6 +225,7 @@ OF_MARIADB: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+@pytest.mark.system
 @pytest.mark.jvm
 def test_every_value_of_mariadb_is_the_same_by_both_ways(
     spark: SparkSession, tmp_path: Path, mariadb_database: MySqlDatabase, by_spark: Callable[[bool], None]

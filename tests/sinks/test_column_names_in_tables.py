@@ -80,7 +80,7 @@ def rows(target: Any, schema: TableSchema, **options: Any) -> list[tuple[Any, ..
     return sorted(tuple(row.asDict()[c.name] for c in schema.columns) for row in found.collect())
 
 
-@pytest.mark.smoke("delta-mirror", "iceberg-history")
+@pytest.mark.smoke("delta-mirror")
 @pytest.mark.parametrize("way", WAYS)
 def test_every_name_that_is_taken_is_a_column_in_every_way_to_write(target: Any, way: str) -> None:
     names, options = taken_by(RULES[kind_of(target)]), WAYS[way]

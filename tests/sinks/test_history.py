@@ -207,7 +207,7 @@ def test_what_can_not_be_is_refused(lake: Lake) -> None:
         lake.write(Batch(T).add("c", T, 2, B), 1, stored_as_scd_type="1")
 
 
-@pytest.mark.smoke("delta")
+@pytest.mark.system
 @pytest.mark.parametrize("lake", [DELTA, ICEBERG], indirect=True)
 def test_a_renamed_column_keeps_its_versions_and_what_is_kept_beside_them(lake: Lake) -> None:
     lake.write(Batch(S).add("c", S, 1, {"id": "1", "a": "x", "b": "y"}).add("u", S, 3, {"id": "1", "a": "z"}), 0)
