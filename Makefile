@@ -6,7 +6,7 @@ VENV := .venv$(SPARK:%=-%)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 # uv installs in a tenth of pip's time. It takes the index that pip is set to, and the machine's certificates.
-UV := UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(PIP) config get global.index-url 2>/dev/null)}" \
+UV := UV_HTTP_TIMEOUT=180 UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(PIP) config get global.index-url 2>/dev/null)}" \
 	$(BIN)/uv pip install --quiet --native-tls --no-deps --python $(BIN)/python
 PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
