@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.delta_target import DeltaTarget
 
+from headrace import faultpoints
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta import table as delta_table
@@ -92,6 +93,35 @@ def test_commits_of_others_between_two_batches_are_followed(mirror: Mirror) -> N
     mirror.sql(f"restore table {{}} to version as of {version - 1}")
     mirror.bring(Batch(T).add("u", T, 15, row(9, "after all")))
     assert mirror.content(T) == rows({**expected, 8: "read 8", 9: "after all"})
+
+
+IN_BETWEEN: tuple[tuple[str, dict[int, str]], ...] = (
+    ("insert into {} values (50, 'foreign', null)", {}),
+    ("update {} set a = 'foreign' where id in (1, 2)", {2: "foreign"}),
+    ("delete from {} where id = 1", {}),
+    ("optimize {}", {}),
+    ("alter table {} set tblproperties ('somebody' = 'else')", {}),
+)
+"""Statements of others, and what stays of them after a batch that has rows 1 and 50."""
+
+
+def test_a_commit_of_others_between_the_look_up_and_the_commit_is_found(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[str] = []
+
+    def meanwhile(point: str) -> None:
+        if point == "sink.delta.files_written" and waiting:
+            mirror.sql(waiting.pop())
+
+    monkeypatch.setattr(faultpoints, "reach", meanwhile)
+    expected = dict(READ)
+    for number, (statement, stays) in enumerate(IN_BETWEEN):
+        waiting.append(statement)
+        text = f"new {number}"
+        mirror.bring(Batch(T).add("u", T, 5 + number, row(1, text)).add("c", T, 5 + number, row(50, text)))
+        expected |= {1: text, 50: text, **stays}
+        assert (mirror.content(T), waiting) == (rows(expected), []), statement
 
 
 def test_a_log_is_followed_from_its_checkpoints(mirror: Mirror) -> None:

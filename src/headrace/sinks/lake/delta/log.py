@@ -21,7 +21,9 @@ from headrace.sinks.lake.table import TRIES, TargetMoved
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OTHERS = re.compile(r"\bConcurrent(Append|DeleteRead|DeleteDelete|Transaction|Write)Exception\b")
+_OTHERS = re.compile(
+    r"\b(Concurrent(Append|DeleteRead|DeleteDelete|Transaction|Write)|MetadataChanged|ProtocolChanged)Exception\b"
+)
 
 
 @dataclass(frozen=True)
