@@ -230,6 +230,7 @@ REFUSED: list[tuple[TableFacts, str]] = [
     (facts({"delta.constraints.positive": "id > 0"}), "constraints"),
     (facts(field={"nullable": False}), "constraints"),
     (facts(field={"metadata": {"delta.invariants": "{}"}}), "constraints"),
+    (facts(field={"type": "string", "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}}), "constraints"),
     (facts(field={"type": "variant"}), "column id is variant"),
     (facts(field={"type": {"type": "array", "elementType": "long", "containsNull": True}}), "column id is"),
     (facts({"delta.enableChangeDataFeed": "true"}), "change data feed"),

@@ -129,7 +129,7 @@ class TableFacts:
         properties, folder = self.properties, self.folder
         odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
         limits = any(name.startswith("delta.constraints.") for name in properties)
-        limits = limits or any(not field["nullable"] or _INVARIANTS in field["metadata"] for field in self.fields)
+        limits = limits or any(not field["nullable"] or _LIMITS & {*field["metadata"]} for field in self.fields)
         reasons = {
             "it is not in a local folder": folder is None or not folder.is_dir(),
             "it has partitions": self.partitioned,
@@ -162,7 +162,8 @@ class TableFacts:
 _VERSIONS = ("minReaderVersion", "minWriterVersion")
 _COLLATED = "COLLATION"
 _SERIALIZABLE = "Serializable"
-_INVARIANTS = "delta.invariants"
+_LIMITS = {"delta.invariants", "__CHAR_VARCHAR_TYPE_STRING"}
+"""What Spark checks of a column where it writes one; `char(5)` it fills with blanks, too."""
 _AS_JSON = "delta.checkpoint.writeStatsAsJson"
 _DDL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Types that Spark's JSON has other names for."""
