@@ -288,22 +288,40 @@ def test_what_would_make_other_messages_is_refused(properties: dict[str, str], m
 
 
 def test_all_that_is_refused_is_said_at_once(tmp_path: Path) -> None:
+    properties = {
+        "debezium.sink.type": "kinesis",
+        "debezium.sink.kinesis.region": "eu-central-1",
+        "debezium.source.topic.prefix": "",
+        "debezium.source.topic.naming.strategy": "org.example.Naming",
+        "debezium.source.tabel.include.list": "dbo.x",
+        "debezium.source.database.port": "first",
+        "debezium.source.tasks.max": "1",
+        "debezium.format.key": "protobuf",
+        "debezium.format.value": "cloudevents",
+        "debezium.format.value.schemas.enable": "false",
+        "debezium.transforms": "u,f",
+        "debezium.transforms.u.type": "io.debezium.transforms.ExtractNewRecordState",
+        "debezium.transforms.u.drop.tombstones": "false",
+        "debezium.transforms.u.delete.tombstone.handling.mode": "rewrite",
+        "debezium.transforms.u.add.fields": "op,source.lsn",
+        "debezium.transforms.f.type": "io.debezium.transforms.Filter",
+        "debezium.transforms.f.predicate": "p",
+    }
     with pytest.raises(OptionError) as caught:
-        converted(
-            tmp_path,
-            {
-                "transforms": "u,f",
-                "transforms.u.type": "io.debezium.transforms.ExtractNewRecordState",
-                "transforms.u.drop.tombstones": "false",
-                "transforms.f.type": "io.debezium.transforms.Filter",
-                "topic.naming.strategy": "org.example.Naming",
-                "tabel.include.list": "dbo.x",
-                "tasks.max": "1",
-            },
-        )
-    said = list(map(str, (caught.value, *caught.value.others)))
-    wanted = ("'topic.naming.strategy'", "'u'", "'f'", "tabel.include.list")
-    assert [each in sentence for each, sentence in zip(wanted, said, strict=True)] == [True] * 4
+        served(tmp_path, properties)
+    sentences = list(map(str, (caught.value, *caught.value.others)))
+    wanted = (
+        "'debezium.source.topic.naming.strategy'", "'debezium.format.key' is 'protobuf'",
+        "'debezium.format.value' is 'cloudevents'", "'u' (io.debezium.transforms.ExtractNewRecordState)", "'f'",
+        "'topic.prefix' is missing", "the sink 'kinesis'", "tabel.include.list", "database.port",
+    )  # fmt: skip
+    assert [part for part, sentence in zip(wanted, sentences, strict=True) if part not in sentence] == []
+
+
+def test_what_a_run_would_refuse_is_said_beside_what_is_lost(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="makes no pipeline") as caught:
+        converted(tmp_path, {"database.hostname": "", "tabel.include.list": "dbo.x"})
+    assert ["tabel.include.list" in str(other) for other in caught.value.others] == [True]
 
 
 @pytest.mark.parametrize("kind", ["kinesis", "pulsar", "http", "redis", ""])

@@ -95,11 +95,11 @@ def convert(file: Path, *, bootstrap_servers: str = "") -> Conversion:
     """
     given = Properties(read_connector(file))
     pipeline = _Pipeline(given, bootstrap_servers)
-    if pipeline.refused:
+    refused = [*pipeline.refused, *pipeline.problems()]
+    if refused:
         # All that is to be done about the file is said at once.
         lost = [OptionError(str(left)) for left in given.left if left.why != "not needed"]
-        raise first_of([*pipeline.refused, *lost])
-    pipeline.check()
+        raise first_of([*refused, *lost])
     carried = len({p.given for p in given.config.properties}) - len(given.left)
     differences = tuple(pipeline.differences())
     text = _text(given, pipeline.sections, differences)
@@ -159,12 +159,8 @@ class _Pipeline:
             len(names),
         )
 
-    def check(self) -> None:
-        """Read the pipeline as a run does, with something in the place of every reference.
-
-        Raises:
-            OptionError: it would be refused.
-        """
+    def problems(self) -> Iterable[OptionError]:
+        """Why a run would not take the pipeline, which is read with something in the place of every reference."""
         filled = {
             section: {name: self._stand_in(section, name, value) for name, value in values.items()}
             for section, values in self.sections.items()
@@ -175,7 +171,7 @@ class _Pipeline:
             try:
                 read_model(draft)
             except FileError as error:
-                raise OptionError(f"'{self._file}' makes no pipeline. {error.sentence}", remedy=error.remedy) from None
+                yield OptionError(f"'{self._file}' makes no pipeline. {error.sentence}", remedy=error.remedy)
 
     def _stand_in(self, section: str, name: str, value: str) -> str:
         if _REFERENCE.search(value) is None:
@@ -217,15 +213,14 @@ class _Pipeline:
                 error = OptionError(f"The property '{given.given(name)}' can't be '{value}' here.", remedy=remedy)
                 self.refused.append(error)
                 given.take(name)
-        made = format_section(given)
+        made = format_section(given, self.refused)
         made |= routing(given, self.refused, bare_json=_bare_json(made))
         prefix = next((n for n in ("topic.prefix", "database.server.name") if given.peek(n)), None)
         if prefix is None:
-            raise OptionError(
-                "The property 'topic.prefix' is missing, with which all topics begin.",
-                remedy="Add it (database.server.name in Debezium 1).",
-            )
-        made["topic.prefix"] = given.value("topic.prefix", given.take(prefix) or "")
+            sentence = "The property 'topic.prefix' is missing, with which all topics begin."
+            self.refused.append(OptionError(sentence, remedy="Add it (database.server.name in Debezium 1)."))
+        found = given.take(prefix) if prefix is not None else None
+        made["topic.prefix"] = given.value("topic.prefix", found or _STAND_INS[0])
         if any(p.name.startswith(_OLD_NAMES) for p in given.config.properties):
             made["shape"] = _SHAPE_OF_OLD_NAMES
             given.notes.append("The names are of Debezium 1, and so is the shape of events. Today's is shape: '3'.")
@@ -236,10 +231,10 @@ class _Pipeline:
         given = self._given
         kind = given.take("sink.type")
         if given.config.server and kind != "kafka":
-            raise OptionError(
-                f"'{self._file}' writes to the sink '{kind or ''}', which can't be converted.",
-                remedy="Only the sink kafka can.",
-            )
+            error = f"'{self._file}' writes to the sink '{kind or ''}', which can't be converted."
+            self.refused.append(OptionError(error, remedy="Only the sink kafka can."))
+            for name in given.names(f"sink.{kind}."):
+                given.leave(name, "not needed", "its sink can't be converted")
         made = {"type": "kafka", "bootstrap.servers": self._brokers(bootstrap_servers)}
         for name in given.names("producer."):
             value = given.peek(name) or ""

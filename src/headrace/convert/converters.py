@@ -32,36 +32,45 @@ _APICURIO_FRAMING = (
 _REMEDY = "Headrace writes Debezium's events as JSON (JsonConverter) or Avro (Confluent's or Apicurio's AvroConverter)."
 
 
-def format_section(given: Properties) -> dict[str, str]:
+def format_section(given: Properties, refused: list[OptionError]) -> dict[str, str]:
     """The format's section with its type and what the converters say.
 
-    Raises:
-        OptionError: Headrace does not write what a converter writes.
+    Args:
+        given: the connector's properties.
+        refused: gets an error for each converter, or setting of one, that writes what Headrace does not.
     """
     silent = [f"{side}.converter" for side in _SIDES if given.peek(f"{side}.converter") is None]
     if silent and not given.config.server:
         given.notes.append(f"{' and '.join(silent)}: the worker's, taken as JsonConverter. Compare with a message.")
-    kinds = {side: _kind(given, side) for side in _SIDES}
-    if kinds["key"] != kinds["value"]:
-        raise OptionError(
-            f"Keys are written as {kinds['key']} and values as {kinds['value']}, and Headrace writes both alike.",
-            remedy="Give both the same converter.",
-        )
-    made = _json(given) if kinds["value"] == "JSON" else _avro(given)
+    before = len(refused)
+    kinds = {side: _kind(given, side, refused) for side in _SIDES}
+    made = {"type": "debezium_json"}
+    if len(refused) == before and kinds["key"] != kinds["value"]:
+        error = f"Keys are written as {kinds['key']} and values as {kinds['value']}, and Headrace writes both alike."
+        refused.append(OptionError(error, remedy="Give both the same converter."))
+    elif len(refused) == before:
+        try:
+            made = _json(given) if kinds["value"] == "JSON" else _avro(given)
+        except OptionError as error:
+            refused.append(error)
+    if len(refused) > before:
+        for name in [name for side in _SIDES for name in given.names(f"{side}.converter.")]:
+            given.leave(name, "not needed", "the converters can't be converted")
     for side in _SIDES:
         for name in given.names(f"{side}.converter."):
             given.leave_usual(name, _USUAL.get(name.removeprefix(f"{side}.converter."), ()))
     return made
 
 
-def _kind(given: Properties, side: str) -> str:
+def _kind(given: Properties, side: str, refused: list[OptionError]) -> str:
     called = given.given(f"{side}.converter")
     kind = given.take(f"{side}.converter")
     if kind is None or kind in _JSON:
         return "JSON"
     if kind in _AVRO | _APICURIO:
         return "Avro"
-    raise OptionError(f"Property '{called}' is '{kind}', which Headrace has no format for.", remedy=_REMEDY)
+    refused.append(OptionError(f"Property '{called}' is '{kind}', which Headrace has no format for.", remedy=_REMEDY))
+    return ""
 
 
 def _json(given: Properties) -> dict[str, str]:

@@ -10,7 +10,8 @@ _REGEX = "org.apache.kafka.connect.transforms.RegexRouter"
 _MISSING = {
     "io.debezium.transforms.ExtractNewRecordState": (
         "Headrace writes whole events to Kafka and no flat rows.",
-        "Leave the transform out and let readers unwrap the events, or write a table with the sink delta.",
+        "Leave it out here, and give it with its settings to the connectors that read the topics, where it makes the "
+        "same rows of the same events; or write tables by a lake or database sink, which need no topic.",
     ),
     "io.debezium.transforms.Filter": (
         "Its condition is a script in another language.",
@@ -72,11 +73,11 @@ def _router(given: Properties, name: str, prefix: str, made: dict[str, str], *, 
     """
     kind = given.peek(f"{prefix}type") or ""
     called = given.given(f"{prefix}type")
-    if given.peek(f"{prefix}predicate") is not None:
-        raise _refused(name, kind, "Headrace has no predicates of transforms.", "Leave the predicate out.")
     if kind not in (_LOGICAL, _REGEX):
         why, remedy = _MISSING.get(kind, ("Headrace has no such transform.", f"Known: {_LOGICAL}, {_REGEX}."))
         raise _refused(name, kind or f"{called} is missing", why, remedy)
+    if given.peek(f"{prefix}predicate") is not None:
+        raise _refused(name, kind, "Headrace has no predicates of transforms.", "Leave the predicate out.")
     if made:
         raise _refused(name, kind, "Headrace routes tables once.", "Make one router of them.")
     given.take(f"{prefix}type")
