@@ -29,6 +29,7 @@ from tests.smoke import examples
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, CountingEncoder, Facts, run_codec, with_lists
 from headrace.formats.convert import format_named
+from headrace.formats.encoded_batch import OutOfRange
 from headrace.formats.kernels import compile_all
 from headrace.wire.compiled import CACHE_VARIABLE
 from headrace_emulators.schema_registry.server import SchemaRegistryServer
@@ -179,7 +180,7 @@ class Late(Codec):
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self.held += batch.num_rows
-        self.out_of_range = self.out_of_range.with_one(f"row {self.held}")
+        self.out_of_range = self.out_of_range.plus(OutOfRange({(TableId("d", "s", "t"), "c"): 1}, f"row {self.held}"))
         yield pa.RecordBatch.from_pylist([], MESSAGES)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -190,7 +191,7 @@ def test_counts_beside_messages_leave_none_of_them_out() -> None:
     rows = pa.RecordBatch.from_pylist([{"a": 1}, {"a": 2}, {"a": 3}])
     found = rows_of(CountingEncoder(Late()), [rows.slice(0, 2), rows.slice(2)])
     assert [row["topic"] for row in found] == ["0", "1", "2"]
-    assert [(row["values"], row["first"]) for row in found] == [(2, "row 2"), (None, None), (None, None)]
+    assert [row["lost"] for row in found] == ['[[["d", "s", "t", "c", 2]], "row 2"]', None, None]
 
 
 @pytest.mark.parametrize("format", ["debezium_json", "debezium_avro"])

@@ -14,14 +14,16 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from codec_rows import as_kafka, change_batch, events_of, sent
+from codec_rows import arrow_format, as_kafka, change_batch, events_of, sent
 from pyspark.sql import DataFrame, SparkSession
 from tests.support.format_ways import ENCODING, FORMATS, TIME, Way, as_messages
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.typed import typed
+from headrace.formats.codec import Facts, run_codec
 from headrace.formats.convert import format_named
 from headrace.formats.encoded_batch import OutOfRange
 from headrace.spark.local_rows import local_rows
@@ -131,6 +133,22 @@ def test_the_ends_of_every_type_come_back_or_are_counted(request: pytest.Fixture
         assert meaning(kind, found[f"c{n}"]) == ("NULL" if lost else meaning(kind, text)), (kind, text, found[f"c{n}"])
 
 
+@pytest.mark.parametrize("format", [f for f in FORMATS if f not in WITH_REGISTRY])
+def test_values_that_a_format_does_not_hold_are_counted_by_table_and_column(format: str) -> None:
+    values = [BEYOND_NANOSECONDS[1], HELD[8], BEYOND_NANOSECONDS[2]]
+    schema = table(values)
+    told, row = lines(schema, values)
+    other = {**row, "key": {"id": "2"}, "after": {**row["after"], "id": "2", "c0": None}}
+    codecs = arrow_format(format, **ENCODING.get(format, {}))
+    encoder = codecs.encoder(codecs.prepare_encoding(Facts((schema,))))
+    batch = change_batch([told, row, other]).append_column("has_types", pa.array([True] * 3))
+    assert len(list(run_codec(encoder, [batch]))) > 0
+    lost = {(schema.id, "c0"): 1, (schema.id, "c2"): 2}
+    counted = encoder.out_of_range
+    assert counted.columns == (lost if format == "debezium_json" else {})
+    assert OutOfRange.of_texts([counted.to_text(), None, counted.to_text()]) == counted.plus(counted)
+
+
 @pytest.mark.parametrize("images", ["maps", "structs"])
 def test_what_nanoseconds_do_not_hold_is_counted_and_the_first_is_named(spark: SparkSession, images: str) -> None:
     # The nanoseconds of a typed column are a text, those of microseconds a number.
@@ -143,7 +161,9 @@ def test_what_nanoseconds_do_not_hold_is_counted_and_the_first_is_named(spark: S
     batch = format_named("debezium_json", options).encode_batch(rows)
     written = [json.loads(m.value)["after"] for m in batch.messages.collect() if b'"op":"c"' in bytes(m.value)]
     assert [list(after.values()).count(None) for after in written] == [len(BEYOND_NANOSECONDS) + 1]
-    assert batch.out_of_range() == OutOfRange(6, 'table dbo.t, column c0, key ["1"]')
+    assert batch.out_of_range() == OutOfRange(
+        {(schema.id, f"c{n}"): 1 for n in (0, 1, 2, 3, 4, 6)}, 'table dbo.t, column c0, key ["1"]'
+    )
 
 
 def test_where_a_column_has_no_null_the_nearest_value_stands(spark: SparkSession) -> None:

@@ -87,10 +87,21 @@ def test_in_words() -> None:
     assert MessageCounts.from_json(nulled.to_json()).plus(MessageCounts(nulled={"dbo.t": {"d": 1, "e": 1}})) == (
         MessageCounts(nulled={"dbo.t": {"d": 3, "e": 1}, "dbo.u": {"n": 1}})
     )
-    assert messages_text(MessageCounts(out_of_range=2)) == "2 values beyond what the format holds"
-    assert MessageCounts.from_json(MessageCounts(out_of_range=2).to_json()).plus(MessageCounts(out_of_range=1)) == (
-        MessageCounts(out_of_range=3)
+    beyond = MessageCounts(out_of_range={"dbo.t": {"valid_to": 2}, "dbo.u": {"at": 1}})
+    assert messages_text(beyond) == "3 values beyond what the format holds: 2 in dbo.t.valid_to, 1 in dbo.u.at"
+    assert beyond.to_json()["out_of_range"] == 3
+    assert MessageCounts.from_json(beyond.to_json()).plus(MessageCounts(out_of_range={"dbo.t": {"valid_to": 1}})) == (
+        MessageCounts(out_of_range={"dbo.t": {"valid_to": 3}, "dbo.u": {"at": 1}})
     )
+
+
+def test_values_that_an_earlier_release_counted_have_no_names() -> None:
+    without = {name: value for name, value in MessageCounts().to_json().items() if name != "out_of_range_columns"}
+    earlier = MessageCounts.from_json(without | {"out_of_range": 2})
+    assert messages_text(earlier) == "2 values beyond what the format holds"
+    more = earlier.plus(MessageCounts(out_of_range={"dbo.t": {"valid_to": 1}}))
+    assert messages_text(more) == "3 values beyond what the format holds: 1 in dbo.t.valid_to"
+    assert more.to_json()["out_of_range"] == 3
 
 
 def test_on_a_screen_and_in_a_log() -> None:

@@ -29,5 +29,5 @@ ALL = PipelineProgress(
     behind_messages=1,
     recent=(BatchDone(1, {"c": 1}, (), 1.0, {"read": 1.0}, 1.0),),
     delays=Delays(1.0, 1.0, 1.0, 1),
-    messages=MessageCounts({"No JSON.": 1}, 1, 1, 1, 1, 1, {"dbo.t": {"d": 1}}),
+    messages=MessageCounts({"No JSON.": 1}, 1, 1, 1, 1, {"dbo.t": {"d": 1}}, {"dbo.t": {"d": 1}}),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from headrace_standins import LinesFormat, commit_changes, written
 
+from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError, SinkError
 from headrace.formats.encoded_batch import OutOfRange
 from headrace.pipeline import Pipeline, load_pipeline
@@ -231,13 +232,19 @@ def test_values_that_a_format_does_not_hold_are_counted_and_the_first_of_each_ba
     from types import SimpleNamespace
     from typing import Any
 
-    def lost(values: int) -> OutOfRange:
-        return OutOfRange(values, 'table dbo.t, column valid_to, key ["1"]' if values else "")
-
-    sinks: list[tuple[Any, OutOfRange]] = [(SimpleNamespace(label=f"sink {n} (kafka)"), lost(n)) for n in (0, 1, 2)]
-    assert count_out_of_range(sinks, BatchId("p", "c", 7)) == 3
-    assert [message.split(".")[0] for message in caplog.messages] == [
-        "Batch 7: the format of sink 1 (kafka) does not hold a value, the first in table dbo",
-        "Batch 7: the format of sink 2 (kafka) does not hold 2 values, the first in table dbo",
+    t, u = TableId("shop", "dbo", "t"), TableId("shop", "dbo", "u")
+    lost = [
+        OutOfRange(),
+        OutOfRange({(t, "valid_to"): 1}, 'table dbo.t, column valid_to, key ["1"]'),
+        OutOfRange({(u, "at"): 1_000, (t, "valid_to"): 2}, 'table dbo.t, column valid_to, key ["1"]'),
     ]
-    assert all('column valid_to, key ["1"]' in message for message in caplog.messages)
+    sinks: list[tuple[Any, OutOfRange]] = [(SimpleNamespace(label=f"sink {n} (kafka)"), lost[n]) for n in (0, 1, 2)]
+    found = {"dbo.t": {"valid_to": 3}, "dbo.u": {"at": 1_000}}
+    assert count_out_of_range(sinks, BatchId("p", "c", 7), several=False) == found
+    assert list(count_out_of_range(sinks, BatchId("p", "c", 7), several=True)) == ["shop.dbo.t", "shop.dbo.u"]
+    beginning, end = "does not hold some values ", 'The first is in table dbo.t, column valid_to, key ["1"].'
+    assert [message.split(" Null")[0] for message in caplog.messages[:2]] == [
+        f"Batch 7: the format of sink 1 (kafka) {beginning}(1 in shop.dbo.t.valid_to).",
+        f"Batch 7: the format of sink 2 (kafka) {beginning}(2 in shop.dbo.t.valid_to; 1,000 in shop.dbo.u.at).",
+    ]
+    assert all(message.endswith(end) for message in caplog.messages)

@@ -159,13 +159,13 @@ class Codec(ABC):
 
 
 class CountingEncoder(Codec):
-    """An encoder for Spark, which counts by columns: extra columns hold what each batch of messages lost.
+    """An encoder for Spark, which counts by a column: it holds what each batch of messages lost (`OutOfRange`).
 
     Args:
         encoder: the encoder.
     """
 
-    schema = pa.schema([*MESSAGES, ("values", pa.int64()), ("first", pa.string())])
+    schema = pa.schema([*MESSAGES, ("lost", pa.string())])
 
     def __init__(self, encoder: Codec) -> None:
         self._encoder = encoder
@@ -184,10 +184,8 @@ class CountingEncoder(Codec):
             if not found.num_rows:
                 continue
             now = self._encoder.out_of_range
-            rest = [None] * (found.num_rows - 1)
-            lost = [pa.array([now.values - self._told.values, *rest], pa.int64())]
-            lost.append(pa.array([now.first or None, *rest], pa.string()))
-            yield pa.RecordBatch.from_arrays([*found.columns, *lost], schema=self.schema)
+            lost = pa.array([now.since(self._told).to_text(), *[None] * (found.num_rows - 1)], pa.string())
+            yield pa.RecordBatch.from_arrays([*found.columns, lost], schema=self.schema)
             self._told = now
 
 
@@ -204,9 +202,9 @@ def tallied(rows: DataFrame, make: Callable[[], Codec], may_lose: bool, observed
 
     if not may_lose:
         return in_spark(rows, make, MESSAGES)
-    lost = (sf.sum("values").alias("values"), sf.min("first").alias("first"))
     messages = in_spark(rows, lambda: CountingEncoder(make()), CountingEncoder.schema)
-    return messages.observe(observed, *lost).drop("values", "first")
+    # An observation gives no lists.
+    return messages.observe(observed, sf.concat_ws("\n", sf.collect_list("lost")).alias("lost")).drop("lost")
 
 
 class ArrowFormat(Format):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from headrace.changes.table import TableId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -20,16 +24,39 @@ class OutOfRange:
     """Values in whose place null stands, or the nearest one where a column has no NULL.
 
     Args:
-        values: how many there are.
-        first: table, column and key of the first one; empty where there is none.
+        columns: how many there are by table and column.
+        first: table, column and key of the first one by its text; empty where there is none.
     """
 
-    values: int = 0
+    columns: Mapping[tuple[TableId, str], int] = field(default_factory=dict)
     first: str = ""
 
-    def with_one(self, place: str) -> OutOfRange:
-        """The same and one more value; the first is the least by its text."""
-        return OutOfRange(self.values + 1, min(self.first or place, place))
+    @property
+    def values(self) -> int:
+        """How many there are in all."""
+        return sum(self.columns.values())
+
+    def plus(self, more: OutOfRange) -> OutOfRange:
+        """Both together."""
+        firsts = [one.first for one in (self, more) if one.first]
+        return OutOfRange(Counter(self.columns) + Counter(more.columns), min(firsts, default=""))
+
+    def since(self, earlier: OutOfRange) -> OutOfRange:
+        """What was added to an earlier count."""
+        return OutOfRange(Counter(self.columns) - Counter(earlier.columns), self.first)
+
+    def to_text(self) -> str | None:
+        """As a task hands it to the driver; null where no value is counted."""
+        columns = [[id.database, id.schema, id.name, name, n] for (id, name), n in self.columns.items()]
+        return json.dumps([columns, self.first], ensure_ascii=False) if columns else None
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[str | None]) -> OutOfRange:
+        """What `to_text` wrote in several tasks, together."""
+        whole = cls()
+        for columns, first in (json.loads(text) for text in texts if text):
+            whole = whole.plus(cls({(TableId(*id), name): n for *id, name, n in columns}, first))
+        return whole
 
 
 @dataclass(frozen=True)
@@ -53,8 +80,7 @@ class EncodedBatch:
         asking = threading.Thread(target=lambda: found.append(self.observation.get), daemon=True)  # type: ignore[union-attr]
         asking.start()
         asking.join(_WAIT_SECONDS)
-        said = found[0] if found else {}
-        return OutOfRange(int(said.get("values") or 0), said.get("first") or "")
+        return OutOfRange.of_texts((found[0] if found else {}).get("lost", "").split("\n"))
 
 
 def observation_name(format: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -248,17 +248,19 @@ def messages_text(messages: MessageCounts) -> str:
         changes = "1 change" if messages.shortened == 1 else f"{messages.shortened:,} changes"
         parts.append(f"{changes} sent without large values")
     if messages.out_of_range:
-        values = "1 value" if messages.out_of_range == 1 else f"{messages.out_of_range:,} values"
-        parts.append(f"{values} beyond what the format holds")
+        parts.append(_values_text(messages.out_of_range, "beyond what the format holds"))
     if messages.nulled:
-        found = [
-            (f"{table}.{column}", n) for table, columns in messages.nulled.items() for column, n in columns.items()
-        ]
-        count = sum(n for _, n in found)
-        where = ", ".join(f"{n:,} in {name}" for name, n in found[:_MOST_COLUMNS])
-        more = f" and {len(found) - _MOST_COLUMNS} more columns" if len(found) > _MOST_COLUMNS else ""
-        parts.append(f"{count:,} {'value' if count == 1 else 'values'} written as NULL: {where}{more}")
+        parts.append(_values_text(messages.nulled, "written as NULL"))
     return "; ".join(parts)
+
+
+def _values_text(tables: Mapping[str, Mapping[str, int]], what: str) -> str:
+    """`3 values written as NULL: 2 in dbo.t.d, 1 in dbo.u.n`."""
+    count = sum(n for columns in tables.values() for n in columns.values())
+    found = [(f"{table}.{column}", n) for table, columns in tables.items() if table for column, n in columns.items()]
+    where = ", ".join(f"{n:,} in {name}" for name, n in found[:_MOST_COLUMNS])
+    more = f" and {len(found) - _MOST_COLUMNS} more columns" if len(found) > _MOST_COLUMNS else ""
+    return f"{count:,} {'value' if count == 1 else 'values'} {what}{': ' if where else ''}{where}{more}"
 
 
 def health_text(health: Health | None) -> str:

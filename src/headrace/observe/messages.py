@@ -25,7 +25,8 @@ class MessageCounts:
         dead_letters: how many of the unreadable ones the dead-letter sink has.
         left_out: how many of the unreadable ones no sink has.
         shortened: how many changes were sent without their large values, because Kafka would not take them whole.
-        out_of_range: how many values were sent as null or as the nearest one, because the format does not hold them.
+        out_of_range: how many values were sent as null or as the nearest one, by table and column, because the format
+            does not hold them; under empty names those that an earlier release counted.
         nulled: how many values are NULL in tables, by table and column, because columns have no place for them.
     """
 
@@ -34,7 +35,7 @@ class MessageCounts:
     dead_letters: int = 0
     left_out: int = 0
     shortened: int = 0
-    out_of_range: int = 0
+    out_of_range: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     nulled: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -58,7 +59,7 @@ class MessageCounts:
             self.dead_letters + more.dead_letters,
             self.left_out + more.left_out,
             self.shortened + more.shortened,
-            self.out_of_range + more.out_of_range,
+            _together(self.out_of_range, more.out_of_range),
             _together(self.nulled, more.nulled),
         )
 
@@ -71,17 +72,19 @@ class MessageCounts:
             "dead_letters": self.dead_letters,
             "left_out": self.left_out,
             "shortened": self.shortened,
-            "out_of_range": self.out_of_range,
+            "out_of_range": sum(sum(columns.values()) for columns in self.out_of_range.values()),
+            "out_of_range_columns": {table: dict(columns) for table, columns in self.out_of_range.items()},
             "nulled": {table: dict(columns) for table, columns in self.nulled.items()},
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MessageCounts:
-        """Back from `to_json`, also of a release that did not say yet what was left out."""
+        """Back from `to_json`, also of a release that said less."""
         reasons, letters = dict(data["reasons"]), int(data["dead_letters"])
         left_out = int(data.get("left_out", sum(reasons.values()) - letters))
-        shortened, out_of_range = (int(data.get(name, 0)) for name in ("shortened", "out_of_range"))
-        return cls(reasons, int(data["no_event"]), letters, left_out, shortened, out_of_range, data.get("nulled", {}))
+        shortened, beyond = (int(data.get(name, 0)) for name in ("shortened", "out_of_range"))
+        columns = data.get("out_of_range_columns", {"": {"": beyond}} if beyond else {})
+        return cls(reasons, int(data["no_event"]), letters, left_out, shortened, columns, data.get("nulled", {}))
 
     def reasons_text(self, most: int = 3) -> str:
         """The commonest reasons with their counts: `2 x The value is not JSON.`"""

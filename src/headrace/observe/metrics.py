@@ -203,21 +203,15 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
                 "Changes sent without their large values.",
                 messages.shortened,
             ),
-            _one(
+            _by_column(
                 "headrace_out_of_range_values_total",
-                "counter",
-                "Values sent as null or as the nearest value, because the format can't hold them.",
+                "Values sent as null or as the nearest value by table and column, because the format can't hold them.",
                 messages.out_of_range,
             ),
-            Metric(
+            _by_column(
                 "headrace_null_values_total",
-                "counter",
                 "Values written as NULL by table and column, because the columns of tables have no place for them.",
-                tuple(
-                    ({"table": table, "column": column}, float(count))
-                    for table, columns in messages.nulled.items()
-                    for column, count in columns.items()
-                ),
+                messages.nulled,
             ),
         ]
     return [metric for metric in found if metric.values]
@@ -234,6 +228,11 @@ def metrics(progress: PipelineProgress) -> dict[str, float]:
 
 def _one(name: str, kind: Literal["counter", "gauge"], doc: str, value: float | None) -> Metric:
     return Metric(name, kind, doc, () if value is None else (({}, float(value)),))
+
+
+def _by_column(name: str, doc: str, tables: Mapping[str, Mapping[str, int]]) -> Metric:
+    lines = ((table, column, count) for table, columns in tables.items() for column, count in columns.items())
+    return Metric(name, "counter", doc, tuple(({"table": t, "column": c}, float(count)) for t, c, count in lines))
 
 
 def _labels_text(labels: Mapping[str, str]) -> str:

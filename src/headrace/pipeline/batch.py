@@ -372,9 +372,8 @@ class BatchWriter:
                     (self._targets[0], summary.out_of_range),
                     *((target, encoded.out_of_range()) for target, encoded in made),
                 ]
-                without = replace(
-                    without, shortened=shortened, out_of_range=count_out_of_range(found, batch), nulled=nulled
-                )
+                beyond = count_out_of_range(found, batch, several=self._several)
+                without = replace(without, shortened=shortened, out_of_range=beyond, nulled=nulled)
             if self._dead_letters is not None and without.unreadable:
                 stages.begin("dead letters")
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
@@ -535,8 +534,7 @@ def summary_of_messages(messages: DataFrame, *, several: bool = False) -> BatchS
         newest = max((line["last"] for line in lines if line["last"] is not None), default=None)
         oldest = min((line["begin"] for line in lines if line["begin"] is not None), default=None)
         counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), _instant(newest), _instant(oldest)))
-    first = min((row["first"] for row in rows if row["first"]), default="")
-    out_of_range = OutOfRange(sum(row["out_of_range"] for row in rows), first)
+    out_of_range = OutOfRange.of_texts(row["out_of_range"] for row in rows)
     left = min((row["left"] for row in rows if row["left"]), default="")
     return BatchSummary(counts, out_of_range, sum(row["bytes"] for row in rows), left)
 

@@ -25,7 +25,7 @@ from headrace.wire.lines import lines
 
 _COUNTS = (
     "counted struct<database: string, table_path: string, op: string, rows: bigint, newest: timestamp, "
-    "oldest: timestamp, out_of_range: bigint, first: string, bytes: bigint, left: string>"
+    "oldest: timestamp, out_of_range: string, bytes: bigint, left: string>"
 )
 """Behind the messages of each task stands one row for each table and operation that says how many changes there were.
 
@@ -42,8 +42,7 @@ _COUNTED = pa.struct(
         ("rows", pa.int64()),
         ("newest", pa.timestamp("us", tz="UTC")),
         ("oldest", pa.timestamp("us", tz="UTC")),
-        ("out_of_range", pa.int64()),
-        ("first", pa.string()),
+        ("out_of_range", pa.string()),
         ("bytes", pa.int64()),
         ("left", pa.string()),
     ]
@@ -190,8 +189,7 @@ class _Encoding:
     @property
     def out_of_range(self) -> OutOfRange:
         """The values that the format could not hold."""
-        now = self._encoder.out_of_range
-        return OutOfRange(self._lost.values + now.values, min(filter(None, (self._lost.first, now.first)), default=""))
+        return self._lost.plus(self._encoder.out_of_range)
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages."""
@@ -243,8 +241,8 @@ def _counts(
     size: int,
     left: str,
 ) -> pa.RecordBatch:
-    nothing = {"out_of_range": 0, "first": "", "bytes": 0, "left": None}
+    nothing = {"out_of_range": None, "bytes": 0, "left": None}
     listed: list[dict[str, Any]] = [{**key._asdict(), **count._asdict(), **nothing} for key, count in counts.items()]
-    listed[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size, "left": left or None}
+    listed[0] |= {"out_of_range": lost.to_text(), "bytes": size, "left": left or None}
     made = [pa.nulls(len(listed), field.type) for field in columns]
     return pa.RecordBatch.from_arrays([*made, pa.array(listed, _COUNTED)], names=[*columns.names, "counted"])

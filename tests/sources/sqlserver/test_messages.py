@@ -17,6 +17,7 @@ from tests.formats.codec_rows import arrow_format
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.formats.codec import Facts, run_codec
+from headrace.formats.encoded_batch import OutOfRange
 from headrace.sources.reader import ChangeStreamReader
 from headrace_emulators.sqlserver import EmulatedServer
 from headrace_emulators.sqlserver.shop import Shop
@@ -148,8 +149,9 @@ def test_what_a_format_does_not_hold_is_told(shop: Shop) -> None:
     reader = ChangeStreamReader("sqlserver", options_of(shop, tables="dbo.ends", **asked))
     (tasks,) = next(batches([reader], shop))
     found = [line for task in tasks for made in task for line in made.column("counted").to_pylist() if line]
-    assert sum(line["out_of_range"] for line in found) == 2
-    assert [line["first"] for line in found if line["first"]] == ['table dbo.ends, column at, key ["1"]']
+    lost = OutOfRange.of_texts(line["out_of_range"] for line in found)
+    assert [(id.path, name, count) for (id, name), count in lost.columns.items()] == [("dbo.ends", "at", 2)]
+    assert lost.first == 'table dbo.ends, column at, key ["1"]'
 
 
 def test_without_counts_there_are_messages_only(shop: Shop) -> None:

@@ -8,6 +8,7 @@ written one by one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,6 +50,7 @@ from headrace.formats.debezium.metadata import (
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
 from headrace.formats.debezium.table_texts import EncodeSettings, TableTexts, nameless_route
 from headrace.formats.debezium.written import Spelled, WrittenSchema, odd_texts, prepared
+from headrace.formats.encoded_batch import OutOfRange
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages
 from headrace.wire.spans import Array
@@ -420,13 +422,19 @@ class DebeziumEncoder(Codec):
     ) -> Sequence[str]:
         """The JSON of texts that kernels leave."""
         found = odd_texts(texts, spelled)
+        lost: list[OutOfRange] = []
         for n, text in enumerate(found):
             if text is None:
-                found[n] = self._instead(rows, int(at[n]), spelled, texts[n].as_py(), in_key=in_key)
+                found[n] = self._instead(rows, int(at[n]), spelled, texts[n].as_py(), lost, in_key=in_key)
+        if lost:
+            columns = Counter(column for one in lost for column in one.columns)
+            self.out_of_range = self.out_of_range.plus(OutOfRange(columns, min(one.first for one in lost)))
         return [text or "null" for text in found]
 
-    def _instead(self, rows: pa.RecordBatch, row: int, spelled: Spelled, text: str, *, in_key: bool) -> str:
-        """What stands for a text that does not fit; raises where nothing may."""
+    def _instead(
+        self, rows: pa.RecordBatch, row: int, spelled: Spelled, text: str, lost: list[OutOfRange], *, in_key: bool
+    ) -> str:
+        """What stands for a text that does not fit, and is added to what is lost; raises where nothing may."""
         column, wire, modes = spelled.column, spelled.wire, self._writing.modes
         table = rows.column("table")[row].as_py() or {}
         key = rows.column("key")[row].as_py()
@@ -436,9 +444,8 @@ class DebeziumEncoder(Codec):
         if nearest is None and spelled.json.null != "null":
             nearest = spelled.json.null
         if beyond and nearest is not None and not modes.failing and not in_key:
-            path = ".".join(table[part] for part in ("schema", "name") if table.get(part))
-            first = f"table {path}, column {column.name}, key {key_said}"
-            self.out_of_range = self.out_of_range.with_one(first)
+            id = TableId(*(table.get(part) or "" for part in ("database", "schema", "name")))
+            lost.append(OutOfRange({(id, column.name): 1}, f"table {id.path}, column {column.name}, key {key_said}"))
             return nearest
         raise _misfit(table, spelled, key_said, beyond=beyond, in_key=in_key)
 

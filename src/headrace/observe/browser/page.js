@@ -145,6 +145,13 @@ function showTroubles(run) {
   }));
 }
 
+// How many values by table and column, of which the first are named; those of an earlier release have no names.
+function valuesIn(tables, what) {
+  const found = Object.entries(tables).flatMap(([table, columns]) => Object.entries(columns).map(([column, n]) => [table && table + "." + column, n]));
+  const named = found.filter(([name]) => name).slice(0, 5).map(([name, n]) => number(n) + " in " + name).join(", ");
+  return found.length && counted(found.reduce((sum, [, n]) => sum + n, 0), "value") + " " + what + (named && ": " + named);
+}
+
 function showLetters(messages) {
   const sums = [
     messages.unreadable && counted(messages.unreadable, "message") + " could not be read",
@@ -152,7 +159,8 @@ function showLetters(messages) {
     messages.left_out && number(messages.left_out) + " left out",
     messages.no_event && counted(messages.no_event, "message") + " without an event",
     messages.shortened && counted(messages.shortened, "change") + " sent without large values",
-    messages.out_of_range && counted(messages.out_of_range, "value") + " beyond what the format holds",
+    valuesIn(messages.out_of_range_columns, "beyond what the format holds"),
+    valuesIn(messages.nulled, "written as NULL"),
   ].filter(Boolean);
   at("letters-section").hidden = !sums.length;
   at("letters-sums").textContent = sums.join("; ") + ".";
