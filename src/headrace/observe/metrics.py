@@ -203,15 +203,17 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
                 "Changes sent without their large values.",
                 messages.shortened,
             ),
-            _by_column(
+            Metric(
                 "headrace_out_of_range_values_total",
+                "counter",
                 "Values sent as null or as the nearest value by table and column, because the format can't hold them.",
-                messages.out_of_range,
+                tuple(({"table": t, "column": c}, n) for t, c, n in _by_column(messages.out_of_range)),
             ),
-            _by_column(
+            Metric(
                 "headrace_null_values_total",
+                "counter",
                 "Values written as NULL by table and column, because the columns of tables have no place for them.",
-                messages.nulled,
+                tuple(({"table": t, "column": c}, n) for t, c, n in _by_column(messages.nulled)),
             ),
         ]
     return [metric for metric in found if metric.values]
@@ -230,9 +232,8 @@ def _one(name: str, kind: Literal["counter", "gauge"], doc: str, value: float | 
     return Metric(name, kind, doc, () if value is None else (({}, float(value)),))
 
 
-def _by_column(name: str, doc: str, tables: Mapping[str, Mapping[str, int]]) -> Metric:
-    lines = ((table, column, count) for table, columns in tables.items() for column, count in columns.items())
-    return Metric(name, "counter", doc, tuple(({"table": t, "column": c}, float(count)) for t, c, count in lines))
+def _by_column(tables: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, float]]:
+    return [(table, column, float(n)) for table, columns in tables.items() for column, n in columns.items()]
 
 
 def _labels_text(labels: Mapping[str, str]) -> str:
