@@ -5,62 +5,156 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.support.delta_target import DeltaTarget
+from tests.support.iceberg_target import IcebergTarget
 
 from headrace import faultpoints
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.facts import TableFacts
-from headrace.sinks.lake.delta.indexed import IndexedTable
+from headrace.sinks.lake.iceberg.branch import Branch
+from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
+from headrace.sinks.lake.indexed import IndexedTable
+from headrace.sinks.lake.key_index import Bounded
 from headrace.testing.change_history import Batch, from_message, table
 
 T = table("t", id="int64", a="string")
 
 
-class Mirror(DeltaTarget):
+class Mirror:
     """A target that one sink writes, as in a run."""
 
-    def __init__(self, spark: Any, folder: Path, **options: Any) -> None:
-        super().__init__(spark, folder, deletion_vectors=True, **options)
-        self.kept = self.sink()
+    target: DeltaTarget | IcebergTarget
+    only_way: ClassVar[tuple[object, str]]
+    """What a batch that goes by the index does not come to."""
+    files_written: ClassVar[str]
+    """Where a batch stands that has its files and no commit yet."""
+    refused_options: ClassVar[list[tuple[dict[str, Any], str]]]
+    """With them a new table has no index, and why."""
+    refused_change: ClassVar[tuple[str, str]]
+    """What somebody else does to the table so that it has none any more, and why."""
+
+    def __init__(self, target: DeltaTarget | IcebergTarget) -> None:
+        self.target = target
+        self.spark = target.spark
+        self.kept = target.sink()
         self.number = 0
+
+    def successor(self) -> Mirror:
+        """The same target, written by a process that was started later."""
+        return type(self)(self.target)
 
     def bring(self, batch: Batch) -> Mirror:
         self.kept.write(batch.rows(self.spark), BatchId("p", "checkpoint", self.number))
         self.number += 1
         return self
 
+    def content(self) -> list[tuple[Any, ...]]:
+        return self.target.content(T)
+
     def frame(self) -> list[str]:
         """The rows as texts, which tell the two zeros apart and find a NaN equal to another."""
-        found = self.spark.read.format("delta").load(self.path("t"))
-        return sorted(line["v"] for line in found.selectExpr("to_json(struct(*)) as v").collect())
+        found = self.read().selectExpr("to_json(struct(*)) as v")
+        return sorted(line["v"] for line in found.collect())
+
+    def read(self) -> Any:
+        raise NotImplementedError
 
     def sql(self, statement: str) -> None:
-        self.spark.sql(statement.format(f"delta.`{self.path('t')}`")).collect()
+        """A statement of somebody else's."""
+        raise NotImplementedError
+
+    def compact(self) -> None:
+        raise NotImplementedError
+
+    def undo(self) -> None:
+        """Take back the last commit."""
+        raise NotImplementedError
+
+    def version(self) -> int:
+        raise NotImplementedError
 
 
-@pytest.fixture
-def mirror(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+class DeltaMirror(Mirror):
+    only_way = delta_table, "replaced"
+    files_written = "sink.delta.files_written"
+    refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
+        ({"deletion_vectors": False}, "it has no deletion vectors"),
+    ]
+    refused_change = "alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')", "it has column mapping"
+
+    def read(self) -> Any:
+        return self.spark.read.format("delta").load(self.target.path("t"))
+
+    def sql(self, statement: str) -> None:
+        self.spark.sql(statement.format(f"delta.`{self.target.path('t')}`")).collect()
+
+    def compact(self) -> None:
+        self.sql("optimize {}")
+
+    def undo(self) -> None:
+        self.sql(f"restore table {{}} to version as of {self.version() - 1}")
+
+    def version(self) -> int:
+        return self.target.version()
+
+
+class IcebergMirror(Mirror):
+    only_way = Branch, "begin"
+    files_written = "sink.iceberg.before_publish"
+    refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
+        ({"merge_on_read": False}, "deleted rows are not marked in it"),
+        ({"format_version": "3"}, "it does not have the format 2"),
+    ]
+    refused_change = "alter table {} write ordered by a", "it has a sort order"
+
+    def read(self) -> Any:
+        return self.target.table().read()
+
+    def sql(self, statement: str) -> None:
+        found = self.target.table()
+        found.session.sql(statement.format(found.sql_name)).collect()
+
+    def compact(self) -> None:
+        for procedure in ("rewrite_data_files", "rewrite_position_delete_files"):
+            self.sql(f"call lake.system.{procedure}(table => 'dbo.t', options => map('rewrite-all', 'true'))")
+
+    def undo(self) -> None:
+        found = self.target.table()
+        assert found.exists
+        _, before = islice(found._table().descent(), 2)
+        self.sql(f"call lake.system.rollback_to_snapshot('dbo.t', {before.snapshotId()})")
+
+    def version(self) -> int:
+        return len(self.target.snapshots())
+
+
+def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
+    if kind == "delta":
+        return DeltaMirror(DeltaTarget(spark, folder, deletion_vectors=True, **options))
+    return IcebergMirror(IcebergTarget(spark, folder, **options))
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def mirror(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """One that has 40 rows in two files, and no other way than the index."""
-    mirror = Mirror(spark, tmp_path / "lake")
+    mirror = made(request.param, spark, tmp_path / "lake")
     first = Batch(T)
     for n in range(40):
         first.add("r", T, 1, row(n, f"read {n}"), snapshot="last" if n == 39 else "true")
     mirror.bring(first)
-    only_by_index(monkeypatch)
-    return mirror
 
-
-def only_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> bool:
         raise AssertionError("the batch goes another way")
 
-    monkeypatch.setattr(delta_table, "replaced", refuse)
+    monkeypatch.setattr(*mirror.only_way, refuse)
+    return mirror
 
 
 def row(id: int, text: str) -> dict[str, str]:
@@ -84,22 +178,22 @@ def test_commits_of_others_between_two_batches_are_followed(mirror: Mirror) -> N
     expected = {**READ, 5: "again", 7: "newer", 100: "ours", 101: "once"}
     for gone in (3, 4, 6):
         del expected[gone]
-    assert mirror.content(T) == rows(expected)
-    mirror.sql("optimize {}")
+    assert mirror.content() == rows(expected)
+    mirror.compact()
     mirror.bring(Batch(T).add("u", T, 13, row(7, "newest")).add("d", T, 14, before=row(8, "read 8")))
     del expected[8]
-    assert mirror.content(T) == rows({**expected, 7: "newest"})
-    version = mirror.version()
-    mirror.sql(f"restore table {{}} to version as of {version - 1}")
+    assert mirror.content() == rows({**expected, 7: "newest"})
+    mirror.undo()
     mirror.bring(Batch(T).add("u", T, 15, row(9, "after all")))
-    assert mirror.content(T) == rows({**expected, 8: "read 8", 9: "after all"})
+    assert mirror.content() == rows({**expected, 8: "read 8", 9: "after all"})
 
 
+COMPACTION = "compaction"
 IN_BETWEEN: tuple[tuple[str, dict[int, str]], ...] = (
     ("insert into {} values (50, 'foreign', null)", {}),
     ("update {} set a = 'foreign' where id in (1, 2)", {2: "foreign"}),
     ("delete from {} where id = 1", {}),
-    ("optimize {}", {}),
+    (COMPACTION, {}),
     ("alter table {} set tblproperties ('somebody' = 'else')", {}),
 )
 """Statements of others, and what stays of them after a batch that has rows 1 and 50."""
@@ -111,8 +205,9 @@ def test_a_commit_of_others_between_the_look_up_and_the_commit_is_found(
     waiting: list[str] = []
 
     def meanwhile(point: str) -> None:
-        if point == "sink.delta.files_written" and waiting:
-            mirror.sql(waiting.pop())
+        if point == mirror.files_written and waiting:
+            statement = waiting.pop()
+            mirror.compact() if statement == COMPACTION else mirror.sql(statement)
 
     monkeypatch.setattr(faultpoints, "reach", meanwhile)
     expected = dict(READ)
@@ -121,19 +216,20 @@ def test_a_commit_of_others_between_the_look_up_and_the_commit_is_found(
         text = f"new {number}"
         mirror.bring(Batch(T).add("u", T, 5 + number, row(1, text)).add("c", T, 5 + number, row(50, text)))
         expected |= {1: text, 50: text, **stays}
-        assert (mirror.content(T), waiting) == (rows(expected), []), statement
+        assert (mirror.content(), waiting) == (rows(expected), []), statement
 
 
+@pytest.mark.parametrize("mirror", ["delta"], indirect=True)
 def test_a_log_is_followed_from_its_checkpoints(mirror: Mirror) -> None:
     mirror.sql("alter table {} set tblproperties ('delta.checkpointInterval' = '2')")
     expected = dict(READ)
     for number in range(6):
         expected[number] = f"new {number}"
         mirror.bring(Batch(T).add("u", T, 5 + number, row(number, f"new {number}")))
-    again = Mirror(mirror.spark, mirror.folder)
+    again = mirror.successor()
     again.number = mirror.number
     again.bring(Batch(T).add("u", T, 20, row(1, "newer")).add("u", T, 21, row(39, "newer")))
-    assert again.content(T) == rows({**expected, 1: "newer", 39: "newer"})
+    assert again.content() == rows({**expected, 1: "newer", 39: "newer"})
 
 
 def test_a_row_that_is_newer_in_the_target_stays_whatever_statistics_say(mirror: Mirror) -> None:
@@ -142,10 +238,10 @@ def test_a_row_that_is_newer_in_the_target_stays_whatever_statistics_say(mirror:
     mirror.bring(Batch(T).add("u", T, long.format(5), row(1, "new")).add("u", T, long.format(1), row(2, "old")))
     late = Batch(T).add("u", T, long.format(4), row(1, "late")).add("d", T, long.format(3), before=row(1, "late"))
     mirror.bring(late.add("u", T, long.format(2), row(2, "newer")).add("u", T, long.format(2), row(50, "come")))
-    assert mirror.content(T) == rows({**READ, 1: "new", 2: "newer", 50: "come"})
+    assert mirror.content() == rows({**READ, 1: "new", 2: "newer", 50: "come"})
     mirror.sql("update {} set _headrace_position = null where id = 2")
     mirror.bring(Batch(T).add("u", T, 1, row(2, "after null")))
-    assert mirror.content(T) == rows({**READ, 1: "new", 2: "after null", 50: "come"})
+    assert mirror.content() == rows({**READ, 1: "new", 2: "after null", 50: "come"})
 
 
 def test_messages_of_two_partitions_stop_before_anything(mirror: Mirror) -> None:
@@ -156,37 +252,37 @@ def test_messages_of_two_partitions_stop_before_anything(mirror: Mirror) -> None
         mirror.bring(from_message(Batch(T).add("u", T, f"{second}/1/", row(60, "b")), "topic", 1))
     assert mirror.version() == version
     mirror.bring(from_message(Batch(T).add("u", T, f"{second}/1/", row(60, "b")), "topic", 0))
-    assert (60, "b") in mirror.content(T)
+    assert (60, "b") in mirror.content()
 
 
 def test_a_batch_that_failed_after_its_files_were_written_is_brought_once(
     mirror: Mirror, arm: Callable[[str], None]
 ) -> None:
     batch = Batch(T).add("u", T, 5, row(3, "new")).add("d", T, 6, before=row(4, "read 4")).add("c", T, 7, row(70, "c"))
-    arm("sink.delta.files_written=raise")
-    with pytest.raises(Exception, match="files_written"):
+    arm(f"{mirror.files_written}=raise")
+    with pytest.raises(Exception, match=mirror.files_written):
         mirror.bring(batch)
-    assert mirror.content(T) == rows(READ)
+    assert mirror.content() == rows(READ)
     expected = {**READ, 3: "new", 70: "c"}
     del expected[4]
     # The same process, and one that was started after the other had died.
-    for again in (mirror, Mirror(mirror.spark, mirror.folder)):
+    for again in (mirror, mirror.successor()):
         again.number = 1
         again.bring(batch)
-        assert again.content(T) == rows(expected)
+        assert again.content() == rows(expected)
 
 
 def test_a_process_that_died_before_the_commit_left_nothing(mirror: Mirror, arm: Callable[[str], None]) -> None:
     batch = Batch(T).add("u", T, 5, row(3, "new")).add("d", T, 6, before=row(4, "read 4"))
-    arm("sink.delta.files_written=raise")
-    with pytest.raises(Exception, match="files_written"):
+    arm(f"{mirror.files_written}=raise")
+    with pytest.raises(Exception, match=mirror.files_written):
         mirror.bring(batch)
-    successor = Mirror(mirror.spark, mirror.folder)
+    successor = mirror.successor()
     successor.number = 1
     successor.bring(batch).bring(Batch(T).add("u", T, 7, row(3, "newer")))
     expected = {**READ, 3: "newer"}
     del expected[4]
-    assert successor.content(T) == rows(expected)
+    assert successor.content() == rows(expected)
 
 
 def test_a_batch_of_which_nothing_is_newer_is_known_all_the_same(mirror: Mirror) -> None:
@@ -194,7 +290,7 @@ def test_a_batch_of_which_nothing_is_newer_is_known_all_the_same(mirror: Mirror)
     version = mirror.version()
     mirror.number -= 1
     mirror.bring(Batch(T).add("d", T, 5, before=row(99, "never there")))
-    assert (mirror.version(), mirror.content(T)) == (version, rows(READ))
+    assert (mirror.version(), mirror.content()) == (version, rows(READ))
 
 
 def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
@@ -202,9 +298,9 @@ def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     for n in range(40):
         gone.add("d", T, 5 + n, before=row(n, ""))
     mirror.bring(gone)
-    assert mirror.content(T) == []
+    assert mirror.content() == []
     mirror.bring(Batch(T).add("c", T, 99, row(1, "again")))
-    assert mirror.content(T) == [(1, "again")]
+    assert mirror.content() == [(1, "again")]
 
 
 def facts(properties: dict[str, str] | None = None, features: Iterable[str] = (), **given: Any) -> TableFacts:
@@ -249,8 +345,40 @@ REFUSED: list[tuple[TableFacts, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "reason"), REFUSED)
-def test_a_table_of_which_more_is_to_be_kept_has_no_index(table: TableFacts, reason: str) -> None:
+def iceberg_facts(fields: Iterable[tuple[str, Any]] = (), **given: Any) -> IcebergFacts:
+    """Likewise of Iceberg."""
+    made = [("id", "long"), *fields]
+    schema = {"fields": [{"id": n, "name": name, "required": n == 1, "type": kind} for n, (name, kind) in
+                         enumerate(made, 1)]}  # fmt: skip
+    modes = {"write.merge.mode": "merge-on-read", **given.pop("properties", {})}
+    found = {"id": "1", "format": 2, "partitioned": False, "ordered": False, "properties": modes, "data": "/tmp/data",
+             "default_files": "file:///", "equality_deletes": False}  # fmt: skip
+    return IcebergFacts.of(json.dumps(schema), **found | given)
+
+
+REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
+    (iceberg_facts(), ""),
+    (iceberg_facts([("a", "timestamptz"), ("b", "decimal(9, 2)"), ("c", "timestamp"), ("d", "binary")]), ""),
+    (iceberg_facts(data="file:/tmp/data", default_files="hdfs://host/"), ""),
+    (iceberg_facts(format=1), "does not have the format 2"),
+    (iceberg_facts(format=3), "does not have the format 2"),
+    (iceberg_facts(properties={"write.merge.mode": "copy-on-write"}), "deleted rows are not marked"),
+    (iceberg_facts(properties={"encryption.key-id": "k"}), "encrypted"),
+    (iceberg_facts(properties={"write.format.default": "orc"}), "not Parquet"),
+    (iceberg_facts(data="/tmp/data", default_files="hdfs://host/"), "not in a local folder"),
+    (iceberg_facts(data="s3://bucket/t/data"), "not in a local folder"),
+    (iceberg_facts(data="file:/no/such/folder/data"), "not in a local folder"),
+    (iceberg_facts(partitioned=True), "partitions"),
+    (iceberg_facts(ordered=True), "sort order"),
+    (iceberg_facts(equality_deletes=True), "deleted by their values"),
+    (iceberg_facts([("a", "uuid")]), "column a is Iceberg's uuid"),
+    (iceberg_facts([("a", "timestamp_ns")]), "column a is Iceberg's timestamp_ns"),
+    (iceberg_facts([("a", {"type": "list", "element": "long"})]), "column a is Iceberg's list"),
+]
+
+
+@pytest.mark.parametrize(("table", "reason"), [*REFUSED, *REFUSED_ICEBERG])
+def test_a_table_of_which_more_is_to_be_kept_has_no_index(table: TableFacts | IcebergFacts, reason: str) -> None:
     assert reason in table.no_index
     assert bool(reason) is bool(table.no_index)
 
@@ -259,28 +387,31 @@ def test_a_plan_says_which_way_small_batches_take(mirror: Mirror) -> None:
     def way(sink: Any, schema: Any = T) -> str:
         return str(sink.preview(schema, BatchId("p", "checkpoint", 1), mirror.spark).way)
 
+    sink = mirror.target.sink
+
     other = table("other", id="int64")
     assert way(mirror.kept) == way(mirror.kept, other) == "by an index of its keys"
-    assert way(mirror.sink(index_memory=0)) == "by MERGE, because 'index_memory' is 0"
-    assert way(mirror.sink(deletion_vectors=False), other) == "by MERGE, because it has no deletion vectors"
-    assert way(mirror.sink(delete_mode="soft"), other) == "by MERGE, because its deleted rows stay"
-    assert way(mirror.sink(stored_as_scd_type="2"), other) == "by MERGE, because its history is kept"
-    assert way(mirror.sink(), table("keyless", key=(), id="int64")) == "by MERGE, because it has no key"
-    mirror.sql("alter table {} set tblproperties ('delta.enableChangeDataFeed' = 'true')")
-    assert way(mirror.kept).startswith("by MERGE, because it has a change data feed")
+    assert way(sink(index_memory=0)) == "by MERGE, because 'index_memory' is 0"
+    for options, reason in mirror.refused_options:
+        assert way(sink(**options), other).startswith(f"by MERGE, because {reason}")
+    assert way(sink(delete_mode="soft"), other) == "by MERGE, because its deleted rows stay"
+    assert way(sink(stored_as_scd_type="2"), other) == "by MERGE, because its history is kept"
+    assert way(sink(), table("keyless", key=(), id="int64")) == "by MERGE, because it has no key"
+    mirror.sql(mirror.refused_change[0])
+    assert way(mirror.kept).startswith(f"by MERGE, because {mirror.refused_change[1]}")
 
 
 def test_a_table_without_an_index_goes_by_merge_which_is_said_once(
-    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mirror = Mirror(spark, tmp_path / "lake")
-    mirror.bring(Batch(T).add("r", T, 1, row(1, "a"), snapshot="last"))
-    mirror.sql("alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')")
+    monkeypatch.undo()
+    statement, reason = mirror.refused_change
+    mirror.sql(statement)
     caplog.set_level("INFO")
     for at in (2, 3):
         mirror.bring(Batch(T).add("u", T, at, row(1, f"new {at}")))
-    assert mirror.content(T) == [(1, "new 3")]
-    assert ["column mapping" in record.message for record in caplog.records if "by MERGE" in record.message] == [True]
+    assert mirror.content() == rows({**READ, 1: "new 3"})
+    assert [reason in record.message for record in caplog.records if "by MERGE" in record.message] == [True]
     assert mirror.kept._indexes.sizes() == {}
 
 
@@ -291,7 +422,7 @@ def test_keys_that_need_more_memory_than_there_is_go_by_merge(
     mirror.kept._indexes.most = 100
     caplog.set_level("INFO")
     mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
-    assert mirror.content(T) == rows({**READ, 3: "new"})
+    assert mirror.content() == rows({**READ, 3: "new"})
     assert "need more memory" in caplog.text
 
 
@@ -300,13 +431,13 @@ def test_a_file_that_can_not_be_read_goes_by_merge(
 ) -> None:
     monkeypatch.undo()
 
-    def unreadable(self: IndexedTable) -> None:
+    def unreadable(self: IndexedTable[Any]) -> None:
         raise OSError("not there")
 
     monkeypatch.setattr(IndexedTable, "index", unreadable)
     caplog.set_level("INFO")
     mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
-    assert mirror.content(T) == rows({**READ, 3: "new"})
+    assert mirror.content() == rows({**READ, 3: "new"})
     assert "can't be read (not there)" in caplog.text
 
 
@@ -339,31 +470,43 @@ CELLS = {
 }  # fmt: skip
 
 
-@pytest.mark.smoke("key2")
-@pytest.mark.parametrize("key", [("id",), ("text",), ("id", "day", "text")])
+@pytest.mark.smoke("delta-key2", "iceberg-key3")
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("delta", ("id",)),
+        ("delta", ("text",)),
+        ("delta", ("id", "day", "text")),
+        ("iceberg", ("id", "day", "text")),
+        pytest.param("iceberg", ("id",), marks=pytest.mark.system),
+        pytest.param("iceberg", ("text",), marks=pytest.mark.system),
+    ],
+)
 def test_random_histories_by_both_ways_and_mixed_give_equal_tables(
-    spark: Any, tmp_path: Path, key: tuple[str, ...]
+    spark: Any, tmp_path: Path, kind: str, key: tuple[str, ...]
 ) -> None:
-    made = random.Random(len(key))
+    some = random.Random(len(key))
     schema = table("t", key=key, id="int32", **WIDE)
-    ways = {name: Mirror(spark, tmp_path / name, index_memory=memory) for name, memory in
-            {"by index": 100, "by MERGE": 0, "mixed": 100}.items()}  # fmt: skip
+    ways = {
+        name: made(kind, spark, tmp_path / name, index_memory=memory)
+        for name, memory in {"by index": 100, "by MERGE": 0, "mixed": 100}.items()
+    }
     mixed = ways["mixed"]
     both = mixed.kept._indexes
     at = 0
     for _ in range(4):
         batch = Batch(schema)
-        for _ in range(made.randrange(1, 15)):
+        for _ in range(some.randrange(1, 15)):
             cells = {
-                name: made.choice([*texts, None]) if name not in key else made.choice(texts[:2])
+                name: some.choice([*texts, None]) if name not in key else some.choice(texts[:2])
                 for name, texts in CELLS.items()
             }
-            image = {"id": str(made.randrange(4)), **cells}
+            image = {"id": str(some.randrange(4)), **cells}
             # Some come late.
-            at += made.choice([1, 1, 1, -3])
-            op = made.choice("ccud")
-            batch.add(op, schema, f"{at + 100:08}/{made.randrange(10**9)}", *((None, image) if op == "d" else (image,)))
-        mixed.kept._indexes = None if made.random() < 0.5 else both
+            at += some.choice([1, 1, 1, -3])
+            op = some.choice("ccud")
+            batch.add(op, schema, f"{at + 100:08}/{some.randrange(10**9)}", *((None, image) if op == "d" else (image,)))
+        mixed.kept._indexes = Bounded(0) if some.random() < 0.5 else both
         for mirror in ways.values():
             mirror.bring(batch)
         found = {name: mirror.frame() for name, mirror in ways.items()}

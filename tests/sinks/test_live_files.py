@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.sinks.lake.delta.live_files import LiveFiles, LogUnreadable
+from headrace.sinks.lake.delta.live_files import LiveFiles
+from headrace.sinks.lake.indexed import LogUnreadable
 
 VECTOR = {
     "storageType": "u",

@@ -384,7 +384,7 @@ class LakeSink(Sink):
             nonlocal refused
             refused = not target.replace_by_index(change)
 
-        target.commit(batch, table.id.full_path, by_index)
+        target.commit(batch, table.id.full_path, by_index, by_index=True)
         return not refused
 
     def _values(self, work: _Work) -> lake_merge.Values:

@@ -5,12 +5,13 @@ Everything but a commit is metadata: it comes before the data of a batch and may
 
 from __future__ import annotations
 
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import faultpoints
 from headrace.apply.column_names import Step, renames_in_order
@@ -20,6 +21,8 @@ from headrace.sinks.base import BatchId
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.indexed import IndexedTable
+from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.key_ranges import comparable
 from headrace.sinks.lake.sessions import SMALL_TARGET
 from headrace.sinks.lake.variants import VARIANT
@@ -29,6 +32,7 @@ from headrace.versions import require_known, require_readable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LOG = logging.getLogger(__name__)
 OWNER = "headrace.owner"
 KEY = "headrace.key"
 SOURCE_TABLE = "headrace.table"
@@ -134,6 +138,7 @@ class LakeTable(ABC):
     Args:
         session: reads and writes the table.
         namespace: where it lies in a catalogue, to be created with it; None where that is there for certain.
+        indexes: the keys of the tables that this process writes; None where all batches go by MERGE.
 
     Attributes:
         title: the format's name as people write it.
@@ -143,9 +148,16 @@ class LakeTable(ABC):
     title: ClassVar[str]
     rules: ClassVar[ColumnRules]
 
-    def __init__(self, session: SparkSession, *, namespace: Namespace | None = None) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        *,
+        namespace: Namespace | None = None,
+        indexes: Bounded[IndexedTable[Any]] | None = None,
+    ) -> None:
         self.session = session
         self.namespace = namespace
+        self.indexes = indexes
 
     @property
     @abstractmethod
@@ -167,8 +179,15 @@ class LakeTable(ABC):
         """A table of Headrace's own beside this one."""
 
     @abstractmethod
-    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
-        """Do the work, one data commit, which carries the batch's number; without a batch it carries none."""
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None], *, by_index: bool = False) -> None:
+        """Do the work, one data commit, which carries the batch's number; without a batch it carries none.
+
+        Args:
+            batch: it.
+            source: the source table's name.
+            work: to be done.
+            by_index: it is no SQL, but `replace_by_index`.
+        """
 
     def amend(self, work: Callable[[], object]) -> None:
         """Do the work, a commit without a batch that comes between `plan` and the batch's own commit."""
@@ -225,12 +244,21 @@ class LakeTable(ABC):
 
     def no_index(self, properties: Mapping[str, str] | None = None) -> str | None:
         """Why small batches of whole rows go by MERGE, as the end of a sentence; empty where they go by an index of
-        keys (`replace_by_index`). None where the format knows no other way than MERGE.
+        keys (`replace_by_index`). None where no index is kept of it. Logged once for each table and reason.
 
         Args:
             properties: of a table that is to be created; without them it is there.
         """
-        return None
+        if self.indexes is None:
+            return None
+        reason = self._no_index(properties) if self.indexes.most else "'index_memory' is 0"
+        if reason and properties is None:
+            say_no_index(self.label, reason)
+        return reason
+
+    @abstractmethod
+    def _no_index(self, properties: Mapping[str, str] | None) -> str:
+        """What of the table is against an index, and of the session."""
 
     def replace_by_index(self, change: CollectedRows) -> bool:
         """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
@@ -509,6 +537,12 @@ class LakeTable(ABC):
                 f"The {self.label} belongs {whose}, not to '{owner}'.",
                 remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another target.",
             )
+
+
+@cache
+def say_no_index(label: str, reason: str) -> None:
+    """Log once why a table's small batches do not go by an index."""
+    _LOG.info("Small batches go by MERGE into the %s, because %s.", label, reason)
 
 
 def _json_type(column: TargetColumn, layout: TargetLayout, have: Mapping[str, str]) -> str:

@@ -15,10 +15,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
-"""Row numbers in a file, from 0 on, in order."""
+from headrace.sinks.lake.indexed import Rows
 
 _MAGIC = struct.pack("<I", 1681511377)
 _FORMAT = b"\x01"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from headrace.sinks.lake.delta.actions import Entry
+from headrace.sinks.lake.delta.deletion_vectors import read_vector
+from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
 
 _COMMIT = "{:020d}.json"
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
@@ -21,11 +24,7 @@ _MAPS = ("partitionValues", "tags")
 _DERIVED = ("stats_parsed", "partitionValues_parsed")
 
 
-class LogUnreadable(Exception):
-    """The log has no such version, or a part that is not known here."""
-
-
-class LiveFiles:
+class LiveFiles(FilesAtVersion):
     """What the log of a table says of its files, followed from version to version.
 
     Args:
@@ -38,6 +37,33 @@ class LiveFiles:
         self.entries: dict[str, Entry] = {}
         """The files by path, as they stand in the log."""
         self._log = folder / "_delta_log"
+        self._vectors: dict[str, Rows] = {}
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """As the statistics of the log say."""
+        return {
+            path: json.loads(entry.get("stats") or "{}").get("numRecords", 0) for path, entry in self.entries.items()
+        }
+
+    @property
+    def size(self) -> int:
+        """That of the vectors."""
+        return sum(rows.nbytes for rows in self._vectors.values())
+
+    def gone(self, path: str) -> Rows:
+        """Those in the vector of the file."""
+        vector = self.entries[path].get("deletionVector")
+        if not vector:
+            return np.empty(0, np.int64)
+        name = _name(vector)
+        if name not in self._vectors:
+            self._vectors[name] = read_vector(self.folder, vector)
+        return self._vectors[name]
+
+    def keep(self, vector: Mapping[str, Any], rows: Rows) -> None:
+        """Know the rows of a vector that was written."""
+        self._vectors[_name(vector)] = rows
 
     def advance(self, version: int) -> None:
         """Read on up to a version, from a checkpoint where that is nearer. An earlier version is read from the start.
@@ -56,6 +82,8 @@ class LiveFiles:
             # Commits that were followed up to now may be gone where a checkpoint has them.
             self.version, self.entries = -1, {}
             raise LogUnreadable(f"{missing.filename} is not there") from missing
+        vectors = {_name(entry["deletionVector"]) for entry in self.entries.values() if entry.get("deletionVector")}
+        self._vectors = {name: rows for name, rows in self._vectors.items() if name in vectors}
 
     def place(self, path: str) -> Path:
         """Where a file is.
@@ -92,6 +120,10 @@ class LiveFiles:
             if "add" in action:
                 self.entries[action["add"]["path"]] = action["add"]
         self.version = version
+
+
+def _name(vector: Mapping[str, Any]) -> str:
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:

@@ -26,13 +26,14 @@ from headrace.sinks.lake.catalog import (
     metastore_root,
     reach_metastore,
 )
-from headrace.sinks.lake.delta.indexed import IndexedTable
+from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.statistics import indexed_columns
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of, needs_mapping
 from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedTable, place_of
+from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import identifier
-from headrace.sinks.lake.options import LakeSettings
+from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.table import LakeTable, TargetLayout
@@ -84,17 +85,8 @@ class DeltaPlace(NamedSettings):
         default=False,
     )
 
-    index_memory: int = option(
-        "How many MB of the driver's memory the keys of tables may take. By them small batches of whole rows find the "
-        "rows that go without a MERGE: into tables with deletion vectors, in local folders. The keys of a million rows "
-        "take 12 MB where they are one whole number, and about 50 MB otherwise; the tables that were used the longest "
-        "ago go first, and a table that does not fit is written by MERGE. 0 for MERGE always.",
-        default=512,
-        minimum=0,
-    )
 
-
-class DeltaSettings(DeltaPlace, LakeSettings):
+class DeltaSettings(DeltaPlace, IndexSettings, LakeSettings):
     """Of the sink `delta`."""
 
 
@@ -131,7 +123,7 @@ class DeltaSink(LakeSink):
         if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             require_library("Delta Lake", "delta", DELTA)
         _refuse_two_places(settings)
-        self._indexes: Bounded[IndexedTable] = Bounded(settings.index_memory << 20)
+        self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(settings.index_memory << 20)
         self._naming = None if settings.catalog is None else Naming.of(settings, settings.catalog, identifier)
 
     def check(self) -> None:

@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -19,15 +18,16 @@ from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
-from headrace.sinks.lake.delta.indexed import IndexedTable, fits, indexed_table
-from headrace.sinks.lake.delta.live_files import LogUnreadable
+from headrace.sinks.lake.delta.indexed import commit_change, indexed_table
+from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found
 from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
+from headrace.sinks.lake.indexed import IndexedTable, LogUnreadable, fits
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
-from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
+from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl, say_no_index
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 
@@ -73,7 +73,7 @@ class DeltaTable(LakeTable):
         session: reads and writes the table.
         place: its folder, or the parts of its name in a catalogue of the session.
         namespace: where a name is to be created; None where it is there for certain.
-        indexes: the keys of the tables that this process writes; None where all batches go by MERGE.
+        indexes: as in `LakeTable`.
     """
 
     title: ClassVar[str] = "Delta"
@@ -85,10 +85,9 @@ class DeltaTable(LakeTable):
         place: str | tuple[str, ...],
         *,
         namespace: Namespace | None = None,
-        indexes: Bounded[IndexedTable] | None = None,
+        indexes: Bounded[IndexedTable[LiveFiles]] | None = None,
     ) -> None:
-        super().__init__(session, namespace=namespace)
-        self._indexes = indexes
+        super().__init__(session, namespace=namespace, indexes=indexes)
         self._folder = place if isinstance(place, str) else None
         self._mark: BatchMark | None = None
         self._seen: DeltaLog | None = None
@@ -124,7 +123,7 @@ class DeltaTable(LakeTable):
             return DeltaTable(self.session, f"{self._folder}{suffix}")
         return DeltaTable(self.session, (*self._parts[:-1], f"{self._parts[-1]}{suffix}"), namespace=self.namespace)
 
-    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None], *, by_index: bool = False) -> None:
         """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits.
 
         Raises:
@@ -182,28 +181,19 @@ class DeltaTable(LakeTable):
             )
             return False
 
-    def no_index(self, properties: Mapping[str, str] | None = None) -> str | None:
-        """What of the table is against it, and of the session; logged once for each table and reason."""
-        if self._indexes is None:
-            return None
-        if not self._indexes.most:
-            reason = "'index_memory' is 0"
-        elif properties is not None:
-            # Of one that is not there nothing else is known.
-            reason = "" if properties.get(VECTORS) == "true" else NO_VECTORS
-        else:
-            log = self._log
-            reason = "Spark Connect reaches no files" if log is None else log.no_index
-        if reason and properties is None:
-            _say_once(self.label, reason)
-        return reason
+    def _no_index(self, properties: Mapping[str, str] | None) -> str:
+        """Of a table that is not there its deletion vectors alone are known."""
+        if properties is not None:
+            return "" if properties.get(VECTORS) == "true" else NO_VECTORS
+        log = self._log
+        return "Spark Connect reaches no files" if log is None else log.no_index
 
     def replace_by_index(self, change: CollectedRows) -> bool:
         """Do it below Delta's commands, with files that pyarrow writes, in a transaction of Delta's."""
-        indexes = self._indexes
+        indexes = self.indexes
         return indexes is not None and self._below_commands(lambda commit: self._by_index(indexes, commit, change))
 
-    def _by_index(self, indexes: Bounded[IndexedTable], commit: Transaction, change: CollectedRows) -> bool:
+    def _by_index(self, indexes: Bounded[IndexedTable[LiveFiles]], commit: Transaction, change: CollectedRows) -> bool:
         facts = commit.facts
         if (
             facts.no_index
@@ -214,12 +204,12 @@ class DeltaTable(LakeTable):
         try:
             table = indexed_table(indexes, self.place, facts, change, commit.version)
         except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
-            _say_once(self.label, f"the keys of its rows can't be read ({failure})")
+            say_no_index(self.label, f"the keys of its rows can't be read ({failure})")
             return False
         if table is None:
-            _say_once(self.label, "the keys of its rows need more memory than 'index_memory' allows")
+            say_no_index(self.label, "the keys of its rows need more memory than 'index_memory' allows")
             return False
-        table.commit(commit, change, facts, self._mark, self.label)
+        commit_change(table, commit, change, facts, self._mark, self.label)
         return True
 
     def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
@@ -341,11 +331,6 @@ class DeltaTable(LakeTable):
         if evolution.widen:
             needed["delta.enableTypeWidening"] = "true"
         return needed
-
-
-@cache
-def _say_once(label: str, reason: str) -> None:
-    _LOG.info("Small batches go by MERGE into the %s, because %s.", label, reason)
 
 
 @contextmanager

@@ -58,10 +58,10 @@ class Branch:
                     change.commit()
                 table.manageSnapshots().createBranch(self.name).commit()
         except (PySparkException, Py4JJavaError) as failure:
-            raise self._moved(failure) from failure
+            raise moved(failure, self._label) from failure
         table.refresh()
         if base is None and table.currentSnapshot() is not None:
-            raise self._not_there()
+            raise _not_there(self._label)
 
     def publish(self) -> int:
         """Move the table to the branch's end, and drop the branch; the table's snapshot from then on.
@@ -77,19 +77,21 @@ class Branch:
         try:
             table.manageSnapshots().fastForwardBranch(MAIN, self.name).removeBranch(self.name).commit()
         except (PySparkException, Py4JJavaError) as failure:
-            raise self._moved(failure) from failure
+            raise moved(failure, self._label) from failure
         table.refresh()
         return int(table.currentSnapshot().snapshotId())
 
-    def _moved(self, failure: Any) -> Exception:
-        """A refusal in our words; any other failure of Java as it is."""
-        # PySpark has classes of its own for some of Java's.
-        java = getattr(failure, "java_exception", None)
-        kind = type(failure).__name__ if java is None else str(java.getClass().getSimpleName())
-        return self._not_there() if kind in _REFUSED else failure
 
-    def _not_there(self) -> TargetMoved:
-        return TargetMoved(
-            f"The {self._label} changed while a batch was written; nothing of it is in the table.",
-            remedy="Make sure that nothing else writes to it. You can repeat the batch.",
-        )
+def moved(failure: Any, label: str) -> Exception:
+    """A refusal in our words; any other failure of Java as it is."""
+    # PySpark has classes of its own for some of Java's.
+    java = getattr(failure, "java_exception", None)
+    kind = type(failure).__name__ if java is None else str(java.getClass().getSimpleName())
+    return _not_there(label) if kind in _REFUSED else failure
+
+
+def _not_there(label: str) -> TargetMoved:
+    return TargetMoved(
+        f"The {label} changed while a batch was written; nothing of it is in the table.",
+        remedy="Make sure that nothing else writes to it. You can repeat the batch.",
+    )

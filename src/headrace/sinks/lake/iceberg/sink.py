@@ -28,10 +28,13 @@ from headrace.sinks.lake.catalog import (
     metastore_root,
     reach_metastore,
 )
+from headrace.sinks.lake.iceberg.live_files import LiveFiles
 from headrace.sinks.lake.iceberg.rest import reach_rest_catalog
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
+from headrace.sinks.lake.indexed import IndexedTable
+from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import escaped, identifier
-from headrace.sinks.lake.options import LakeSettings
+from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.variants import VARIANT
@@ -121,7 +124,7 @@ class IcebergPlace(NamedSettings):
     )
 
 
-class IcebergSettings(IcebergPlace, LakeSettings):
+class IcebergSettings(IcebergPlace, IndexSettings, LakeSettings):
     """Of the sink `iceberg`."""
 
 
@@ -179,6 +182,7 @@ class IcebergSink(LakeSink):
         spelled = escaped if settings.catalog_type in _TAKE_ANY_NAME else identifier
         self._naming = Naming.of(settings, settings.catalog, spelled)
         self._catalog = _definition(settings)
+        self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(settings.index_memory << 20)
 
     def check(self) -> None:
         """Whether Iceberg is there and the warehouse can be written. Runs in the driver; creates nothing.
@@ -233,9 +237,9 @@ class IcebergSink(LakeSink):
         # A catalogue of folders takes no comment.
         kind = session.conf.get(f"{place}.type", None)
         namespace = Namespace(parts[:-1], self.settings.create_namespaces)
-        return IcebergTable(
-            session, parts, namespace=replace(namespace, comment=None) if kind == "hadoop" else namespace
-        )
+        if kind == "hadoop":
+            namespace = replace(namespace, comment=None)
+        return IcebergTable(session, parts, namespace=namespace, indexes=self._indexes)
 
     def place(self, id: TableId) -> str:
         """The name in the catalogue."""

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
 from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
@@ -14,8 +16,15 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.iceberg.branch import Branch
-from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl
+from headrace.sinks.lake.iceberg.branch import Branch, moved
+from headrace.sinks.lake.iceberg.facts import no_marks
+from headrace.sinks.lake.iceberg.indexed import commit_change, indexed_table, takes
+from headrace.sinks.lake.iceberg.java import JavaTable
+from headrace.sinks.lake.iceberg.live_files import LiveFiles
+from headrace.sinks.lake.indexed import IndexedTable, LogUnreadable
+from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl, say_no_index
+from headrace.sinks.lake.whole_rows import CollectedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +52,7 @@ class IcebergTable(LakeTable):
         session: reads and writes the table.
         parts: catalogue, namespace and name.
         namespace: where it is to be created; None where it is there for certain.
+        indexes: as in `LakeTable`.
     """
 
     title: ClassVar[str] = "Iceberg"
@@ -53,9 +63,18 @@ class IcebergTable(LakeTable):
         wrong=(("(?i)^__(row_|original_row_id_)", "by which Spark's MERGE into Iceberg means a column of its own"),),
     )
 
-    def __init__(self, session: SparkSession, parts: tuple[str, ...], *, namespace: Namespace | None = None) -> None:
-        super().__init__(session, namespace=namespace)
+    def __init__(
+        self,
+        session: SparkSession,
+        parts: tuple[str, ...],
+        *,
+        namespace: Namespace | None = None,
+        indexes: Bounded[IndexedTable[LiveFiles]] | None = None,
+    ) -> None:
+        super().__init__(session, namespace=namespace, indexes=indexes)
         self._parts = parts
+        self._mark: dict[str, str] = {}
+        self._seen: JavaTable | None = None
         self._base: int | None = None
         self._branch: Branch | None = None
 
@@ -95,13 +114,15 @@ class IcebergTable(LakeTable):
             SinkError: the session's writes are staged, so that the batch would be in no version of the table.
         """
         self._refuse_staged()
-        self._base = self._snapshot() if batch is not None and self.exists else None
+        self._seen = None
+        self._base = self._table().snapshot if batch is not None and self.exists else None
         return super().plan(layout, batch, **how)
 
-    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None], *, by_index: bool = False) -> None:
         """Do the work on a branch, and publish it where the table still stands as `plan` found it.
 
-        So a writer that was paused after it looked for the batch can't write it a second time.
+        So a writer that was paused after it looked for the batch can't write it a second time. What goes by an index
+        needs no branch: its commit says itself where it starts from.
 
         Raises:
             TargetMoved: it does not; nothing of the batch is in the table.
@@ -109,15 +130,62 @@ class IcebergTable(LakeTable):
         if batch is None:
             work()
             return
-        branch = Branch(self._java(), self.label)
-        branch.begin(self._base)
-        self._branch = branch
+        self._mark = _mark(batch, source)
         try:
-            self._named(batch, source, work)
+            if by_index:
+                work()
+                return
+            branch = Branch(self._java(), self.label)
+            branch.begin(self._base)
+            self._branch = branch
+            self._marked(work)
         finally:
-            self._branch = None
+            self._branch, self._seen, self._mark = None, None, {}
         faultpoints.reach("sink.iceberg.before_publish")
         self._base = branch.publish()
+
+    def _no_index(self, properties: Mapping[str, str] | None) -> str:
+        """Of a table that is not there its format alone is known, and how it is written."""
+        return no_marks(properties) if properties is not None else self._table().facts.no_index
+
+    def replace_by_index(self, change: CollectedRows) -> bool:
+        """Do it by a row delta of Iceberg's, with files that pyarrow writes.
+
+        Raises:
+            TargetMoved: rows came or went since `plan`; nothing of the batch is in the table.
+        """
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        if self.indexes is None:
+            return False
+        try:
+            return self._by_index(self.indexes, self._table(), change)
+        except PySparkException as failure:
+            raise moved(failure, self.label) from failure
+        except Py4JError as failure:
+            # The commit is the last step, so nothing has happened.
+            if isinstance(failure, Py4JJavaError) or "does not exist" not in str(failure):
+                raise moved(failure, self.label) from failure
+            say_no_index(self.label, f"this Iceberg lacks a part that Headrace knows ({failure})")
+            return False
+
+    def _by_index(self, indexes: Bounded[IndexedTable[LiveFiles]], table: JavaTable, change: CollectedRows) -> bool:
+        if table.facts.no_index or not takes(change, table.facts):
+            return False
+        try:
+            known = indexed_table(indexes, self.place, table, change, self._base)
+        except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
+            say_no_index(self.label, f"the keys of its rows can't be read ({failure})")
+            return False
+        if known is None:
+            say_no_index(self.label, "the keys of its rows need more memory than 'index_memory' allows")
+            return False
+        branch = None if self._branch is None else self._branch.name
+        commit_change(known, table, change, self._mark, branch, self.label)
+        if branch is None:
+            self._base = table.snapshot
+        return True
 
     def amend(self, work: Callable[[], object]) -> None:
         """Do the work on a branch too, so that the table stands where `plan` found it, and then where this leaves it.
@@ -131,7 +199,7 @@ class IcebergTable(LakeTable):
         try:
             work()
         finally:
-            self._branch = None
+            self._branch, self._seen = None, None
         self._base = branch.publish()
 
     def release(self) -> None:
@@ -145,6 +213,16 @@ class IcebergTable(LakeTable):
         # One that keeps tables, and those that hold nothing, can't be closed.
         if jvm.java.lang.Class.forName("java.lang.AutoCloseable").isInstance(made):
             made.close()
+
+    def _table(self) -> JavaTable:
+        """The table as `plan` found it; as it is now where nothing was planned since the last commit."""
+        if self._seen is None:
+            self._seen = JavaTable(self.session, self._java())
+        return self._seen
+
+    def _descent(self) -> Iterator[Any]:
+        """The snapshots that the table, as it is now, descends from."""
+        return JavaTable(self.session, self._java()).descent()
 
     def _java(self) -> Any:
         jvm: Any = self.session.sparkContext._jvm
@@ -160,14 +238,8 @@ class IcebergTable(LakeTable):
                 remedy=f"Remove {staged[0]} from the session that runs the pipeline.",
             )
 
-    def _snapshot(self) -> int | None:
-        table = self._java()
-        table.refresh()
-        snapshot = table.currentSnapshot()
-        return None if snapshot is None else int(snapshot.snapshotId())
-
-    def _named(self, batch: BatchId, source: str, work: Callable[[], None]) -> None:
-        """Do the work; the snapshot that it makes carries pipeline, checkpoint, number and offsets of the batch.
+    def _marked(self, work: Callable[[], None]) -> None:
+        """Do the work; the snapshot that it makes carries the batch's mark.
 
         Iceberg's SQL takes such properties from the thread that commits, for as long as a piece of Java runs there.
         That piece is ours, called back by Java.
@@ -178,17 +250,15 @@ class IcebergTable(LakeTable):
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         jvm: Any = context._jvm
         step = _Step(work)
-        properties = {OWNER: batch.owner, BATCH: str(batch.number), TARGET: source}
-        properties |= {name: text for name, text in ((OFFSETS, batch.offsets), (SINK, batch.sink)) if text}
         jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
-            properties, step, jvm.java.lang.Class.forName("java.lang.RuntimeException")
+            self._mark, step, jvm.java.lang.Class.forName("java.lang.RuntimeException")
         )
         if step.failure is not None:
             raise step.failure
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether the newest snapshot of the same owner that the table descends from is of this batch."""
-        for snapshot in self._descent():
+        for snapshot in self._table().descent():
             said = snapshot.summary()
             whose = (said.get(OWNER), said.get(TARGET)) == (batch.owner, source)
             if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
@@ -228,19 +298,9 @@ class IcebergTable(LakeTable):
             f"older_than => timestamp '{before:%Y-%m-%d %H:%M:%S} UTC', retain_last => {max(kept, 1)})"
         )
 
-    def _descent(self) -> Iterator[Any]:
-        """The table's snapshots from the current one back, as far as they were not expired."""
-        table = self._java()
-        table.refresh()
-        snapshot = table.currentSnapshot()
-        while snapshot is not None:
-            yield snapshot
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)
-
     def size(self) -> int | None:
         """As the newest snapshot's summary has it."""
-        snapshot = self._java().currentSnapshot()
+        snapshot = self._table().own.currentSnapshot()
         held = "0" if snapshot is None else snapshot.summary().get("total-files-size")
         return None if held is None else int(held)
 
@@ -276,6 +336,12 @@ class IcebergTable(LakeTable):
     def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
         """Iceberg needs nothing beforehand: it knows columns by number."""
         return {}
+
+
+def _mark(batch: BatchId, source: str) -> dict[str, str]:
+    """What a snapshot's summary says of the batch that it brought: pipeline, checkpoint, number and offsets."""
+    mark = {OWNER: batch.owner, BATCH: str(batch.number), TARGET: source}
+    return mark | {name: text for name, text in ((OFFSETS, batch.offsets), (SINK, batch.sink)) if text}
 
 
 class _Step:

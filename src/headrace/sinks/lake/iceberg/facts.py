@@ -1,0 +1,133 @@
+"""What an Iceberg table is, as far as files and commits of ours must know it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.sinks.lake.data_files import arrow_type
+
+FORMAT = "format-version"
+MERGE_MODE = "write.merge.mode"
+ON_READ = "merge-on-read"
+NOT_ON_READ = "deleted rows are not marked in it (write.merge.mode)"
+OTHER_FORMAT = "it does not have the format 2"
+FIELD_ID = "PARQUET:field_id"
+_SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
+"""Types that Spark has other names for."""
+_SAME = frozenset(["boolean", "int", "float", "double", "date", "string", "binary"])
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_LOCAL = re.compile(r"(?:file:)?/+(.*)")
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table is.
+
+    Args:
+        id: tells it from another one of the same name.
+        format: the version of its format.
+        fields: its columns, as Iceberg writes a structure as JSON.
+        partitioned: whether it has partitions, or had some.
+        ordered: whether its rows have an order within files.
+        properties: its properties.
+        data: the folder of its data files, as Iceberg names it.
+        default_files: where paths without a scheme are, as a URI.
+        equality_deletes: whether rows are deleted by their values.
+    """
+
+    id: str
+    format: int
+    fields: tuple[Mapping[str, Any], ...]
+    partitioned: bool
+    ordered: bool
+    properties: Mapping[str, str]
+    data: str
+    default_files: str
+    equality_deletes: bool
+
+    @classmethod
+    def of(cls, schema: str, **given: Any) -> TableFacts:
+        """Facts of which the structure is JSON."""
+        return cls(fields=tuple(json.loads(schema)["fields"]), **given)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns with their types as Spark's DDL has them; those that Spark has no type for under Iceberg's."""
+        return {field["name"]: spark_type(field["type"]) for field in self.fields}
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The numbers of the columns."""
+        return {field["name"]: int(field["id"]) for field in self.fields}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a data file, whose numbers say which of the table's they are."""
+        return pa.schema(
+            [
+                pa.field(field["name"], arrow_type(kind), not field["required"], {FIELD_ID: str(field["id"])})
+                for field, kind in zip(self.fields, self.columns.values(), strict=True)
+            ]
+        )
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of data files, where it is in a local file system. It need not be there."""
+        if self.data.startswith("/") and not self.default_files.startswith("file:"):
+            return None
+        return local_path(self.data)
+
+    @property
+    def no_files(self) -> str:
+        """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
+        odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
+        reasons = {
+            "it is not in a local folder": self.folder is None or not self.folder.parent.is_dir(),
+            "it has partitions": self.partitioned,
+            "it has a sort order": self.ordered,
+            "it is encrypted": "encryption.key-id" in self.properties,
+            "its files are not Parquet": self.properties.get("write.format.default", "parquet").lower() != "parquet",
+            f"its column {odd}": bool(odd),
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), "")
+
+    @property
+    def no_index(self) -> str:
+        """Why small batches can't go by an index of keys, as the end of a sentence; empty where they can."""
+        reasons = {
+            no_marks({**self.properties, FORMAT: str(self.format)}): True,
+            self.no_files: True,
+            "rows are deleted by their values in it": self.equality_deletes,
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so and reason), "")
+
+
+def no_marks(properties: Mapping[str, str]) -> str:
+    """Why files of positions don't mark rows of a table as deleted, as the end of a sentence; empty where they do."""
+    if properties.get(FORMAT) != "2":
+        return OTHER_FORMAT
+    return "" if properties.get(MERGE_MODE) == ON_READ else NOT_ON_READ
+
+
+def spark_type(kind: Any) -> str:
+    """A type of Iceberg's as Spark's DDL has it; one that pyarrow does not write for us under Iceberg's own name."""
+    if isinstance(kind, str):
+        digits = _DECIMAL.fullmatch(kind)
+        if digits:
+            return f"decimal({digits[1]},{digits[2]})"
+        if kind in _SPARK or kind in _SAME:
+            return _SPARK.get(kind, kind)
+    return f"Iceberg's {kind if isinstance(kind, str) else kind['type']}"
+
+
+def local_path(location: str) -> Path | None:
+    """The local file that a location of Iceberg's names, which has no escapes; None for one that is elsewhere."""
+    found = _LOCAL.fullmatch(location)
+    return None if found is None else Path("/" + found[1])

@@ -1,0 +1,138 @@
+"""Small batches into an Iceberg table without a Spark job: an index says where rows stand, a file of positions marks
+those that go.
+
+What the table is at a snapshot, its metadata says, and the commit is Iceberg's own row delta. It counts as having read
+the whole table: where another commit brought or deleted rows in between, an append too, it fails, and the batch is
+brought again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace import faultpoints
+from headrace.sinks.lake.data_files import write_data_file
+from headrace.sinks.lake.iceberg.facts import FIELD_ID, TableFacts
+from headrace.sinks.lake.iceberg.java import JavaTable
+from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
+from headrace.sinks.lake.indexed import IndexedTable, Rows, fits, indexed
+from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.keys import KeyForm
+from headrace.sinks.lake.whole_rows import CollectedRows
+
+_POSITIONS = pa.schema(
+    [
+        pa.field(PATH, pa.string(), False, {FIELD_ID: "2147483546"}),
+        pa.field(POSITION, pa.int64(), False, {FIELD_ID: "2147483545"}),
+    ]
+)
+"""A file of positions; the numbers of its columns are Iceberg's for all tables."""
+
+
+def indexed_table(
+    indexes: Bounded[IndexedTable[LiveFiles]], place: str, table: JavaTable, change: CollectedRows, snapshot: int | None
+) -> IndexedTable[LiveFiles] | None:
+    """The table with the keys of all rows that it has at a snapshot; None where they need more memory than there may
+    be.
+
+    Args:
+        indexes: those of all tables.
+        place: under which name it is kept.
+        table: Iceberg's own.
+        change: the batch.
+        snapshot: which snapshot; None for an empty table that has none.
+
+    Raises:
+        as `LiveFiles.advance` and `IndexedTable.index`.
+    """
+    facts = table.facts
+    form = KeyForm({name: facts.columns[name] for name in change.key}, change.nullable)
+    names = {facts.ids[name]: name for name in (*change.key, change.position)}
+    kept = IndexedTable((facts.id, tuple(names.items())), form, change.position, LiveFiles(names))
+    return indexed(indexes, place, kept, lambda files: table.advance(files, snapshot))
+
+
+def commit_change(
+    known: IndexedTable[LiveFiles],
+    table: JavaTable,
+    change: CollectedRows,
+    mark: Mapping[str, str],
+    branch: str | None,
+    label: str,
+) -> None:
+    """Make the commit of a batch, which validates that the table stands where `known` was read, but for commits that
+    leave its rows.
+
+    Args:
+        known: the rows of the table at the snapshot that the commit starts from.
+        table: Iceberg's own.
+        change: what the batch does.
+        mark: what the commit leaves in the snapshot's summary.
+        branch: the branch that it goes to; None for the table's own.
+        label: the table as messages name it.
+
+    Raises:
+        OSError: a file can't be read or written; nothing has happened.
+        SchemaError: which of two changes is the later one is not known.
+    """
+    facts, files = table.facts, known.files
+    effect = known.effect(change, label)
+    assert facts.folder is not None
+    facts.folder.mkdir(parents=True, exist_ok=True)
+    commit = table.own.newRowDelta()
+    if effect.comes.num_rows:
+        comes = effect.comes.select(facts.schema.names).cast(facts.schema)
+        file = write_data_file(str(facts.folder), comes)
+        location = f"{facts.data}/{file.path}"
+        commit.addRows(table.data_file(location, file.size))
+        known.wrote(location, comes)
+    marks: dict[str, Rows] = {}
+    for path, rows in effect.goes.items():
+        if len(files.gone(path)) + len(rows) < known.rows_of(path):
+            marks[path] = rows
+        else:
+            commit.removeRows(table.gone_file(path, known.rows_of(path)))
+    if marks:
+        name = f"{uuid4()}-deletes.parquet"
+        size = _write_positions(facts.folder / name, marks)
+        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, marks))
+    commit.validateDataFilesExist(list(marks)).validateDeletedFiles()
+    commit.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+    if files.snapshot is not None:
+        commit.validateFromSnapshot(files.snapshot)
+    for name, text in mark.items():
+        commit.set(name, text)
+    if branch is not None:
+        commit.toBranch(branch)
+    faultpoints.reach("sink.iceberg.before_publish")
+    commit.commit()
+
+
+def _write_positions(file: Path, marks: Mapping[str, Rows]) -> int:
+    """Write a file of positions, ordered as readers want it.
+
+    Returns:
+        Its size in bytes.
+    """
+    paths = sorted(marks)
+    counts = [len(marks[path]) for path in paths]
+    names = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(paths), dtype=np.int32), counts), paths)
+    positions = np.concatenate([np.sort(marks[path]) for path in paths])
+    table = pa.Table.from_arrays([names.cast(pa.string()), pa.array(positions)], schema=_POSITIONS)
+    pq.write_table(table, file, compression="zstd", store_schema=False)
+    return file.stat().st_size
+
+
+def takes(change: CollectedRows, facts: TableFacts) -> bool:
+    """Whether a table takes the rows of a batch as they are."""
+    columns, rows = facts.columns, change.rows
+    if columns.keys() != {*rows.column_names} or not fits(rows, columns):
+        return False
+    required = [field["name"] for field in facts.fields if field["required"]]
+    return not any(rows.column(name).filter(change.comes).null_count for name in required)

@@ -1,0 +1,150 @@
+"""The data files of an Iceberg table at a snapshot, and their rows that files of positions delete, without a Spark job.
+
+They are followed from snapshot to snapshot, each by what it added and removed, as Iceberg's Java API says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.sinks.lake.iceberg.facts import local_path
+from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
+
+PATH, POSITION = "file_path", "pos"
+"""The columns of a file of positions."""
+_MOST_STEPS = 100
+"""From how many snapshots on the files are read anew."""
+
+
+class LiveFiles(FilesAtVersion):
+    """What the snapshots of a table say of its files, followed from one to the next.
+
+    Args:
+        names: the names of the table's columns that are looked at, by their numbers.
+    """
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self.snapshot: int | None = None
+        self._names = names
+        self._rows: dict[str, int] = {}
+        self._gone: dict[str, Rows] = {}
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """As manifests say."""
+        return self._rows
+
+    @property
+    def size(self) -> int:
+        """That of the positions."""
+        return sum(rows.nbytes for rows in self._gone.values())
+
+    def place(self, path: str) -> Path:
+        """Where a file is."""
+        found = local_path(path)
+        if found is None:
+            raise LogUnreadable("it has files that are not local")
+        return found
+
+    def gone(self, path: str) -> Rows:
+        """Those in files of positions."""
+        return self._gone.get(path, np.empty(0, np.int64))
+
+    def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
+        """By the numbers that the file has of its columns."""
+        found = {}
+        for field in file.schema_arrow:
+            number = (field.metadata or {}).get(b"PARQUET:field_id")
+            if number is not None and int(number) in self._names:
+                found[self._names[int(number)]] = field.name
+        return found
+
+    def advance(self, manifests: Any, table: Any, snapshot: int | None) -> None:
+        """Read on up to a snapshot.
+
+        Args:
+            manifests: Iceberg's reader of them.
+            table: Iceberg's own.
+            snapshot: which one; None for a table that has none.
+
+        Raises:
+            LogUnreadable: it has files of which the rows that are gone can't be told here.
+            OSError: a file of positions can't be read.
+        """
+        if snapshot == self.snapshot:
+            return
+        before, self.snapshot = self.snapshot, None
+        steps = None if before is None or snapshot is None else _steps(table, before, snapshot)
+        if steps is None or not all(self._take(table.io(), step) for step in steps):
+            self._rows, self._gone = {}, {}
+            if snapshot is not None:
+                self._read(manifests, table, table.snapshot(snapshot))
+        self.snapshot = snapshot
+
+    def _take(self, files: Any, snapshot: Any) -> bool:
+        """Take in what a snapshot changed; False where positions don't count any more, and all must be read."""
+        if next(_each(snapshot.removedDeleteFiles(files)), None) is not None:
+            return False
+        for file in _each(snapshot.removedDataFiles(files)):
+            path = str(file.location())
+            self._rows.pop(path, None)
+            self._gone.pop(path, None)
+        for file in _each(snapshot.addedDataFiles(files)):
+            self._add(file)
+        for file in _each(snapshot.addedDeleteFiles(files)):
+            self._delete(file)
+        return True
+
+    def _read(self, manifests: Any, table: Any, snapshot: Any) -> None:
+        files, specs = table.io(), table.specs()
+        for manifest in _each(snapshot.dataManifests(files)):
+            for file in _each(manifests.read(manifest, files, specs)):
+                self._add(file)
+        for manifest in _each(snapshot.deleteManifests(files)):
+            for file in _each(manifests.readDeleteManifest(manifest, files, specs)):
+                self._delete(file)
+
+    def _add(self, file: Any) -> None:
+        if file.format().name() != "PARQUET":
+            raise LogUnreadable("it has files that are not Parquet")
+        self._rows[str(file.location())] = int(file.recordCount())
+
+    def _delete(self, file: Any) -> None:
+        if file.content().name() != "POSITION_DELETES" or file.format().name() != "PARQUET":
+            raise LogUnreadable("it has deletes of another kind than files of positions")
+        with pq.ParquetFile(self.place(str(file.location()))) as found:
+            positions = found.read(columns=[PATH, POSITION], use_threads=False).combine_chunks()
+        paths = pa.concat_arrays(positions.column(PATH).chunks).dictionary_encode()
+        numbers = paths.indices.to_numpy()
+        order = np.argsort(numbers, kind="stable")
+        rows = positions.column(POSITION).to_numpy()[order]
+        ends = np.searchsorted(numbers[order], np.arange(1, len(paths.dictionary)))
+        for path, some in zip(paths.dictionary.to_pylist(), np.split(rows, ends), strict=True):
+            if path in self._rows:
+                self._gone[path] = np.union1d(self.gone(path), some)
+
+
+def _steps(table: Any, before: int, snapshot: int) -> list[Any] | None:
+    """The snapshots after one up to another, in order; None where the one is not before the other, or long before."""
+    steps: list[Any] = []
+    at: int | None = snapshot
+    while at != before:
+        found = None if at is None else table.snapshot(at)
+        if found is None or len(steps) == _MOST_STEPS:
+            return None
+        steps.append(found)
+        at = found.parentId()
+    return steps[::-1]
+
+
+def _each(found: Any) -> Iterator[Any]:
+    """What something of Java's gives."""
+    items = found.iterator()
+    while items.hasNext():
+        yield items.next()

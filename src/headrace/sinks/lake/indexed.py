@@ -1,0 +1,272 @@
+"""Small batches into a table without a Spark job: which of its rows go, by file and row, and which come.
+
+What is here is true of any format. What files a table has, and which of their rows are gone, the format's log says;
+how a commit marks more of them is the format's too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from headrace.apply.sequence import is_disordered, no_order
+from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.key_index import Bounded, KeyIndex
+from headrace.sinks.lake.keys import KeyForm, Keys
+from headrace.sinks.lake.whole_rows import CollectedRows
+
+Rows = NDArray[np.int64]
+"""Row numbers in a file, from 0 on, in order."""
+
+
+class LogUnreadable(Exception):
+    """The log has no such version, or a part that is not known here."""
+
+
+class FilesAtVersion(ABC):
+    """The data files of a table at the version up to which its log was read."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> Mapping[str, int]:
+        """The files by path, each with its number of rows, those that are gone too; 0 where the log does not say."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many bytes what is known of their rows takes."""
+
+    @abstractmethod
+    def place(self, path: str) -> Path:
+        """Where a file is.
+
+        Raises:
+            LogUnreadable: somewhere else than in a local folder.
+        """
+
+    @abstractmethod
+    def gone(self, path: str) -> Rows:
+        """The rows of a file that are marked as gone.
+
+        Raises:
+            OSError: the marks can't be read.
+        """
+
+    def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
+        """The names of the table's columns as a file has them, by their names now."""
+        return {name: name for name in file.schema_arrow.names}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a batch does to a table.
+
+    Args:
+        goes: the rows that go now, by file.
+        comes: the rows that come.
+    """
+
+    goes: Mapping[str, Rows]
+    comes: pa.Table
+
+
+Files = TypeVar("Files", bound=FilesAtVersion)
+
+
+class IndexedTable(Generic[Files]):
+    """The files of a table at a version, with the keys of their rows. One batch at a time uses it.
+
+    Args:
+        table: what tells the table, and the columns looked at here, from any other.
+        form: how its keys are compared.
+        position: the name of the column with the position.
+        files: of the table, not read yet.
+    """
+
+    def __init__(self, table: tuple[object, ...], form: KeyForm, position: str, files: Files) -> None:
+        self.identity = (*table, form.identity, position)
+        self.form = form
+        self.files = files
+        self._position = position
+        self._index = KeyIndex()
+        self._newest: dict[str, str | None] = {}
+        self._rows: dict[str, int] = {}
+        self._written: dict[str, tuple[Keys, str | None]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return self._index.size + self.files.size
+
+    def rows_to_index(self) -> int:
+        """How many rows the files, which were read on to another version, have whose keys are not known yet."""
+        live = self.files.rows
+        self._index.drop([path for path in self._index.paths if path not in live])
+        for path in [path for path in self._newest if path not in live]:
+            del self._newest[path], self._rows[path]
+        for path, (keys, newest) in self._written.items():
+            if path in live:
+                self._take_in(path, keys, newest)
+        self._written = {}
+        return sum(rows for path, rows in live.items() if path not in self._index.paths)
+
+    def index(self) -> None:
+        """Read the keys of the files that are new.
+
+        Raises:
+            OSError: a file can't be read.
+            LogUnreadable: a file is somewhere else.
+            KeyError: a file does not have the columns of the key.
+            pyarrow.ArrowException: its values are none of the table's.
+        """
+        for path in self.files.rows:
+            if path not in self._index.paths:
+                with pq.ParquetFile(self.files.place(path)) as file:
+                    names = self.files.columns(file)
+                    found = file.read(columns=[names[name] for name in self.form.columns], use_threads=False)
+                    keys = self.form.keys(found.rename_columns({names[name]: name for name in self.form.columns}))
+                    newest = _newest(file.metadata, names.get(self._position))
+                    self._take_in(path, keys, newest, file.metadata.num_rows)
+
+    def _take_in(self, path: str, keys: Keys, newest: str | None, rows: int | None = None) -> None:
+        self._index.add(path, keys)
+        self._newest[path] = newest
+        self._rows[path] = len(keys) if rows is None else rows
+
+    def rows_of(self, path: str) -> int:
+        """How many rows an indexed file has, those that are gone too."""
+        return self._rows[path]
+
+    def effect(self, change: CollectedRows, label: str) -> Effect:
+        """What a batch does, after `index`.
+
+        Args:
+            change: the batch.
+            label: the table as messages name it.
+
+        Raises:
+            OSError: a file can't be read.
+            SchemaError: which of two changes is the later one is not known.
+        """
+        keys = self.form.keys(change.rows)
+        newer = np.zeros(change.rows.num_rows, np.bool_)
+        goes: dict[str, Rows] = {}
+        positions = change.rows.column(change.position).combine_chunks()
+        for path, (places, rows) in self._index.look_up(keys).by_file().items():
+            here = ~np.isin(rows, self.files.gone(path))
+            places, rows = keys.rows[places[here]], rows[here]
+            if not len(rows):
+                continue
+            is_older = self._are_older(path, rows, positions.take(pa.array(places)), change, label)
+            newer[places[~is_older]] = True
+            if is_older.any():
+                goes[path] = np.unique(rows[is_older])
+        return Effect(goes, change.rows.filter(pc.and_(change.comes, pa.array(~newer))))
+
+    def wrote(self, path: str, rows: pa.Table) -> None:
+        """Know the keys of a new file, which count from the version on that has it."""
+        newest = pc.min_max(rows.column(self._position))["max"].as_py()
+        self._written[path] = self.form.keys(rows), newest
+
+    def _are_older(self, path: str, rows: Rows, new: pa.Array, change: CollectedRows, label: str) -> NDArray[np.bool_]:
+        """For each of these rows of a file whether it is older than the position beside it."""
+        newest = self._newest[path]
+        if not change.decoded and newest is not None and newest < pc.min_max(new)["min"].as_py():
+            return np.ones(len(rows), np.bool_)
+        with pq.ParquetFile(self.files.place(path)) as file:
+            name = self.files.columns(file).get(self._position)
+            if name is None:
+                return np.ones(len(rows), np.bool_)
+            kept = _values(file, name, rows)
+        if change.decoded and any(map(is_disordered, kept.to_pylist(), new.to_pylist())):
+            raise no_order(change.source, label)
+        found: NDArray[np.bool_] = pc.fill_null(pc.less(kept, new), True).to_numpy(zero_copy_only=False)
+        return found
+
+
+def indexed(
+    indexes: Bounded[IndexedTable[Any]], place: str, table: IndexedTable[Files], advance: Callable[[Files], None]
+) -> IndexedTable[Files] | None:
+    """A table with the keys of all rows that it has at a version; None where they need more memory than there may be.
+
+    Args:
+        indexes: those of all tables.
+        place: under which name it is kept.
+        table: one of which nothing was read, in case that none like it is kept.
+        advance: reads its files on to the version.
+
+    Raises:
+        as `advance` and `IndexedTable.index`.
+    """
+    if indexes.is_too_large(place):
+        return None
+    known = indexes.get(place)
+    table = known if known is not None and known.identity == table.identity else table
+    advance(table.files)
+    rows = table.rows_to_index()
+    if table.size + rows * table.form.bytes_per_row > indexes.most:
+        indexes.refuse(place)
+        return None
+    table.index()
+    return table if indexes.put(place, table) else None
+
+
+def fits(rows: pa.Table, columns: Mapping[str, str]) -> bool:
+    """Whether rows have the types of a table's columns, so that nothing of them is cast but to wider whole numbers."""
+    return all(_becomes(rows.schema.field(name).type, arrow_type(kind)) for name, kind in columns.items())
+
+
+def _becomes(kind: pa.DataType, wanted: pa.DataType | None) -> bool:
+    kind = _plain(kind)
+    if kind == wanted:
+        return True
+    if wanted is None or not (pa.types.is_integer(kind) and pa.types.is_integer(wanted)):
+        return False
+    return bool(kind.bit_width < wanted.bit_width)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the same instants in UTC, whatever the session's zone, and of texts, however long they may be."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return pa.string() if pa.types.is_large_string(kind) else pa.binary()
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
+
+
+def _newest(metadata: pq.FileMetaData, position: str | None) -> str | None:
+    """A position that is not less than any in a file; None where that is not known."""
+    places = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path == position]
+    if not places:
+        # None has one.
+        return ""
+    newest = ""
+    for group in range(metadata.num_row_groups):
+        column = metadata.row_group(group).column(places[0])
+        known = column.statistics
+        if known is not None and known.has_null_count and known.null_count == column.num_values:
+            continue
+        if known is None or not known.has_min_max or not isinstance(known.max, str):
+            return None
+        newest = max(newest, known.max)
+    return newest
+
+
+def _values(file: pq.ParquetFile, column: str, rows: Rows) -> pa.Array:
+    """The values of a column at some rows; only the row groups are read that have them."""
+    sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+    starts = np.cumsum([0, *sizes])
+    groups = np.unique(np.searchsorted(starts, rows, "right") - 1)
+    found = file.read_row_groups(groups.tolist(), columns=[column], use_threads=False).column(column)
+    before = np.zeros(len(sizes), np.int64)
+    before[groups] = np.cumsum([0, *(sizes[group] for group in groups)])[:-1]
+    of = np.searchsorted(starts, rows, "right") - 1
+    taken = found.take(pa.array(rows - starts[of] + before[of])).combine_chunks()
+    return taken.cast(pa.string())
