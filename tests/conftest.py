@@ -5,6 +5,10 @@ And the scenarios of SQL Server capture as a table in the summary.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,12 +27,19 @@ from tests.support.mysql import (  # noqa: F401
 )
 from tests.support.postgresql import new_postgres_database, postgres_database, postgres_server  # noqa: F401
 from tests.truth_table import TruthTable
+from tests.unforked_files import use_unforked_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
+
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30
+# What tests write lies in memory where there is room: to make a database is to make three hundred files, which takes
+# five times as long on a disk. Processes below this one have it from here, too. A path given by TMPDIR stays.
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # A busy machine is no finding.
 settings.register_profile("headrace", deadline=None, max_examples=examples(100))
@@ -43,13 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> SparkSession:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     from headrace import registry
     from headrace.spark.daemon import FORMATS
     from headrace.spark.jars import AVRO, DELTA, ICEBERG, KAFKA, SQLITE
     from headrace.spark.session import spark_session
 
-    return spark_session(
+    session = spark_session(
         "headrace-tests",
         jars=(KAFKA, DELTA, AVRO, ICEBERG, SQLITE),
         master="local[2]",
@@ -65,6 +76,8 @@ def spark() -> SparkSession:
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },
     )
+    use_unforked_files(session, tmp_path_factory.mktemp("classes"))
+    return session
 
 
 @pytest.fixture

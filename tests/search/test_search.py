@@ -33,9 +33,7 @@ MOST_STOPPED = 0.1
 
 def went(pipeline: Pipeline) -> tuple[str, str]:
     """How it went: `level`, `stopped` with the kind of error, or `failed`; and why."""
-    # Databases in memory, where there is such a folder, for it is they that take the time.
-    shared = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
+    folder = Path(tempfile.mkdtemp())
     try:
         (folder / "server").mkdir()
         outcome = run(pipeline, folder)

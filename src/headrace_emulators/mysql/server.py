@@ -174,13 +174,14 @@ class MySqlServer:
     def _as_root(self) -> Any:
         import pymysql
 
-        return pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True)
+        return pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True, ssl_disabled=True)
 
     def connect(self, database: str | None = database, **options: Any) -> Any:
-        """A session by PyMySQL, which commits each statement unless it says BEGIN."""
+        """A session by PyMySQL, which commits each statement unless it says BEGIN; on this machine it is not encrypted."""
         import pymysql
 
         given = {
+            "ssl_disabled": self.host == "127.0.0.1",
             "host": self.host,
             "port": self.port,
             **self.login,
