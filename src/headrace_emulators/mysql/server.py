@@ -177,7 +177,7 @@ class MySqlServer:
         return pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True, ssl_disabled=True)
 
     def connect(self, database: str | None = database, **options: Any) -> Any:
-        """A session by PyMySQL, which commits each statement unless it says BEGIN; on this machine it is not encrypted."""
+        """A session by PyMySQL, which commits each statement unless it says BEGIN; on this machine not encrypted."""
         import pymysql
 
         given = {
