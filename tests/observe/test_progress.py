@@ -286,6 +286,11 @@ def test_a_terminal_says_what_the_run_does_now() -> None:
     board.enter(3, "read")
     clock.seconds += 2
     look()
+    board.read(100_000)
+    # A task that is run again says less.
+    board.read(50_000)
+    look()
+    board.read(99_999, whole=True)
     board.enter(3, "sink 1 (delta)")
     clock.seconds += 1
     look()
@@ -297,7 +302,8 @@ def test_a_terminal_says_what_the_run_does_now() -> None:
     assert said == [
         "starting",
         "batch 3: read, 2.0 s",
-        "batch 3: sink 1 (delta), 3.0 s",
+        "batch 3: read, 100,000 rows, 2.0 s",
+        "batch 3: sink 1 (delta), 99,999 rows, 3.0 s",
         "everything is in the sinks; waiting for changes",
         "between two batches",
     ]

@@ -163,10 +163,11 @@ def _snapshot_cell(state: TableState) -> RenderableType:
 
 
 def now_text(progress: PipelineProgress) -> str:
-    """What the run does at this moment: `batch 12: sink 1 (delta), 3.2 s`, or that it waits."""
+    """What the run does at this moment: `batch 12: read, 40,000 rows, 3.2 s`, or that it waits."""
     if progress.under_way is not None:
         batch = progress.under_way
-        return f"batch {batch.number:,}: {batch.stage}, {batch.seconds:.1f} s"
+        rows = f"{batch.rows:,} {'row' if batch.rows == 1 else 'rows'}, " if batch.rows else ""
+        return f"batch {batch.number:,}: {batch.stage}, {rows}{batch.seconds:.1f} s"
     if not progress.batches:
         return "starting"
     if progress.lag_seconds == 0:

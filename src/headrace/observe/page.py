@@ -134,6 +134,7 @@ def figures(moment: Moment, flow: Flow) -> dict[str, Any]:
         "batches": progress.batches,
         "under_way": "" if progress.under_way is None else now_text(progress),
         "rows": progress.rows,
+        "rows_under_way": 0 if progress.under_way is None else progress.under_way.rows,
         "rows_per_second": progress.rows_per_second,
         "lag_seconds": progress.lag_seconds,
         "delays": None

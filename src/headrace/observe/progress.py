@@ -22,7 +22,8 @@ from headrace.sources.offset import Offset
 _WINDOW_SECONDS = 10.0
 _SNAPSHOT_WINDOW_SECONDS = 60.0
 _RECENT = 100
-_COUNTED = (*DATA_OPERATIONS, Operation.ERROR)
+COUNTED = (*DATA_OPERATIONS, Operation.ERROR)
+"""The operations of rows that count."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,13 @@ class BatchUnderWay:
         number: Spark's number.
         stage: what happens to it, in the words of `BatchDone.stages`.
         seconds: how long ago it was begun.
+        rows: how many of its rows were read, while it is read by the tasks that are done; 0 where none is yet.
     """
 
     number: int
     stage: str
     seconds: float
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -263,13 +266,32 @@ class ProgressBoard:
         self._newest: dt.datetime | None = None
         self._level_since: dt.datetime | None = None
         self._under_way: tuple[int, str, float] | None = None
+        self._rows_read = 0
 
     def enter(self, number: int, stage: str) -> None:
         """A stage of a batch begins."""
         with self._lock:
             before = self._under_way
-            begun = before[2] if before is not None and before[0] == number else self._clock()
+            again = before is not None and before[0] == number
+            begun = before[2] if before is not None and again else self._clock()
+            self._rows_read = self._rows_read if again else 0
             self._under_way = (number, stage, begun)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a batch is in its first stage."""
+        with self._lock:
+            return self._under_way is not None and self._under_way[1].startswith("read")
+
+    def read(self, rows: int, *, whole: bool = False) -> None:
+        """Say how many rows of the batch under way were read until now; less than before says nothing.
+
+        Args:
+            rows: how many.
+            whole: whether they are all rows of the batch.
+        """
+        with self._lock:
+            self._rows_read = rows if whole else max(self._rows_read, rows)
 
     def leave(self) -> None:
         """No batch is being written now."""
@@ -303,7 +325,7 @@ class ProgressBoard:
             by_operation: dict[str, int] = {}
             by_table: dict[str, int] = {}
             for count in counts:
-                if count.op not in _COUNTED:
+                if count.op not in COUNTED:
                     continue
                 if count.id is not None:
                     self._ids[count.id] = None
@@ -398,7 +420,7 @@ class ProgressBoard:
         if self._under_way is None:
             return None
         number, stage, begun = self._under_way
-        return BatchUnderWay(number, stage, self._clock() - begun)
+        return BatchUnderWay(number, stage, self._clock() - begun, self._rows_read)
 
     def _table(self, name: str, offset: Offset | None, complete: Completeness | None, parked: str) -> TableState:
         rows = dict(self._counts.get(name, {}))

@@ -22,7 +22,7 @@ from headrace.faultpoints import reach
 from headrace.formats.base import Structure
 from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
-from headrace.observe.progress import BatchCount, ProgressBoard
+from headrace.observe.progress import COUNTED, BatchCount, ProgressBoard
 from headrace.pipeline.announced_structures import AnnouncedStructures, announced_once, structures_in
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
@@ -302,6 +302,7 @@ class BatchWriter:
                 with files:
                     summary = BatchSummary(count_rows(changes, several=self._several))
             counts = summary.counts
+            self._board.read(sum(count.rows for count in counts if count.op in COUNTED), whole=True)
             self._parking.refuse_unreadable(changes, counts, batch.number)
             if self._cascades is not None:
                 # With the changes of parked tables, from which changes of others follow.

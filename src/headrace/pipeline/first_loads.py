@@ -59,6 +59,8 @@ class FirstLoads:
         self._offset = offset
         self._left_out: set[TableId] = set()
         self._told: dict[str, str] = {}
+        self.rows = 0
+        """About how many rows workers write into files in the batch that is read now."""
 
     @contextmanager
     def of_batch(self, spark: SparkSession, batch: BatchId, parked: Collection[TableId]) -> Iterator[None]:
@@ -70,7 +72,8 @@ class FirstLoads:
             parked: the tables whose rows nobody asks for.
         """
         out = {*parked, *self._left_out}
-        tables = [] if self._reason else [one for one in self._tables(batch.number) if one.id not in out]
+        planned = [] if self._reason else [one for one in self._tables(batch.number) if one[0].id not in out]
+        tables = [table for table, _ in planned]
         files = None
         if tables:
             files, reasons = self._model.targets[0].sink.table_files(spark, tables, batch)
@@ -78,6 +81,7 @@ class FirstLoads:
         if files is None:
             yield
             return
+        self.rows = sum(rows for _, rows in planned)
         context = spark.sparkContext
         context.setLocalProperty(TABLE_FILES, f"{files.sink} {files.to_text()}")
         try:
@@ -85,21 +89,25 @@ class FirstLoads:
         finally:
             # Rows that are computed again later would be written again, and nobody would name the files.
             context.setLocalProperty(TABLE_FILES, None)  # type: ignore[arg-type]
+            self.rows = 0
 
     def leave_out(self, table: TableId) -> None:
         """From now on the table's rows come as change rows."""
         self._left_out.add(table)
 
-    def _tables(self, number: int) -> Sequence[TableSchema]:
-        """The tables of which the batch reads chunks of their first snapshot, as these were planned."""
+    def _tables(self, number: int) -> Sequence[tuple[TableSchema, int]]:
+        """The tables of which the batch reads chunks of their first snapshot, as these were planned, with about how
+        many rows these have."""
         assert not isinstance(self._model.source, KafkaTopics)
         offsets = Offsets.from_json(json.loads(self._offset(number) or "{}"))
-        found: list[TableSchema] = []
+        found: list[tuple[TableSchema, int]] = []
+        size = self._model.source.snapshots.chunk_rows
         for name, source in self._model.source.databases().items():
             end = offsets.of(name)
-            chunks = {path for path, progress in end.tables.items() if progress.bounds and not progress.read}
+            chunks = {path: one for path, one in end.tables.items() if one.bounds and not one.read}
             if chunks:
-                found += [one for one in source.schemas(end) if one.id.path in chunks]
+                schemas = [one for one in source.schemas(end) if one.id.path in chunks]
+                found += [(one, chunks[one.id.path].rows_of_batch(size)) for one in schemas]
         return found
 
     def _tell(self, reasons: Mapping[str, str]) -> None:

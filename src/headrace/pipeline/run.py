@@ -35,6 +35,7 @@ from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import full_text, recover
+from headrace.pipeline.rows_read import rows_read
 from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
@@ -96,6 +97,7 @@ class RunningPipeline:
             command=("headrace", "repair", "reread", str(model.file)),
             below=None if cascades is None else cascades.below,
         )
+        self._loads = FirstLoads(model, self._checkpoint.offset)
         self._fusing = Fusing.of(model, parked=bool(self._parking.tables))
         if any(target.format is not None for target in model.targets):
             _LOG.info("Messages are encoded %s.", self._fusing.text)
@@ -118,7 +120,7 @@ class RunningPipeline:
             several=self._databases is not None and len(self._databases.sources) > 1,
             cascades=cascades,
             parking=self._parking,
-            loads=FirstLoads(model, self._checkpoint.offset),
+            loads=self._loads,
             structures=AnnouncedStructures(
                 self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)
             ),
@@ -213,6 +215,8 @@ class RunningPipeline:
         """What rests in all sinks since the start, and how far behind the source that is."""
         committed = self._checkpoint.committed_offset()
         self._time_planning()
+        if self._board.is_reading:
+            self._board.read(rows_read(self._spark, str(self._query.runId), self._loads.rows))
         if isinstance(self._model.source, KafkaTopics):
             level, behind = self._level_topics(), self._behind_messages()
             return self._board.progress(None, level, behind_messages=behind, **self._wrong)

@@ -65,6 +65,16 @@ class TableProgress:
     empty: bool = False
     read: int = 0
 
+    def rows_of_batch(self, chunk_rows: int) -> int:
+        """About how many rows the chunks of the batch that ends here have; 0 where that is unknown.
+
+        Args:
+            chunk_rows: how many rows a chunk has; 0 where a table is read in one piece.
+        """
+        most = len(self.bounds) * chunk_rows
+        left = max(0, self.rows - self.chunk * chunk_rows)
+        return 0 if not self.bounds else left if not chunk_rows else most if self.rows < 0 else min(most, left)
+
     def behind(self) -> TableProgress:
         """The same place, seen from a batch that holds no chunk of this table."""
         lower = self.bounds[-1] if self.bounds else self.lower

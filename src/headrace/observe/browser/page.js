@@ -128,7 +128,8 @@ function showFigures(run) {
     figure("Delay of changes", delays === null ? "none yet" : span(delays.p50) + " median",
       delays === null ? "" : "p90 " + span(delays.p90) + " · p99 " + span(delays.p99) + " · " + counted(delays.batches, "batch", "batches")),
     figure("Throughput", number(run.rows_per_second) + " rows/s",
-      counted(run.rows, "row") + " in " + counted(run.batches, "batch", "batches")),
+      counted(run.rows, "row") + " in " + counted(run.batches, "batch", "batches")
+      + (run.rows_under_way ? ", " + number(run.rows_under_way) + " read for the next" : "")),
     ...headroom(run));
 }
 
