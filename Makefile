@@ -76,7 +76,7 @@ test: lint ## everything that must pass before a commit: with a JVM and beside i
 test-all: lint ## everything that runs here, in parts; goes on where it stopped; writes docs/tested.md (ARGS="systems real" chooses)
 	$(BIN)/python -m tests.parts $(ARGS)
 
-test-fast: setup ## for every edit: what starts no JVM and is not slow
+test-fast: setup ## for every edit: what starts no JVM and no server of a database, and is not slow
 	$(BIN)/pytest -n 2 --dist loadfile -m "not jvm and not slow and not system and not soak and not live and not real" $(ARGS)
 
 test-real: setup ## Debezium Server on a real MariaDB and PostgreSQL (docs/real-producers.md); MariaDB as a target

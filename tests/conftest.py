@@ -24,9 +24,16 @@ from tests.support.mysql import (  # noqa: F401
     mariadb_server,
     mysql_database,
     mysql_server,
+    needs_mariadb,
+    needs_mysql,
     new_binlog_database,
 )
-from tests.support.postgresql import new_postgres_database, postgres_database, postgres_server  # noqa: F401
+from tests.support.postgresql import (  # noqa: F401
+    needs_postgres,
+    new_postgres_database,
+    postgres_database,
+    postgres_server,
+)
 from tests.truth_table import TruthTable
 from tests.unforked_files import use_unforked_files
 
@@ -52,6 +59,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(JvmGuard(), "jvm-guard")
     config.pluginmanager.register(ReleaseGaps(), "release-gaps")
     config.pluginmanager.register(Smoke(), "smoke")
+
+
+SERVERS = frozenset(("binlog_server", "database_server", "mariadb_server", "mysql_server", "postgres_server"))
+"""Fixtures that start a real server of a database."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What starts a real server of a database takes longest of what starts no JVM."""
+    own = [mark.mark for mark in (needs_mariadb, needs_mysql, needs_postgres)]
+    if SERVERS & set(getattr(item, "fixturenames", ())) or any(mark in own for mark in item.iter_markers("skipif")):
+        item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
