@@ -288,7 +288,8 @@ def _privileges(model: Model) -> Iterator[Finding]:
                     level, Verdict.NOTE, "source", f"Source '{source.name}' can't tell what its login may do."
                 )
             elif not missing:
-                yield Finding(level, Verdict.OK, "source", f"The login has every permission in database '{name}'.")
+                where = f" in database '{name}'" if name else ""
+                yield Finding(level, Verdict.OK, "source", f"The login has every permission{where}.")
             yield from _missing("source", missing or ())
             stops.update(one.sentence for one in missing or () if one.required)
             health = source.health()

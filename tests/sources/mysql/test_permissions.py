@@ -75,6 +75,17 @@ def test_a_wrong_setting_is_one_sentence_with_what_mends_it(
     assert found.required is required
 
 
+def test_what_else_is_wrong_with_a_server_without_a_log_is_said_at_once_and_written_into_its_file() -> None:
+    # It is restarted for its log, so a setting of the running server would be forgotten.
+    off = {**WELL, "log_bin": "OFF", "binlog_format": "MIXED", "binlog_row_metadata": "NO_LOG"}
+    first, *others = wrong_settings(MARIA, off)
+    assert first.remedy.startswith("Write log_bin=binlog into the server's option file and restart it")
+    assert [one.remedy for one in others] == [
+        "Write binlog_format=ROW into the server's option file, too.",
+        "Write binlog_row_metadata=FULL into the server's option file, too.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "seconds"),
     [
@@ -99,7 +110,7 @@ def login(binlog_database: MySqlDatabase) -> Iterator[str]:
     binlog_database.run(f"DROP USER {name}@'%'")
 
 
-@pytest.mark.parametrize("named", [{}, {"tables": "{}.t"}, {"tables": "{}.o*"}])
+@pytest.mark.parametrize("named", [{}, {"tables": "{}.t"}, {"tables": "{}.o*"}, {"tables": "{0}.t,{0}.u"}])
 def test_a_login_that_may_read_no_table_is_given_the_grant(
     binlog_database: MySqlDatabase, login: str, named: dict[str, str]
 ) -> None:
@@ -109,6 +120,8 @@ def test_a_login_that_may_read_no_table_is_given_the_grant(
     with Connection(settings) as connection, pytest.raises(CaptureError) as caught:
         Catalog(connection, settings).captured(strict=True)
     assert "shows this login no table" in caught.value.message
+    assert all(name in caught.value.message for name in options.get("tables", "").split(","))
+    assert caught.value.others == ()
     assert f"Run: GRANT SELECT ON `{binlog_database.name}`.* TO '{login}'@'%';" in caught.value.remedy
 
 

@@ -46,13 +46,18 @@ def wrong_settings(
     ) -> MissingPermission:
         return MissingPermission(
             f"{name} of the server is {settings[name] or 'empty'}{meaning}.",
-            _in_file(name, value) if restart else _set(server, name, value),
+            # Once it is restarted for its log, what was set while it ran is forgotten.
+            f"Write {name}={value} into the server's option file, too."
+            if is_off and name != "log_bin"
+            else _in_file(name, value)
+            if restart
+            else _set(server, name, value),
             required,
         )
 
-    if differs("log_bin", *_ON):
+    is_off = differs("log_bin", *_ON)
+    if is_off:
         yield wrong("log_bin", "binlog", ": it writes no binary log", restart=True)
-        return
     if settings.get("server_id") == "0":
         yield wrong("server_id", "1", ", with which it serves no readers of its log")
     if differs("binlog_format", "ROW"):

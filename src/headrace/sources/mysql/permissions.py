@@ -18,6 +18,7 @@ from headrace.sources.mysql.refusals import MysqlError, identifier
 from headrace.sources.snapshots.first_reads import is_read_first
 
 _FIRST = 4
+_NO_LOG = 1236
 _GHOST = re.compile(r"_.+_(?:gho|ghc|del|new|old)", re.DOTALL)
 _ENGINE = """
 SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
@@ -47,15 +48,16 @@ class _Questions:
     def missing(self) -> Iterator[MissingPermission]:
         server, variables = self.connection.server, self.connection.variables(*NAMES)
         yield from wrong_settings(server, variables, is_replica=self._is_replica())
-        if variables.get("log_bin", "ON").upper() in ("ON", "1"):
-            yield from self._of_log()
+        yield from self._of_log()
         for table in self.tables:
             yield from self._of_table(table)
 
     def _of_log(self) -> Iterator[MissingPermission]:
         server = self.connection.server
         try:
-            [(file, _, only, without, *_)] = self.connection.rows(server.log_status)
+            # None where it writes no log.
+            status = self.connection.rows(server.log_status)
+            file, _, only, without, *_ = status[0] if status else (None, None, "", "")
         except MysqlError as error:
             if error.number != 1227:
                 raise
@@ -77,6 +79,8 @@ class _Questions:
                 reader.dump(file or "", _FIRST)
                 reader.receive()
         except MysqlError as error:
+            if error.number == _NO_LOG:
+                return
             if error.number != 1227:
                 raise
             yield MissingPermission.of(

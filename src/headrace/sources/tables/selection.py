@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,6 +83,7 @@ class TableSelection:
     ) -> list[FoundTable]:
         chosen: list[FoundTable] = []
         errors: list[CaptureError] = []
+        absent: list[str] = []
         if not self.include:
             chosen = [table for table in tables if table.captured]
             if not chosen and self.strict and not self.known:
@@ -96,28 +97,33 @@ class TableSelection:
             required = self.strict and not any(is_named(path, (pattern,), (), self.database) for path in self.known)
             required = required and not is_optional(pattern)
             if not matched and required and len(self.databases) < 2:
-                errors.append(self._absent(pattern, tables))
+                absent.append(pattern)
             # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
             captured = [table for table in matched if table.captured]
             if matched and not captured and required:
                 errors.append(not_captured(matched[0], self.database))
             chosen.extend(table for table in captured if table not in chosen)
+        if absent:
+            errors = [*self._absent(absent, tables), *errors]
         if errors:
             raise first_of(errors)
         return chosen
 
-    def _absent(self, pattern: str, tables: Sequence[FoundTable]) -> CaptureError:
-        """The error for a name or pattern that stands for no table."""
+    def _absent(self, patterns: Sequence[str], tables: Sequence[FoundTable]) -> Iterator[CaptureError]:
+        """The errors for names or patterns that stand for no table."""
         paths = [table.path for table in tables]
         where = f"Database '{self.database}'" if self.database else "The server"
         if not paths:
-            return CaptureError(
-                f"{where} shows this login no table, so none is '{pattern}'.",
+            named = ", ".join(f"'{pattern}'" for pattern in patterns)
+            yield CaptureError(
+                f"{where} shows this login no table, so none is {named}.",
                 remedy=self.permit or "Let the login read the tables (GRANT SELECT), or use another database.",
             )
+            return
         shown = f"{where} shows this login" if self.permit else f"{where} has"
-        remedy = f"{did_you_mean(pattern, paths)} {self.permit}".strip()
-        return CaptureError(f"{shown} no table '{pattern}'.", remedy=remedy)
+        for pattern in patterns:
+            remedy = f"{did_you_mean(pattern, paths)} {self.permit}".strip()
+            yield CaptureError(f"{shown} no table '{pattern}'.", remedy=remedy)
 
     def _matching(self, tables: list[FoundTable], pattern: str) -> list[FoundTable]:
         try:
