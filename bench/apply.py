@@ -239,11 +239,11 @@ class Bench:
             return f"delta.`{self.folder / side / 'dbo' / table}`"
         return f"lake.{side}.{table}"
 
-    def sink(self) -> LakeSink:
-        """Headrace's."""
+    def sink(self, side: str = "headrace", **options: object) -> LakeSink:
+        """Headrace's, for one of the sides."""
         if self.format == "iceberg":
-            return IcebergSink.of({"catalog": "lake", "namespace": "headrace", "takeover": "true"})
-        return DeltaSink.of({"path": str(self.folder / "headrace"), "takeover": "true"})
+            return IcebergSink.of({"catalog": "lake", "namespace": side, "takeover": "true", **options})
+        return DeltaSink.of({"path": str(self.folder / side), "takeover": "true", **options})
 
     def base(self) -> None:
         """The targets, equal but for our column, each file a range of keys as an initial load leaves them."""

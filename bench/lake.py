@@ -1,4 +1,4 @@
-"""What small batches into Delta tables cost: by an index of keys, by Headrace's MERGE, and by a MERGE by hand.
+"""What small batches into tables of a lake cost: by an index of keys, by Headrace's MERGE, and by a MERGE by hand.
 
 All get the same batches, in one run and one JVM, alternately, and end with the same rows, which is checked. Seconds of
 CPU are those of all processes (driver, JVM, workers). The targets mark deleted rows. The other two ways take part with
@@ -6,6 +6,7 @@ so many of the tables as `--beside` says: with all of them a batch of 100 tables
 
     python bench/lake.py                                          # 100 tables x 20 changes, 1,000 changes into 1 M rows
     python bench/lake.py --tables 1 --rows 10000000 --changes 1000 --runs 5
+    python bench/lake.py --format iceberg
 
 The figures of a table are medians of the batches after those that warm up.
 """
@@ -27,7 +28,7 @@ from stream import spent
 from tables import jobs
 
 from headrace.sinks.base import BatchId
-from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.sinks.lake.sink import LakeSink
 from headrace.spark.jars import DELTA, ICEBERG
 from headrace.spark.session import spark_session
 
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=3)
     parser.add_argument("--beside", type=int, default=5, help="with how many of the tables the other ways take part")
     parser.add_argument("--memory", default="3g")
+    parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
     arguments = parser.parse_args()
     work = WORK if arguments.tables is None else ((arguments.tables, arguments.rows, arguments.changes),)
     folder = Path(tempfile.mkdtemp(prefix="bench-lake-"))
@@ -69,15 +71,12 @@ class Ways(apply.Bench):
     def __init__(
         self, spark: SparkSession, folder: Path, arguments: argparse.Namespace, tables: int, rows: int
     ) -> None:
-        given = {"format": "delta", "rewrite": False, "spread": "uniform", "sides": "both", "columns": 10}
+        given = {"rewrite": False, "spread": "uniform", "sides": "both", "columns": 10}
         super().__init__(spark, folder, argparse.Namespace(**{**vars(arguments), **given}), tables, rows)
 
     def compare(self, changes: int, beside: int) -> None:
         """Batches by each way, and what they cost."""
-        sinks = {
-            side: DeltaSink.of({"path": str(self.folder / side), "takeover": "true", "index_memory": memory})
-            for side, memory in ((INDEX, 512), (MERGE, 0))
-        }
+        sinks = {side: self.sink(side, index_memory=memory) for side, memory in ((INDEX, 512), (MERGE, 0))}
         ways: dict[str, Callable[[DataFrame, int], None]] = {
             side: partial(_write, sink) for side, sink in sinks.items()
         }
@@ -108,7 +107,9 @@ class Ways(apply.Bench):
             batch.unpersist()
         self.check()
         print(
-            f"{len(every)} table(s) of {self.rows:,} rows, {changes:,} changes in each, {self.runs} batches", flush=True
+            f"{self.format}: {len(every)} table(s) of {self.rows:,} rows, {changes:,} changes in each, "
+            f"{self.runs} batches",
+            flush=True,
         )
         for side, found in costs.items():
             tables = len(every) if side == INDEX else beside
@@ -121,7 +122,7 @@ class Ways(apply.Bench):
             )
 
 
-def _write(sink: DeltaSink, batch: DataFrame, number: int) -> None:
+def _write(sink: LakeSink, batch: DataFrame, number: int) -> None:
     sink.write(batch, BatchId("bench", "checkpoint", number))
 
 

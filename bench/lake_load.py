@@ -1,11 +1,11 @@
-"""A full load into Delta tables: rows of 10 columns from a real PostgreSQL, from the start of the run's first batch to
-the commit of the last, with rows written into files where they are read, and by Spark.
+"""A full load into tables of a lake: rows of 10 columns from a real PostgreSQL, from the start of the run's first
+batch to the commit of the last, with rows written into files where they are read, and by Spark.
 
 Both ways run in one warm session, after a small load that does not count. CPU is that of all client processes: driver,
 JVM and workers. What a load of few rows costs, which is the start of a run with its slot, snapshot and tables, is
 measured beside and taken off.
 
-    python bench/lake_load.py [--rows 500000] [--runs 3]
+    python bench/lake_load.py [--rows 500000] [--runs 3] [--format iceberg]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from postgresql import ROWS, SCHEMA, SETTINGS
 from stream import Cost, spent
 
 from headrace.pipeline import first_loads, load_pipeline
-from headrace.spark.jars import DELTA
+from headrace.spark.jars import DELTA, ICEBERG
 from headrace.spark.session import spark_session
 from headrace_emulators.postgresql.server import PostgresServer
 
@@ -38,8 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
     given = parser.parse_args()
-    spark = spark_session("bench-lake-load", jars=(DELTA,), conf={"spark.driver.memory": "4g"})
+    spark = spark_session("bench-lake-load", jars=(DELTA, ICEBERG), conf={"spark.driver.memory": "4g"})
     spark.sparkContext.setLogLevel("ERROR")
     found: dict[tuple[str, str], list[Cost]] = {}
     with (
@@ -53,7 +54,8 @@ def main() -> None:
         for number in range(-1, given.runs):
             for place, way in enumerate(_WAYS):
                 for table in sizes:
-                    cost = load(spark, server, table, sizes[table], way, f"run_{number + 1}_{place}_{table}")
+                    name = f"run_{number + 1}_{place}_{table}"
+                    cost = load(spark, server, table, sizes[table], way, name, given.format)
                     if number >= 0:
                         found.setdefault((way, table), []).append(cost)
     for way in _WAYS:
@@ -64,14 +66,14 @@ def main() -> None:
         wall = statistics.median(one.wall for one in found[way, "wide"])
         shown = ", ".join(f"{name} {part:.1f}" for name, part in zip(("driver", "JVM", "workers"), parts, strict=True))
         print(
-            f"{given.rows:,} rows of 10 columns, written {way}: {given.rows / (whole - start):,.0f} rows per second of "
-            f"CPU without the start ({start:.1f} s), {given.rows / whole:,.0f} with it ({whole:.1f} s: {shown}); "
-            f"{given.rows / wall:,.0f} per second",
+            f"{given.format}: {given.rows:,} rows of 10 columns, written {way}: {given.rows / (whole - start):,.0f} "
+            f"rows per second of CPU without the start ({start:.1f} s), {given.rows / whole:,.0f} with it "
+            f"({whole:.1f} s: {shown}); {given.rows / wall:,.0f} per second",
             flush=True,
         )
 
 
-def load(spark: SparkSession, server: PostgresServer, table: str, rows: int, way: str, name: str) -> Cost:
+def load(spark: SparkSession, server: PostgresServer, table: str, rows: int, way: str, name: str, target: str) -> Cost:
     """One run up to the head, into a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-load-") as folder:
         pipeline = {
@@ -84,7 +86,7 @@ def load(spark: SparkSession, server: PostgresServer, table: str, rows: int, way
                 "slot": name,
                 "tables": [f"public.{table}"],
             },
-            "sinks": [{"type": "delta", "path": f"{folder}/lake"}],
+            "sinks": [{"type": target, "path": f"{folder}/lake"}],
             "pipeline": {"name": name, "checkpoint": f"{folder}/checkpoint", "trigger": "50ms"},
         }
         file = Path(folder) / "pipeline.yaml"
@@ -99,7 +101,7 @@ def load(spark: SparkSession, server: PostgresServer, table: str, rows: int, way
             finally:
                 running.stop()
         server.run(f"select pg_drop_replication_slot('{name}')")
-        there = spark.read.format("delta").load(f"{folder}/lake/public/{table}").count()
+        there = spark.read.format(target).load(f"{folder}/lake/public/{table}").count()
         assert there == rows, (there, rows)
         return cost
 

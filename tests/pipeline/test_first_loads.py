@@ -16,13 +16,15 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.pipeline import first_loads, load_pipeline
 from headrace.pipeline.first_loads import no_first_loads
+from headrace.sinks.lake.delta.table import DeltaTable
+from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.testing.faults import arming
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.mysql.server import MySqlDatabase
 from headrace_emulators.postgresql.server import PostgresDatabase
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 OURS = ".zstd.parquet"
 
@@ -87,19 +89,22 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
 
 
 class Loads:
-    """Runs of one database's pipelines, each with a folder."""
+    """Runs of one database's pipelines into one kind of table, each with a folder."""
 
-    def __init__(self, spark: SparkSession, folder: Path, database: PostgresDatabase | MySqlDatabase) -> None:
-        self.spark, self.folder, self.database = spark, folder, database
+    def __init__(
+        self, spark: SparkSession, folder: Path, database: PostgresDatabase | MySqlDatabase, kind: str = "delta"
+    ) -> None:
+        self.spark, self.folder, self.database, self.kind = spark, folder, database, kind
 
     def run(self, name: str, *, sink: dict[str, Any] | None = None, lake: str | None = None, **source: Any) -> None:
         """Run a pipeline up to the head; the same name goes on."""
+        place = "path" if self.kind == "delta" else "warehouse"
         document = {
             "source": {
                 **self.source(name),
                 **source,
             },
-            "sink": {"type": "delta", "path": f"./{lake or name}", **(sink or {})},
+            "sink": {"type": self.kind, place: f"./{lake or name}", **(sink or {})},
             "pipeline": {"name": name, "checkpoint": f"./checkpoint-{name}", "trigger": "50ms"},
         }
         file = self.folder / f"{name}.yaml"
@@ -117,12 +122,12 @@ class Loads:
         schema = self.database.name if isinstance(self.database, MySqlDatabase) else "public"
         return str(self.folder / lake / schema / table)
 
-    def table(self, lake: str, table: str) -> deltalake.DeltaTable:
-        return deltalake.DeltaTable(self.place(lake, table))
+    def read(self, lake: str, table: str, what: str = "") -> DataFrame:
+        return self.spark.read.format(self.kind).load(self.place(lake, table) + what)
 
     def by_spark(self, lake: str, table: str) -> list[str]:
         """All rows as Spark reads them, as texts that tell any two values apart."""
-        rows = self.spark.read.format("delta").load(self.place(lake, table))
+        rows = self.read(lake, table)
         # Each run reads the tables at an LSN of its own.
         rows = rows.drop("_headrace_position")
         # Days and moments that Python has no place for are compared as numbers.
@@ -135,16 +140,29 @@ class Loads:
         return sorted(map(repr, rows.selectExpr(*shown).collect()))
 
     def by_arrow(self, lake: str, table: str) -> pa.Table:
-        rows = self.table(lake, table).to_pyarrow_table()
+        """The same, by another reader where there is one."""
+        if self.kind == "delta":
+            rows = deltalake.DeltaTable(self.place(lake, table)).to_pyarrow_table()
+        else:
+            rows = self.read(lake, table).toArrow()
         return rows.select(sorted(rows.column_names)).sort_by("id")
 
     def names(self, lake: str, table: str) -> list[str]:
-        return [Path(one).name for one in self.table(lake, table).file_uris()]
+        if self.kind == "delta":
+            return [Path(one).name for one in deltalake.DeltaTable(self.place(lake, table)).file_uris()]
+        return [Path(row["file_path"]).name for row in self.read(lake, table, "#files").select("file_path").collect()]
+
+    def version(self, lake: str, table: str) -> int:
+        if self.kind == "delta":
+            return int(deltalake.DeltaTable(self.place(lake, table)).version())
+        return self.read(lake, table, "#snapshots").count()
 
 
-@pytest.fixture
-def loads(spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase) -> Loads:
-    return Loads(spark, tmp_path, postgres_database)
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.system)])
+def loads(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase
+) -> Loads:
+    return Loads(spark, tmp_path, postgres_database, request.param)
 
 
 @pytest.fixture
@@ -227,10 +245,11 @@ OF_MARIADB: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @pytest.mark.system
 @pytest.mark.jvm
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_every_value_of_mariadb_is_the_same_by_both_ways(
-    spark: SparkSession, tmp_path: Path, mariadb_database: MySqlDatabase, by_spark: Callable[[bool], None]
+    spark: SparkSession, tmp_path: Path, mariadb_database: MySqlDatabase, by_spark: Callable[[bool], None], kind: str
 ) -> None:
-    loads = Loads(spark, tmp_path, mariadb_database)
+    loads = Loads(spark, tmp_path, mariadb_database, kind)
     columns = ", ".join(f"c{n} {kind}" for n, (kind, _) in enumerate(OF_MARIADB))
     mariadb_database.execute(f"create table ok (id int primary key, {columns}) charset utf8mb4")
     for n in range(max(len(values) for _, values in OF_MARIADB)):
@@ -266,6 +285,7 @@ def test_a_value_that_stops_a_run_stops_it_with_the_same_sentence(
 
 
 @pytest.mark.jvm
+@pytest.mark.parametrize("loads", ["delta", "iceberg"], indirect=True)
 def test_a_batch_that_stops_or_comes_again_has_its_rows_once(
     loads: Loads, arm: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,13 +294,15 @@ def test_a_batch_that_stops_or_comes_again_has_its_rows_once(
         create table b (id int primary key, t text); insert into b select n, 'b' from generate_series(1, 50) n;
     """)
     given = {"snapshot_chunk_rows": 10, "snapshot_chunks_per_batch": 7, "sink": {"max_parallel_tables": 1}}
-    for point in ("pipeline.batch.shaped", "sink.delta.before_commit@2", "sink.delta.after_commit@2"):
+    sink = f"sink.{loads.kind}"
+    unpublished = [f"{sink}.before_publish@1"] if loads.kind == "iceberg" else []
+    for point in ("pipeline.batch.shaped", f"{sink}.before_commit@2", *unpublished, f"{sink}.after_commit@2"):
         arm(f"{point.partition('@')[0]}=raise@{point.partition('@')[2] or 1}")
         with pytest.raises(RuntimeError, match="fault injected"):
             loads.run("again", **given)
     monkeypatch.delenv("HEADRACE_FAULTPOINTS")
     loads.run("again", **given)
-    versions = {table: loads.table("again", table).version() for table in "ab"}
+    versions = {table: loads.version("again", table) for table in "ab"}
     checkpoint = loads.folder / "checkpoint-again" / "commits"
     last = max(checkpoint.glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
@@ -288,7 +310,7 @@ def test_a_batch_that_stops_or_comes_again_has_its_rows_once(
     loads.run("again", **given)
     for table in "ab":
         assert sorted(loads.by_arrow("again", table)["id"].to_pylist()) == list(range(1, 51))
-        assert loads.table("again", table).version() == versions[table]
+        assert loads.version("again", table) == versions[table]
         assert any(name.endswith(OURS) for name in loads.names("again", table))
     # Changes that follow find each row once.
     loads.database.execute("update a set t = 'new'; delete from b where id > 10")
@@ -313,10 +335,9 @@ def test_a_target_with_rows_is_left_to_spark(loads: Loads, caplog: pytest.LogCap
 def test_a_target_that_gets_other_rows_meanwhile_is_read_again_for(
     loads: Loads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from headrace.sinks.lake.delta.table import DeltaTable
-
     loads.database.execute("create table t (id int primary key, t text); insert into t values (1, 'one'), (2, 'two')")
-    monkeypatch.setattr(DeltaTable, "add_files", lambda *given: "somebody else came first")
+    table = DeltaTable if loads.kind == "delta" else IcebergTable
+    monkeypatch.setattr(table, "add_files", lambda *given: "somebody else came first")
     loads.run("moved")
     assert "somebody else came first. They are read once more." in caplog.text
     assert loads.by_arrow("moved", "t")["t"].to_pylist() == ["one", "two"]

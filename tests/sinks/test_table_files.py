@@ -1,4 +1,4 @@
-"""Rule: what a worker writes into a Delta table's file is what the rows' texts say, or it writes none of them."""
+"""Rule: what a worker writes into a file of a lake's table is what the rows' texts say, or it writes none of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.table_files import WrittenFile
 from headrace.errors import SinkError
 from headrace.sinks.lake.delta.facts import TableFacts
-from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedTable, place_of
+from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
+from headrace.sinks.lake.iceberg.facts import number_of
+from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
+from headrace.sinks.lake.table_files import place_of
 
 NAMED = (("id", "int32"), ("left_out", "string"), ("at", "date"))
 COLUMNS = tuple(Column(name, n, LogicalType(kind)) for n, (name, kind) in enumerate(NAMED, 1))
@@ -21,7 +24,7 @@ SCHEMA = TableSchema(TableId("d", "s", "t"), COLUMNS, ("id",))
 
 
 def files(folder: Path, mark: str = "") -> DeltaFiles:
-    table = PreparedTable(str(folder), {"id": "int", "at": "date"}, "_position", mark, ("id", "_position"))
+    table = PreparedDelta(str(folder), {"id": "int", "at": "date"}, "_position", mark, ("id", "_position"))
     # As it comes to a worker.
     return DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
 
@@ -47,6 +50,23 @@ def test_rows_become_one_file_with_our_columns_and_what_the_log_says_of_it(tmp_p
         assert rows[mark].to_pylist() == [False] * 3
     assert (written.rows, written.attempt) == (3, file.attempt)
     assert json.loads(action["stats"])["minValues"] == {"id": -1, "_position": "c/1/0"}
+
+
+def test_a_file_of_iceberg_has_the_numbers_of_its_columns_and_no_null_where_the_table_has_none(tmp_path: Path) -> None:
+    columns, ids = {"id": "int", "at": "date"}, {"id": 1, "at": 7, "_position": 3}
+    made = IcebergFiles({place_of(SCHEMA): PreparedIceberg(str(tmp_path), columns, "_position", "", ids, ("id",))})
+    file = IcebergFiles.from_text(made.to_text()).file(SCHEMA)
+    assert file is not None
+    assert not file.write(texts(["7", None], [None, None]), "c/1/0")
+    assert file.write(texts(["7"], [None]), "c/1/0")
+    action = json.loads(file.close().action)
+    found = pq.ParquetFile(tmp_path / action["path"])
+    assert {field.name: (number_of(field), field.nullable) for field in found.schema_arrow} == {
+        "id": (1, False),
+        "at": (7, True),
+        "_position": (3, True),
+    }
+    assert action["size"] == (tmp_path / action["path"]).stat().st_size
 
 
 def test_rows_with_a_value_that_is_none_of_its_type_are_not_taken_and_others_are(tmp_path: Path) -> None:

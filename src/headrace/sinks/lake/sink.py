@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.apply import (
@@ -41,6 +41,7 @@ from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tra
 from headrace.sinks.lake.refusals import is_refusal
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
+from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
 from headrace.sinks.misfits import KeptType, KeptValues, kept_types, refuse_misfit
@@ -76,6 +77,7 @@ class LakeSink(Sink):
     looks_with_spark: ClassVar[bool] = True
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "snapshot"
     fault_point: ClassVar[str]
+    files: ClassVar[type[LakeFiles] | None] = None
 
     def __init__(self, settings: LakeSettings) -> None:
         super().__init__(settings)
@@ -515,7 +517,7 @@ class LakeSink(Sink):
         no further read and no other structure has come since; the snapshot's chunks have no key in common; and the
         batch's number in the commit keeps a replay out.
         """
-        files: list[tuple[TableSchema, Any]] = []
+        files: dict[str, PreparedTable] = {}
         reasons: dict[str, str] = {}
         for schema in tables:
             reason = self.no_files(schema)
@@ -525,10 +527,10 @@ class LakeSink(Sink):
                 if isinstance(prepared, str):
                     reason = prepared
                 else:
-                    files.append((schema, prepared))
+                    files[place_of(schema)] = prepared
             if reason:
                 reasons[schema.id.path] = reason
-        return (self._files(files) if files else None), reasons
+        return (self.files(files) if self.files is not None and files else None), reasons
 
     def no_files(self, schema: TableSchema | None = None) -> str:
         """Only rows of tables with a key that are kept as they are now go into files."""
@@ -542,7 +544,7 @@ class LakeSink(Sink):
         }
         return next((reason for reason, is_so in reasons.items() if is_so), "")
 
-    def _prepared(self, spark: SparkSession, schema: TableSchema, batch: BatchId) -> Any:
+    def _prepared(self, spark: SparkSession, schema: TableSchema, batch: BatchId) -> PreparedTable | str:
         """Make a target ready for files; or why it takes none."""
         counts = {Operation.READ.value: 1}
         steps = given_steps(self.settings)(schema.id)
@@ -558,12 +560,8 @@ class LakeSink(Sink):
         finally:
             target.release()
 
-    def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> Any:
-        """How files of a target are written (`_files` knows it); or why it takes none, as the end of a sentence."""
-        return f"{target.title} tables are written by Spark"
-
-    def _files(self, prepared: Sequence[tuple[TableSchema, Any]]) -> TableFiles:
-        """Where workers write rows of tables, each with what `_prepared_for_files` gave."""
+    def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> PreparedTable | str:
+        """How files of a target are written; or why it takes none, as the end of a sentence."""
         raise TypeError(f"Sink '{self.name}' has no files that workers write.")
 
     def _merge(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:

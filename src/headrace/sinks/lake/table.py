@@ -264,8 +264,9 @@ class LakeTable(ABC):
         """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
         return False
 
+    @abstractmethod
     def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
-        """Make files that workers wrote the table's, together with more rows, in one commit.
+        """Make files that workers wrote the table's, together with more rows, within `commit`.
 
         Args:
             actions: what the commit says of each (`WrittenFile.action`).
@@ -274,7 +275,6 @@ class LakeTable(ABC):
         Returns:
             Why that can't be, as the end of a sentence; then nothing has happened. Empty where it is done.
         """
-        return f"{self.title} tables are written by Spark"
 
     @property
     def label(self) -> str:

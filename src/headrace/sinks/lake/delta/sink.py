@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableId, TableSchema
-from headrace.changes.table_files import TableFiles
 from headrace.errors import OptionError, SinkError
 from headrace.options import folder
 from headrace.permissions import Permissions
@@ -29,7 +28,7 @@ from headrace.sinks.lake.catalog import (
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.statistics import indexed_columns
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of, needs_mapping
-from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedTable, place_of
+from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import identifier
@@ -37,6 +36,7 @@ from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.table import LakeTable, TargetLayout
+from headrace.sinks.lake.table_files import LakeFiles
 from headrace.spark.jars import DELTA
 from headrace.spark.releases import require_library
 
@@ -114,7 +114,7 @@ class DeltaSink(LakeSink):
     )
     jars: ClassVar[tuple[str, ...]] = (DELTA,)
     fault_point: ClassVar[str] = "sink.delta"
-    files: ClassVar[type[TableFiles] | None] = DeltaFiles
+    files: ClassVar[type[LakeFiles] | None] = DeltaFiles
     settings: DeltaSettings
 
     def __init__(self, settings: DeltaSettings) -> None:
@@ -221,7 +221,7 @@ class DeltaSink(LakeSink):
                 return f"the name of its column '{column.name}' needs column mapping"
         return ""
 
-    def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> PreparedTable | str:
+    def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> PreparedDelta | str:
         assert isinstance(target, DeltaTable)
         facts = target.facts()
         if isinstance(facts, str) or facts.no_files:
@@ -231,10 +231,7 @@ class DeltaSink(LakeSink):
         if facts.columns != columns | own:
             return "its target has other columns"
         indexed = indexed_columns(list(facts.columns), facts.properties)
-        return PreparedTable(str(facts.folder), columns, self.settings.position_column, self.settings.mark, indexed)
-
-    def _files(self, prepared: Sequence[tuple[TableSchema, PreparedTable]]) -> DeltaFiles:
-        return DeltaFiles({place_of(schema): table for schema, table in prepared})
+        return PreparedDelta(str(facts.folder), columns, self.settings.position_column, self.settings.mark, indexed)
 
     def _refuse_without_catalog(self, spark: SparkSession) -> None:
         """Stop where the session can't keep tables under these names.

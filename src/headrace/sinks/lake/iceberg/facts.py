@@ -18,7 +18,7 @@ MERGE_MODE = "write.merge.mode"
 ON_READ = "merge-on-read"
 NOT_ON_READ = "deleted rows are not marked in it (write.merge.mode)"
 OTHER_FORMAT = "it does not have the format 2"
-FIELD_ID = "PARQUET:field_id"
+_FIELD_ID = "PARQUET:field_id"
 _SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Types that Spark has other names for."""
 _SAME = frozenset(["boolean", "int", "float", "double", "date", "string", "binary"])
@@ -72,10 +72,15 @@ class TableFacts:
         """The columns of a data file, whose numbers say which of the table's they are."""
         return pa.schema(
             [
-                pa.field(field["name"], arrow_type(kind), not field["required"], {FIELD_ID: str(field["id"])})
+                numbered(field["name"], arrow_type(kind), field["id"], required=field["required"])
                 for field, kind in zip(self.fields, self.columns.values(), strict=True)
             ]
         )
+
+    @property
+    def required(self) -> list[str]:
+        """The columns that are never null."""
+        return [field["name"] for field in self.fields if field["required"]]
 
     @property
     def folder(self) -> Path | None:
@@ -107,6 +112,17 @@ class TableFacts:
             "rows are deleted by their values in it": self.equality_deletes,
         }
         return next((reason for reason, is_so in reasons.items() if is_so and reason), "")
+
+
+def numbered(name: str, kind: pa.DataType | None, number: int, *, required: bool) -> pa.Field:
+    """A column of a Parquet file, whose number says which of the table's it is."""
+    return pa.field(name, kind, not required, {_FIELD_ID: str(number)})
+
+
+def number_of(field: pa.Field) -> int | None:
+    """The number of a column of a Parquet file; None for none."""
+    found = (field.metadata or {}).get(_FIELD_ID.encode())
+    return None if found is None else int(found)
 
 
 def no_marks(properties: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from headrace import faultpoints
 from headrace.sinks.lake.data_files import write_data_file
-from headrace.sinks.lake.iceberg.facts import FIELD_ID, TableFacts
+from headrace.sinks.lake.iceberg.facts import TableFacts, numbered
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
 from headrace.sinks.lake.indexed import IndexedTable, Rows, fits, indexed
@@ -28,8 +28,8 @@ from headrace.sinks.lake.whole_rows import CollectedRows
 
 _POSITIONS = pa.schema(
     [
-        pa.field(PATH, pa.string(), False, {FIELD_ID: "2147483546"}),
-        pa.field(POSITION, pa.int64(), False, {FIELD_ID: "2147483545"}),
+        numbered(PATH, pa.string(), 2147483546, required=True),
+        numbered(POSITION, pa.int64(), 2147483545, required=True),
     ]
 )
 """A file of positions; the numbers of its columns are Iceberg's for all tables."""
@@ -53,7 +53,7 @@ def indexed_table(
     """
     facts = table.facts
     form = KeyForm({name: facts.columns[name] for name in change.key}, change.nullable)
-    names = {facts.ids[name]: name for name in (*change.key, change.position)}
+    names: dict[int | None, str] = {facts.ids[name]: name for name in (*change.key, change.position)}
     kept = IndexedTable((facts.id, tuple(names.items())), form, change.position, LiveFiles(names))
     return indexed(indexes, place, kept, lambda files: table.advance(files, snapshot))
 
@@ -134,5 +134,4 @@ def takes(change: CollectedRows, facts: TableFacts) -> bool:
     columns, rows = facts.columns, change.rows
     if columns.keys() != {*rows.column_names} or not fits(rows, columns):
         return False
-    required = [field["name"] for field in facts.fields if field["required"]]
-    return not any(rows.column(name).filter(change.comes).null_count for name in required)
+    return not any(rows.column(name).filter(change.comes).null_count for name in facts.required)

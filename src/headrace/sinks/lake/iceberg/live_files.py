@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.sinks.lake.iceberg.facts import local_path
+from headrace.sinks.lake.iceberg.facts import local_path, number_of
 from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
 
 PATH, POSITION = "file_path", "pos"
@@ -29,7 +29,7 @@ class LiveFiles(FilesAtVersion):
         names: the names of the table's columns that are looked at, by their numbers.
     """
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[int | None, str]) -> None:
         self.snapshot: int | None = None
         self._names = names
         self._rows: dict[str, int] = {}
@@ -60,9 +60,9 @@ class LiveFiles(FilesAtVersion):
         """By the numbers that the file has of its columns."""
         found = {}
         for field in file.schema_arrow:
-            number = (field.metadata or {}).get(b"PARQUET:field_id")
-            if number is not None and int(number) in self._names:
-                found[self._names[int(number)]] = field.name
+            name = self._names.get(number_of(field))
+            if name is not None:
+                found[name] = field.name
         return found
 
     def advance(self, manifests: Any, table: Any, snapshot: int | None) -> None:

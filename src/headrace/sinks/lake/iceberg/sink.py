@@ -31,18 +31,23 @@ from headrace.sinks.lake.catalog import (
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
 from headrace.sinks.lake.iceberg.rest import reach_rest_catalog
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
+from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
+from headrace.sinks.lake.table import LakeTable, TargetLayout
+from headrace.sinks.lake.table_files import LakeFiles
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import ICEBERG
 from headrace.spark.releases import require_library
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.apply import TableProfile
 
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _WITH_ADDRESS = {
@@ -154,6 +159,7 @@ class IcebergSink(LakeSink):
     )
     jars: ClassVar[tuple[str, ...]] = (ICEBERG,)
     fault_point: ClassVar[str] = "sink.iceberg"
+    files: ClassVar[type[LakeFiles] | None] = IcebergFiles
     settings: IcebergSettings
 
     def __init__(self, settings: IcebergSettings) -> None:
@@ -279,6 +285,22 @@ class IcebergSink(LakeSink):
         mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"
         modes = {f"write.{what}.mode": mode for what in ("merge", "delete", "update")}
         return {"format-version": self.settings.format_version, **modes}
+
+    def _prepared_for_files(
+        self, target: LakeTable, table: TableProfile, layout: TargetLayout
+    ) -> PreparedIceberg | str:
+        assert isinstance(target, IcebergTable)
+        facts = target.facts()
+        if facts.no_files:
+            return facts.no_files
+        columns = {column.name: target.column_type(column.type) for column in layout.columns}
+        own = {column.name: column.type for column in layout.own}
+        if facts.columns != columns | own:
+            return "its target has other columns"
+        assert facts.folder is not None
+        facts.folder.mkdir(parents=True, exist_ok=True)
+        position, mark = self.settings.position_column, self.settings.mark
+        return PreparedIceberg(str(facts.folder), columns, position, mark, facts.ids, facts.required)
 
 
 def _definition(settings: IcebergSettings) -> SessionCatalog:

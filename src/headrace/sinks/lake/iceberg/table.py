@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.iceberg.branch import Branch, moved
-from headrace.sinks.lake.iceberg.facts import no_marks
+from headrace.sinks.lake.iceberg.facts import TableFacts, no_marks
 from headrace.sinks.lake.iceberg.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
@@ -186,6 +187,26 @@ class IcebergTable(LakeTable):
         if branch is None:
             self._base = table.snapshot
         return True
+
+    def facts(self) -> TableFacts:
+        """What the table, which is there, is now."""
+        return JavaTable(self.session, self._java()).facts
+
+    def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
+        """Make them the table's on the batch's branch, in an append of Iceberg's; further rows are another one."""
+        table = JavaTable(self.session, self._java())
+        if reason := table.facts.no_files:
+            return reason
+        assert self._branch is not None
+        append = table.own.newAppend().toBranch(self._branch.name)
+        for file in map(json.loads, actions):
+            append.appendFile(table.data_file(f"{table.facts.data}/{file['path']}", file["size"]))
+        for name, text in self._mark.items():
+            append.set(name, text)
+        append.commit()
+        if rows is not None:
+            rows.writeTo(self.sql_name).append()
+        return ""
 
     def amend(self, work: Callable[[], object]) -> None:
         """Do the work on a branch too, so that the table stands where `plan` found it, and then where this leaves it.

@@ -1,0 +1,47 @@
+"""Files of Iceberg tables that workers write from the rows of a first snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.sinks.lake.data_files import DataFile
+from headrace.sinks.lake.iceberg.facts import numbered
+from headrace.sinks.lake.table_files import LakeFiles, PreparedTable
+
+
+@dataclass(frozen=True)
+class PreparedIceberg(PreparedTable):
+    """An Iceberg table.
+
+    Args:
+        ids: the numbers of its columns.
+        required: the columns that are never null.
+    """
+
+    ids: Mapping[str, int]
+    required: Sequence[str]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a file, with their numbers."""
+        return pa.schema(
+            [
+                numbered(field.name, field.type, self.ids[field.name], required=field.name in self.required)
+                for field in super().schema
+            ]
+        )
+
+    def action(self, file: DataFile) -> dict[str, Any]:
+        """Where it is; the rest Iceberg reads from its footer when it is committed."""
+        return {"path": file.path, "size": file.size}
+
+
+class IcebergFiles(LakeFiles):
+    """Folders of Iceberg tables."""
+
+    sink: ClassVar[str] = "iceberg"
+    table: ClassVar[type[PreparedTable]] = PreparedIceberg

@@ -1,0 +1,165 @@
+"""Files of lakehouse tables that workers write from the rows of a first snapshot; the driver's commit names them."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes.table import TableSchema
+from headrace.changes.table_files import TableFile, TableFiles, WrittenFile
+from headrace.errors import SinkError
+from headrace.sinks.lake.data_files import DataFile, DataFileWriter, arrow_type
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+
+_ROWS = 250_000
+_BYTES = 64 << 20
+"""How many rows, and bytes of them, make a row group."""
+
+
+@dataclass(frozen=True)
+class PreparedTable(ABC):
+    """A table that is there, and takes files with these columns. A subclass is one format's.
+
+    Args:
+        folder: where its data files are, in the local file system.
+        columns: the source's, with their Spark types, as the table has them.
+        position: the name of the column with the position of a row's last change.
+        mark: the name of the column that marks deleted rows; empty for none.
+    """
+
+    folder: str
+    columns: Mapping[str, str]
+    position: str
+    mark: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a file: the source's, and ours."""
+        own = {self.position: pa.string()} | ({self.mark: pa.bool_()} if self.mark else {})
+        return pa.schema({name: arrow_type(kind) for name, kind in self.columns.items()} | own)
+
+    @abstractmethod
+    def action(self, file: DataFile) -> dict[str, Any]:
+        """What a commit says of a file, as JSON."""
+
+
+@dataclass(frozen=True)
+class LakeFiles(TableFiles):
+    """Folders of tables of one format, each for one structure. A subclass is one sink's.
+
+    Args:
+        tables: by table and structure (`place_of`).
+    """
+
+    table: ClassVar[type[PreparedTable]]
+    tables: Mapping[str, PreparedTable]
+
+    def to_text(self) -> str:
+        """JSON on one line."""
+        return json.dumps({name: asdict(table) for name, table in self.tables.items()}, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read `to_text`'s form back."""
+        return cls({name: cls.table(**table) for name, table in json.loads(text).items()})
+
+    def file(self, schema: TableSchema) -> LakeFile | None:
+        """A file in the table's folder."""
+        table = self.tables.get(place_of(schema))
+        return None if table is None else LakeFile(table, [column.name for column in schema.columns])
+
+
+def place_of(schema: TableSchema) -> str:
+    """A table with one of its structures."""
+    return f"{schema.id.full_path} {schema.fingerprint}"
+
+
+class LakeFile(TableFile):
+    """One Parquet file, under a name that no other attempt has.
+
+    Args:
+        table: what it belongs to.
+        names: the columns of the rows that come, in their order.
+    """
+
+    def __init__(self, table: PreparedTable, names: Sequence[str]) -> None:
+        self.attempt = str(uuid4())
+        self._table = table
+        self._places = [names.index(name) for name in table.columns]
+        self._schema = table.schema
+        self._writer: DataFileWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, texts: Sequence[pa.Array], position: str) -> bool:
+        """Take rows whose texts all have a value of their column's type."""
+        count = len(texts[0])
+        arrays: list[pa.Array] = []
+        for place, field in zip(self._places, self._schema, strict=False):
+            values = _typed(texts[place], field.type)
+            if values is None or (values.null_count and not field.nullable):
+                return False
+            arrays.append(values)
+        arrays.append(pa.repeat(pa.scalar(position, pa.string()), count))
+        if self._table.mark:
+            arrays.append(pa.repeat(pa.scalar(False), count))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._waiting.append(batch)
+        self._rows += count
+        self._bytes += batch.nbytes
+        if self._rows >= _ROWS or self._bytes >= _BYTES:
+            self._flush()
+        return True
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        with _explained(self._table.folder):
+            if self._writer is None:
+                self._writer = DataFileWriter(self._table.folder, self._schema)
+            self._writer.write(pa.Table.from_batches(self._waiting).combine_chunks())
+        self._waiting.clear()
+        self._rows = self._bytes = 0
+
+    def close(self) -> WrittenFile:
+        """Finish the file, with what a commit says of it."""
+        self._flush()
+        if self._writer is None:
+            return WrittenFile(0, self.attempt)
+        with _explained(self._table.folder):
+            found = self._writer.close()
+        return WrittenFile(found.rows, self.attempt, json.dumps(self._table.action(found), ensure_ascii=False))
+
+    def discard(self) -> None:
+        """Delete it where it was not finished."""
+        self._waiting.clear()
+        if self._writer is not None:
+            self._writer.__exit__(None, None, None)
+
+
+@contextmanager
+def _explained(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(
+            f"Rows can't be written into the folder {folder}: {error}.",
+            remedy="See that it can be written by the executors and has room. You can repeat the batch.",
+        ) from error
+
+
+def _typed(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Canonical texts as values; None where one is no value of the type."""
+    if pa.types.is_string(kind):
+        return texts
+    column = TypedColumn(Tape.of_texts(texts), np.arange(len(texts), dtype=np.int32), kind)
+    return None if column.refused.size else column.values
