@@ -34,10 +34,10 @@ TABLE = TableId("shop", "dbo", "orders_0")
 COLUMNS = columns(10)
 SCHEMA = table_schema(COLUMNS)
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "delta": {"deletion_vectors": False},
-    "delta, deletion vectors": {"deletion_vectors": True},
-    "delta, deletion vectors, compact_every 20": {"deletion_vectors": True, "compact_every": 20},
-    "delta, deletion vectors, soft deletes": {"deletion_vectors": True, "delete_mode": "soft"},
+    "delta, readers: other": {"readers": "other"},
+    "delta": {},
+    "delta, compact_every 20": {"compact_every": 20},
+    "delta, soft deletes": {"delete_mode": "soft"},
     "iceberg 2, copy-on-write": {"merge_on_read": False},
     "iceberg 2, merge-on-read": {},
     "iceberg 2, merge-on-read, compact_every 20": {"compact_every": 20},

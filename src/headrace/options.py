@@ -104,7 +104,7 @@ class Option:
             value that raises ValueError.
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
         default: the value when it is not given. Leave out for a required option.
-        choices: the only values allowed.
+        choices: the only values allowed; of a list, the only parts.
         aliases: other names with the same meaning, Debezium's dotted ones above all.
         minimum: the least number allowed.
         may_be_empty: whether a value without anything in it says something. Otherwise it is an error, because it comes
@@ -188,12 +188,13 @@ class Option:
             raise OptionError(
                 f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}", option=self.name
             ) from error
-        if self.choices and value not in self.choices:
-            raise OptionError(
-                f"Option '{self.name}' can't be {value!r}.",
-                remedy=did_you_mean(str(value), self.choices),
-                option=self.name,
-            )
+        for part in value if self.kind is list else (value,):
+            if self.choices and part not in self.choices:
+                raise OptionError(
+                    f"Option '{self.name}' can't be {part!r}.",
+                    remedy=did_you_mean(str(part), self.choices),
+                    option=self.name,
+                )
         if self.minimum is not None and value < self.minimum:
             raise OptionError(
                 f"Option '{self.name}' can't be {value}.", remedy=f"The minimum is {self.minimum:g}.", option=self.name

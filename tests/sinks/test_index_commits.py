@@ -85,7 +85,7 @@ class DeltaMirror(Mirror):
     only_way = delta_table, "replaced"
     files_written = "sink.delta.files_written"
     refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
-        ({"deletion_vectors": False}, "it has no deletion vectors"),
+        ({"readers": "trino,polars"}, "it has no deletion vectors ('readers')"),
     ]
     refused_change = "alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')", "it has column mapping"
 
@@ -137,7 +137,7 @@ class IcebergMirror(Mirror):
 
 def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
     if kind == "delta":
-        return DeltaMirror(DeltaTarget(spark, folder, deletion_vectors=True, **options))
+        return DeltaMirror(DeltaTarget(spark, folder, **options))
     return IcebergMirror(IcebergTarget(spark, folder, **options))
 
 

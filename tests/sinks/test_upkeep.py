@@ -26,7 +26,7 @@ class Kept(DeltaTarget):
     """A Delta table whose batches one sink writes, as a pipeline does. Each MERGE leaves one small file more."""
 
     def sink(self, **options: Any) -> DeltaSink:
-        return super().sink(**{"deletion_vectors": True, **options})
+        return super().sink(**{**options})
 
     def kept(self, **options: Any) -> Any:
         made = self.sink(**options)

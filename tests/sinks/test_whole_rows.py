@@ -38,7 +38,7 @@ def target(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> DeltaT
         def frame(self, schema: Any) -> Any:
             return self.spark.read.format("delta").load(self.path(schema.id.name))
 
-    return Target(spark, tmp_path / "lake", deletion_vectors=vectors, index_memory=memory)
+    return Target(spark, tmp_path / "lake", readers="spark" if vectors else "other", index_memory=memory)
 
 
 @pytest.fixture(params=[True, False], ids=["few files", "many files"])

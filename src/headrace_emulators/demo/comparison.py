@@ -140,10 +140,14 @@ def _user_tables(database: sqlite3.Connection) -> list[str]:
 
 
 def _delta_rows(lake: Path, name: str) -> pa.Table | None:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, QueryBuilder
 
     folder = lake.joinpath(*(_ESCAPE.sub(_escaped, part) for part in name.split(".", 1)))
-    return pa.table(DeltaTable(str(folder)).to_pyarrow_table()) if DeltaTable.is_deltatable(str(folder)) else None
+    if not DeltaTable.is_deltatable(str(folder)):
+        return None
+    # Its other readers know no rows that are marked as deleted.
+    query = QueryBuilder().register("mirror", DeltaTable(str(folder)))
+    return pa.table(query.execute("select * from mirror").read_all())
 
 
 def _compare_table(

@@ -96,7 +96,10 @@ def next_commands(
     schema, _, name = table.partition(".")
     # In double quotes, which need no quoting in the shell's single ones.
     path = json.dumps(str(lake / schema / name), ensure_ascii=False)
-    read = f"from deltalake import DeltaTable; print(DeltaTable({path}).to_pyarrow_table())"
+    read = (
+        f"from deltalake import DeltaTable, QueryBuilder; t = QueryBuilder().register('t', DeltaTable({path})); "
+        "print(t.execute('select * from t limit 10').read_all())"
+    )
     commands = []
     message = next((file for file in sorted((folder / MESSAGES).rglob("part-*")) if file.stat().st_size), None)
     if message is not None:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from headrace.sinks.lake.data_files import arrow_type
 
 VECTORS = "delta.enableDeletionVectors"
-NO_VECTORS = "it has no deletion vectors"
+NO_VECTORS = "it has no deletion vectors ('readers')"
 _KNOWN_FEATURES = frozenset(
     [
         "appendOnly",

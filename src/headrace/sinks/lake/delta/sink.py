@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import OptionError, SinkError
-from headrace.options import folder
+from headrace.options import OTHER_NAMES, Goes, folder
 from headrace.permissions import Permissions
 from headrace.settings import option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
@@ -25,6 +25,7 @@ from headrace.sinks.lake.catalog import (
     metastore_root,
     reach_metastore,
 )
+from headrace.sinks.lake.delta.facts import VECTORS
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.statistics import indexed_columns
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of, needs_mapping
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.apply import TableProfile
+
+_READ_VECTORS = ("spark", "databricks", "fabric", "trino", "duckdb", "snowflake", "bigquery")
+_READ_NO_VECTORS = ("deltalake", "polars", "presto", "other")
 
 
 class DeltaPlace(NamedSettings):
@@ -78,16 +82,31 @@ class DeltaPlace(NamedSettings):
         kind=folder,
         default=None,
     )
-    deletion_vectors: bool = option(
-        "Whether new tables mark rows as deleted instead of rewriting files. Cheaper on big tables, and small batches "
-        "then go by an index of keys (`index_memory`), but some readers (deltalake's `to_pyarrow_table`) can't read "
-        "such tables.",
-        default=False,
+    readers: tuple[str, ...] = option(
+        "What reads the tables besides Spark; it decides whether new tables mark rows as deleted (deletion vectors) or "
+        "rewrite files. By default they mark them, which costs a batch a fraction, and small batches then go by an "
+        "index of keys (`index_memory`). deltalake (`to_pyarrow_table`, `to_pandas`), polars and presto can't read "
+        "such tables: with one of them, or with `other` for a reader that is not listed, files are rewritten.",
+        default=(),
+        choices=(*_READ_VECTORS, *_READ_NO_VECTORS),
+        names=OTHER_NAMES,
+    )
+    deletion_vectors: bool | None = option(
+        "Whether new tables mark rows as deleted instead of rewriting files. By default `readers` says it.",
+        default=None,
+        goes=Goes("0.3", "Name what reads the tables in 'readers'."),
     )
 
 
 class DeltaSettings(DeltaPlace, IndexSettings, LakeSettings):
     """Of the sink `delta`."""
+
+    @property
+    def marks_rows(self) -> bool:
+        """Whether new tables mark rows as deleted."""
+        if self.deletion_vectors is not None:
+            return self.deletion_vectors
+        return not any(reader in _READ_NO_VECTORS for reader in self.readers)
 
 
 class DeltaSink(LakeSink):
@@ -109,7 +128,7 @@ class DeltaSink(LakeSink):
         "stored_as_scd_type",
         "delete_mode",
         "schema_change_behavior",
-        "deletion_vectors",
+        "readers",
         "compact_every",
     )
     jars: ClassVar[tuple[str, ...]] = (DELTA,)
@@ -210,7 +229,7 @@ class DeltaSink(LakeSink):
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""
-        return {"delta.enableDeletionVectors": "true" if self.settings.deletion_vectors else "false"}
+        return {VECTORS: "true" if self.settings.marks_rows else "false"}
 
     def no_files(self, schema: TableSchema | None = None) -> str:
         """Columns must have types of which pyarrow writes the values as Spark does, and names that need no mapping."""
