@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,3 +58,18 @@ def test_a_failed_download_names_the_artifact_and_a_remedy() -> None:
     error = jars._unresolved("org.foo:bar_2.13:4.1.0,a:b:1", printed)
     assert "Can't download the Java libraries org.foo:bar_2.13:4.1.0" in error.message
     assert "spark.jars.ivySettings" in error.remedy
+
+
+def test_a_user_without_a_home_keeps_downloads_in_the_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(number: int) -> SimpleNamespace:
+        raise KeyError(number)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = []
+    for known in (lambda _: SimpleNamespace(pw_dir=str(tmp_path)), lambda _: SimpleNamespace(pw_dir="/none"), unknown):
+        monkeypatch.setattr("pwd.getpwuid", known)
+        found.append(jars.ivy_folder())
+    own = tmp_path / "cache" / "headrace" / "ivy"
+    assert found == [None, own, own]

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import pwd
 import re
 import sys
 import tempfile
@@ -91,6 +92,8 @@ def _resolve(coordinates: str) -> tuple[Path, ...]:
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False).set("spark.jars.packages", coordinates).set("spark.driver.memory", "512m")
+    if (folder := ivy_folder()) is not None:
+        conf = conf.set("spark.jars.ivy", str(folder))
     with tempfile.TemporaryFile() as printed, spark_environment():
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -106,6 +109,17 @@ def _resolve(coordinates: str) -> tuple[Path, ...]:
             gateway.proc.stdin.close()
             gateway.proc.wait(timeout=60)
     return tuple(Path(jar.removeprefix("file://")) for jar in jars.split(",") if jar)
+
+
+def ivy_folder() -> Path | None:
+    """Where Spark's resolver keeps what it downloads for a user who has no home to write to, as in many containers;
+    None for its own place there."""
+    try:
+        # Java asks for the user's home here, and not in HOME.
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        home = ""
+    return None if os.access(home, os.W_OK) else cache_folder() / "ivy"
 
 
 def _unresolved(coordinates: str, printed: str) -> ConnectError:
