@@ -175,6 +175,20 @@ def test_a_table_that_is_not_ours_is_refused(target: DeltaTarget) -> None:
     assert target.content(T) == [(1, "x", "y"), (2, "z", None)]
 
 
+def test_a_key_that_spark_reads_with_blanks_behind_it_is_refused_until_it_is_a_string(target: DeltaTarget) -> None:
+    schema = table("t", id="string", a="string")
+    place = f"delta.`{target.path('t')}`"
+    target.spark.sql(f"create table {place} (id char(3), a varchar(3), _headrace_position string) using delta")
+    target.spark.sql(f"insert into {place} values ('x', 'old', null)")
+    batch = Batch(schema).add("u", schema, 1, {"id": "x", "a": "new"})
+    with pytest.raises(SchemaError, match=r"'id' of the key of table .* is char in the Delta table") as refused:
+        target.write(batch, 0, takeover=True)
+    assert refused.value.remedy is not None
+    target.spark.sql(refused.value.remedy.removeprefix("Run: "))
+    target.write(batch, 0, takeover=True)
+    assert target.content(schema) == [("x", "new")]
+
+
 def test_two_databases_do_not_share_a_target(target: DeltaTarget) -> None:
     target.write(Batch(T).add("c", T, 1, A), 0)
     with pytest.raises(SinkError, match=r"mirrors db\.dbo\.t, not other\.dbo\.t"):

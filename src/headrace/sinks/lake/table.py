@@ -311,6 +311,10 @@ class LakeTable(ABC):
         """The table's columns and their types."""
         return {column.name: column.dataType.simpleString() for column in self.read().schema}
 
+    def padded(self) -> frozenset[str]:
+        """Names of the columns whose texts are read with blanks behind them, of the table that is there."""
+        return frozenset()
+
     def plan(
         self,
         layout: TargetLayout,
@@ -364,6 +368,7 @@ class LakeTable(ABC):
             keys = {layout.key_names, key_names(key_before(layout.key, known))}
             self._refuse_stranger(properties, layout, owner, takeover, keys)
             self._refuse_other_mark(properties, layout)
+            self._refuse_padded_key(layout)
             mark = bool(layout.deleted) and DELETED not in properties
             now = {(known.get(name) or name).lower(): kind for name, kind in have.items()}
             columns = tuple(
@@ -499,6 +504,14 @@ class LakeTable(ABC):
                 f"The {self.label} has deleted rows that are marked in its column '{known}', and the sink {now}.",
                 remedy=f"Set the sink's options 'delete_mode' to soft and 'deleted_column' to {known}, or move this "
                 "one away and take a new snapshot.",
+            )
+
+    def _refuse_padded_key(self, layout: TargetLayout) -> None:
+        if padded := self.padded() & {*layout.key}:
+            raise SchemaError(
+                f"Column '{min(padded)}' of the key of table {layout.source} is char in the {self.label}, and Spark "
+                "reads its values with blanks behind them, so none equals the source's.",
+                remedy=f"Run: ALTER TABLE {self.sql_name} ALTER COLUMN {quote(min(padded))} TYPE string",
             )
 
     def _refuse_newer(self, properties: Mapping[str, str]) -> None:

@@ -98,6 +98,11 @@ class TableFacts:
         return any(not isinstance(field["type"], str) or _COLLATED in str(field["metadata"]) for field in self.fields)
 
     @property
+    def padded(self) -> frozenset[str]:
+        """The columns of texts that Spark fills up with blanks."""
+        return frozenset(f["name"] for f in self.fields if str(f["metadata"].get(_SIZED, "")).startswith("char("))
+
+    @property
     def all_properties(self) -> dict[str, str]:
         """The properties, and beside them what `show tblproperties` says of the protocol."""
         versions = {f"delta.{name}": str(self.protocol[name]) for name in _VERSIONS if name in self.protocol}
@@ -162,8 +167,9 @@ class TableFacts:
 _VERSIONS = ("minReaderVersion", "minWriterVersion")
 _COLLATED = "COLLATION"
 _SERIALIZABLE = "Serializable"
-_LIMITS = {"delta.invariants", "__CHAR_VARCHAR_TYPE_STRING"}
-"""What Spark checks of a column where it writes one; `char(5)` it fills with blanks, too."""
+_SIZED = "__CHAR_VARCHAR_TYPE_STRING"
+_LIMITS = {"delta.invariants", _SIZED}
+"""What Spark checks of a column where it writes one."""
 _AS_JSON = "delta.checkpoint.writeStatsAsJson"
 _DDL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Types that Spark's JSON has other names for."""

@@ -309,6 +309,11 @@ class DeltaTable(LakeTable):
             return super().types()
         return log.facts.columns
 
+    def padded(self) -> frozenset[str]:
+        """Those that Spark knows as `char`. Over Spark Connect none are known."""
+        log = self._log
+        return log.facts.padded if log is not None and log.known else frozenset()
+
     def column_type(self, kind: str) -> str:
         """Delta has all of Spark's types."""
         return kind
