@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -72,6 +72,12 @@ class Told(LakeTable):
 
     def release(self) -> None:
         """It holds no connection."""
+
+    def _no_index(self, properties: Mapping[str, str] | None) -> str:
+        return ""
+
+    def add_files(self, actions: Sequence[str], rows: Any) -> str:
+        raise AssertionError("nobody wrote files for it")
 
     def commits_since_compaction(self, most: int) -> int:
         return 0
