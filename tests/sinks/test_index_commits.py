@@ -16,12 +16,14 @@ from tests.support.iceberg_target import IcebergTarget
 from headrace import faultpoints
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId
+from headrace.sinks.lake import indexed
 from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.iceberg.branch import Branch
 from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.table import say_no_index
 from headrace.testing.change_history import Batch, from_message, table
 
 T = table("t", id="int64", a="string")
@@ -79,6 +81,10 @@ class Mirror:
 
     def version(self) -> int:
         raise NotImplementedError
+
+    def files(self) -> int:
+        """How many data files it has."""
+        return self.read().selectExpr("input_file_name()").distinct().count()
 
 
 class DeltaMirror(Mirror):
@@ -293,6 +299,29 @@ def test_a_batch_of_which_nothing_is_newer_is_known_all_the_same(mirror: Mirror)
     assert (mirror.version(), mirror.content()) == (version, rows(READ))
 
 
+def test_young_files_become_one_and_one_of_which_most_rows_are_gone_is_written_anew(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed, "YOUNG", 4)
+    expected = dict(READ)
+    for number in range(12):
+        batch = Batch(T)
+        for id in (number, 20 + number, 100 + number):
+            expected[id] = f"new {number}"
+            batch.add("u", T, 10 + number, row(id, expected[id]))
+        del expected[number]
+        mirror.bring(batch.add("d", T, 11 + number, before=row(number, "")))
+        if number == 6:
+            mirror.sql("delete from {} where id = 101")
+            del expected[101]
+    assert mirror.content() == rows(expected)
+    assert mirror.files() <= 7
+    again = mirror.successor()
+    again.number = mirror.number
+    again.bring(Batch(T).add("u", T, 50, row(102, "newer")).add("u", T, 50, row(21, "newer")))
+    assert again.content() == rows({**expected, 102: "newer", 21: "newer"})
+
+
 def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     gone = Batch(T)
     for n in range(40):
@@ -405,6 +434,7 @@ def test_a_table_without_an_index_goes_by_merge_which_is_said_once(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.undo()
+    say_no_index.cache_clear()
     statement, reason = mirror.refused_change
     mirror.sql(statement)
     caplog.set_level("INFO")
@@ -483,8 +513,9 @@ CELLS = {
     ],
 )
 def test_random_histories_by_both_ways_and_mixed_give_equal_tables(
-    spark: Any, tmp_path: Path, kind: str, key: tuple[str, ...]
+    spark: Any, tmp_path: Path, kind: str, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(indexed, "YOUNG", 2)
     some = random.Random(len(key))
     schema = table("t", key=key, id="int32", **WIDE)
     ways = {

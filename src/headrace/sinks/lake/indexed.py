@@ -2,12 +2,17 @@
 
 What is here is true of any format. What files a table has, and which of their rows are gone, the format's log says;
 how a commit marks more of them is the format's too.
+
+Batches keep the number of files in bounds by themselves: many young files of about one size become one, and a file of
+which most rows are gone is written anew. Each row is written again about as often as the table has such sizes, so no
+batch pays for more than its share.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -26,6 +31,13 @@ from headrace.sinks.lake.whole_rows import CollectedRows
 
 Rows = NDArray[np.int64]
 """Row numbers in a file, from 0 on, in order."""
+YOUNG = 32
+"""So many files of about one size become one."""
+_SIZE = 4
+"""Files are of about one size where their numbers of rows are, to so many bits."""
+_MOST_BYTES = 64 << 20
+"""Files that are larger are never written again by a batch, nor more of them at once."""
+_OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
 class LogUnreadable(Exception):
@@ -71,12 +83,18 @@ class Effect:
     """What a batch does to a table.
 
     Args:
-        goes: the rows that go now, by file.
-        comes: the rows that come.
+        marks: the rows that go now, by file, of files that stay.
+        ends: the files that go.
+        comes: the rows that come, and those that are left of files that go.
+        young: files that become one.
+        moved: the rows that are left of these.
     """
 
-    goes: Mapping[str, Rows]
+    marks: Mapping[str, Rows]
+    ends: Collection[str]
     comes: pa.Table
+    young: Collection[str]
+    moved: pa.Table
 
 
 Files = TypeVar("Files", bound=FilesAtVersion)
@@ -146,11 +164,12 @@ class IndexedTable(Generic[Files]):
         """How many rows an indexed file has, those that are gone too."""
         return self._rows[path]
 
-    def effect(self, change: CollectedRows, label: str) -> Effect:
+    def effect(self, change: CollectedRows, schema: pa.Schema, label: str) -> Effect:
         """What a batch does, after `index`.
 
         Args:
             change: the batch.
+            schema: that of a new file.
             label: the table as messages name it.
 
         Raises:
@@ -170,7 +189,55 @@ class IndexedTable(Generic[Files]):
             newer[places[~is_older]] = True
             if is_older.any():
                 goes[path] = np.unique(rows[is_older])
-        return Effect(goes, change.rows.filter(pc.and_(change.comes, pa.array(~newer))))
+        comes = [change.rows.filter(pc.and_(change.comes, pa.array(~newer))).select(schema.names).cast(schema)]
+        marks, ends = {}, []
+        for path, rows in goes.items():
+            gone, most = np.union1d(self.files.gone(path), rows), self._rows[path]
+            left = self._left(path, gone, schema) if most / 2 <= len(gone) < most else None
+            if left is None and len(gone) < most:
+                marks[path] = rows
+                continue
+            ends.append(path)
+            comes += [] if left is None else [left]
+        return Effect(marks, ends, pa.concat_tables(comes), *self._young(goes, schema))
+
+    def _young(self, touched: Collection[str], schema: pa.Schema) -> tuple[Collection[str], pa.Table]:
+        """Files of about one size that become one, where there are many, and their rows."""
+        sizes = defaultdict(list)
+        for path, rows in self._rows.items():
+            if path not in touched:
+                sizes[rows.bit_length() // _SIZE].append(path)
+        none = schema.empty_table()
+        alike = next((paths for _, paths in sorted(sizes.items()) if len(paths) >= YOUNG), [])
+        if not alike or sum(self.files.place(path).stat().st_size for path in alike) > _MOST_BYTES:
+            return (), none
+        left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
+        found = {path: rows for path, rows in left.items() if rows is not None}
+        return found.keys(), pa.concat_tables([none, *found.values()])
+
+    def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
+        """The rows of a file without some; None where it is large, or has values in a form of other times."""
+        place = self.files.place(path)
+        if place.stat().st_size > _MOST_BYTES:
+            return None
+        with pq.ParquetFile(place) as file:
+            kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
+            if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
+                return None
+            names = self.files.columns(file)
+            found = file.read(columns=[names[name] for name in schema.names if name in names], use_threads=False)
+        stay = np.delete(np.arange(found.num_rows), gone)
+        found = found.take(pa.array(stay))
+        try:
+            columns = [
+                found.column(names[field.name]).cast(field.type)
+                if field.name in names
+                else pa.nulls(len(stay), field.type)
+                for field in schema
+            ]
+        except pa.ArrowInvalid:
+            return None
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def wrote(self, path: str, rows: pa.Table) -> None:
         """Know the keys of a new file, which count from the version on that has it."""

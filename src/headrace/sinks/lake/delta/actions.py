@@ -16,12 +16,13 @@ Entry = Mapping[str, Any]
 Action = dict[str, Any]
 
 
-def added(file: DataFile, statistics: str) -> Action:
+def added(file: DataFile, statistics: str, *, new: bool = True) -> Action:
     """A new file of a table without partitions.
 
     Args:
         file: the file.
         statistics: as `headrace.sinks.lake.delta.statistics` has them.
+        new: whether its rows are, and do not come from files that go.
     """
     return {
         "add": {
@@ -29,22 +30,23 @@ def added(file: DataFile, statistics: str) -> Action:
             "partitionValues": {},
             "size": file.size,
             "modificationTime": file.modified,
-            "dataChange": True,
+            "dataChange": new,
             "stats": statistics,
         }
     }
 
 
-def removed(entry: Entry, now: int) -> Action:
+def removed(entry: Entry, now: int, *, moved: bool = False) -> Action:
     """A file that goes.
 
     Args:
         entry: the file.
         now: milliseconds since 1970.
+        moved: whether its rows stay, in another file.
     """
     kept = ("path", "partitionValues", "size", "tags", "deletionVector")
     found = {name: entry[name] for name in kept if entry.get(name) is not None}
-    return {"remove": {**found, "deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}}
+    return {"remove": {**found, "deletionTimestamp": now, "dataChange": not moved, "extendedFileMetadata": True}}
 
 
 def marked(entry: Entry, vector: Mapping[str, Any], rows: int) -> Action:

@@ -68,30 +68,26 @@ def commit_change(
         OSError: a file can't be read or written; nothing has happened.
         SchemaError: which of two changes is the later one is not known.
     """
-    effect = table.effect(change, label)
-    actions: list[Action] = []
-    if effect.comes.num_rows:
-        schema = pa.schema([(name, arrow_type(kind)) for name, kind in facts.columns.items()])
-        comes = effect.comes.select(schema.names).cast(schema)
-        file = write_data_file(str(table.files.folder), comes)
-        actions.append(added(file, statistics(file, schema, indexed_columns(schema.names, facts.properties))))
-        table.wrote(file.path, comes)
-    actions += _goes(table, effect)
+    schema = pa.schema([(name, arrow_type(kind)) for name, kind in facts.columns.items()])
+    effect = table.effect(change, schema, label)
+    actions = _goes(table, effect)
+    for rows, new in ((effect.comes, True), (effect.moved, False)):
+        if rows.num_rows:
+            file = write_data_file(str(table.files.folder), rows)
+            shown = statistics(file, schema, indexed_columns(schema.names, facts.properties))
+            actions.append(added(file, shown, new=new))
+            table.wrote(file.path, rows)
     faultpoints.reach("sink.delta.files_written")
     commit.commit(commit.described(actions), mark)
 
 
 def _goes(table: IndexedTable[LiveFiles], effect: Effect) -> list[Action]:
-    """The actions that mark rows, in files that keep some, and remove files that keep none."""
+    """The actions that mark rows, and that remove files."""
     files, now = table.files, int(time.time() * 1000)
-    actions, kept, marks = [], [], []
-    for path, rows in effect.goes.items():
-        actions.append(removed(files.entries[path], now))
-        gone = np.union1d(files.gone(path), rows)
-        if len(gone) < table.rows_of(path):
-            kept.append(path)
-            marks.append(gone)
-    for path, rows, vector in zip(kept, marks, write_vectors(files.folder, marks), strict=True):
+    actions = [removed(files.entries[path], now) for path in (*effect.marks, *effect.ends)]
+    actions += [removed(files.entries[path], now, moved=True) for path in effect.young]
+    marks = [np.union1d(files.gone(path), rows) for path, rows in effect.marks.items()]
+    for path, rows, vector in zip(effect.marks, marks, write_vectors(files.folder, marks), strict=True):
         files.keep(vector, rows)
         actions.append(marked(files.entries[path], vector, table.rows_of(path)))
     return actions

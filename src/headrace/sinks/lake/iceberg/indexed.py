@@ -53,9 +53,14 @@ def indexed_table(
     """
     facts = table.facts
     form = KeyForm({name: facts.columns[name] for name in change.key}, change.nullable)
-    names: dict[int | None, str] = {facts.ids[name]: name for name in (*change.key, change.position)}
-    kept = IndexedTable((facts.id, tuple(names.items())), form, change.position, LiveFiles(names))
-    return indexed(indexes, place, kept, lambda files: table.advance(files, snapshot))
+    numbers = tuple(facts.ids[name] for name in (*change.key, change.position))
+    kept = IndexedTable((facts.id, numbers), form, change.position, LiveFiles())
+
+    def advance(files: LiveFiles) -> None:
+        files.names = {number: name for name, number in facts.ids.items()}
+        table.advance(files, snapshot)
+
+    return indexed(indexes, place, kept, advance)
 
 
 def commit_change(
@@ -82,27 +87,23 @@ def commit_change(
         SchemaError: which of two changes is the later one is not known.
     """
     facts, files = table.facts, known.files
-    effect = known.effect(change, label)
+    effect = known.effect(change, facts.schema, label)
     assert facts.folder is not None
     facts.folder.mkdir(parents=True, exist_ok=True)
     commit = table.own.newRowDelta()
-    if effect.comes.num_rows:
-        comes = effect.comes.select(facts.schema.names).cast(facts.schema)
-        file = write_data_file(str(facts.folder), comes)
-        location = f"{facts.data}/{file.path}"
-        commit.addRows(table.data_file(location, file.size))
-        known.wrote(location, comes)
-    marks: dict[str, Rows] = {}
-    for path, rows in effect.goes.items():
-        if len(files.gone(path)) + len(rows) < known.rows_of(path):
-            marks[path] = rows
-        else:
-            commit.removeRows(table.gone_file(path, known.rows_of(path)))
-    if marks:
+    for rows in (effect.comes, effect.moved):
+        if rows.num_rows:
+            file = write_data_file(str(facts.folder), rows)
+            location = f"{facts.data}/{file.path}"
+            commit.addRows(table.data_file(location, file.size))
+            known.wrote(location, rows)
+    for path in (*effect.ends, *effect.young):
+        commit.removeRows(table.gone_file(path, known.rows_of(path)))
+    if effect.marks:
         name = f"{uuid4()}-deletes.parquet"
-        size = _write_positions(facts.folder / name, marks)
-        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, marks))
-    commit.validateDataFilesExist(list(marks)).validateDeletedFiles()
+        size = _write_positions(facts.folder / name, effect.marks)
+        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, effect.marks))
+    commit.validateDataFilesExist(list(effect.marks)).validateDeletedFiles()
     commit.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     if files.snapshot is not None:
         commit.validateFromSnapshot(files.snapshot)

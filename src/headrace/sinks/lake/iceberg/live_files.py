@@ -25,13 +25,13 @@ _MOST_STEPS = 100
 class LiveFiles(FilesAtVersion):
     """What the snapshots of a table say of its files, followed from one to the next.
 
-    Args:
-        names: the names of the table's columns that are looked at, by their numbers.
+    Attributes:
+        names: the names of the table's columns, by their numbers.
     """
 
-    def __init__(self, names: Mapping[int | None, str]) -> None:
+    def __init__(self) -> None:
         self.snapshot: int | None = None
-        self._names = names
+        self.names: Mapping[int | None, str] = {}
         self._rows: dict[str, int] = {}
         self._gone: dict[str, Rows] = {}
 
@@ -60,7 +60,7 @@ class LiveFiles(FilesAtVersion):
         """By the numbers that the file has of its columns."""
         found = {}
         for field in file.schema_arrow:
-            name = self._names.get(number_of(field))
+            name = self.names.get(number_of(field))
             if name is not None:
                 found[name] = field.name
         return found
