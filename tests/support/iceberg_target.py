@@ -34,6 +34,12 @@ class IcebergTarget(TableTarget):
         rows = self.rows(schema)
         return sorted((tuple(v for n, v in row.items() if n != "_headrace_position") for row in rows), key=repr)
 
+    def shown_properties(self) -> dict[str, str]:
+        """The table's properties as SQL shows them, with what it says of the table beside."""
+        found = self.table()
+        rows = found.session.sql(f"show tblproperties {found.sql_name}").collect()
+        return {row["key"]: row["value"] for row in rows}
+
     def snapshots(self) -> list[dict[str, str]]:
         found = self.table()
         rows = found.session.table(f"{found.sql_name}.snapshots").orderBy("committed_at").collect()

@@ -90,9 +90,14 @@ class TableFacts:
         return local_path(self.data)
 
     @property
+    def odd_column(self) -> str:
+        """The first column that has a type which pyarrow does not write for us, and which; empty for none."""
+        return next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
+
+    @property
     def no_files(self) -> str:
         """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
-        odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
+        odd = self.odd_column
         reasons = {
             "it is not in a local folder": self.folder is None or not self.folder.parent.is_dir(),
             "it has partitions": self.partitioned,

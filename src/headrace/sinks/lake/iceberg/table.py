@@ -145,6 +145,21 @@ class IcebergTable(LakeTable):
         faultpoints.reach("sink.iceberg.before_publish")
         self._base = branch.publish()
 
+    def prepare(self, plan: LakePlan, *, properties: Mapping[str, str]) -> None:
+        """Create or evolve the target as planned."""
+        super().prepare(plan, properties=properties)
+        if not plan.exists or plan.set or plan.changes_columns:
+            self._seen = None
+
+    def properties(self) -> dict[str, str]:
+        """As the table's metadata has them, which costs no query."""
+        return dict(self._table().facts.properties)
+
+    def types(self) -> dict[str, str]:
+        """Likewise, of columns that pyarrow can write."""
+        facts = self._table().facts
+        return super().types() if facts.odd_column else facts.columns
+
     def _no_index(self, properties: Mapping[str, str] | None) -> str:
         """Of a table that is not there its format alone is known, and how it is written."""
         return no_marks(properties) if properties is not None else self._table().facts.no_index
