@@ -31,8 +31,9 @@ class JavaTable:
         self._session = session
         self.own = table
 
-    @property
+    @cached_property
     def _iceberg(self) -> Any:
+        # Each part of such a name is a question to the JVM.
         jvm: Any = self._session.sparkContext._jvm
         return jvm.org.apache.iceberg
 
