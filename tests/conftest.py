@@ -35,7 +35,6 @@ from tests.support.postgresql import (  # noqa: F401
     postgres_server,
 )
 from tests.truth_table import TruthTable
-from tests.unforked_files import use_unforked_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +84,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     from headrace.spark.jars import AVRO, DELTA, ICEBERG, KAFKA, SQLITE
     from headrace.spark.session import spark_session
 
-    session = spark_session(
+    return spark_session(
         "headrace-tests",
         jars=(KAFKA, DELTA, AVRO, ICEBERG, SQLITE),
         master="local[2]",
@@ -101,8 +100,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },
     )
-    use_unforked_files(session, tmp_path_factory.mktemp("classes"))
-    return session
 
 
 @pytest.fixture

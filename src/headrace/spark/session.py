@@ -17,6 +17,7 @@ from headrace.spark import class_archive
 from headrace.spark.jars import DELTA, KAFKA, maven_jars
 from headrace.spark.java import spark_environment
 from headrace.spark.releases import release_of
+from headrace.spark.unforked_files import use_unforked_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +85,10 @@ def spark_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     with spark_environment():
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    if master.startswith("local"):
+        use_unforked_files(session)
+    return session
 
 
 def silence(spark: SparkSession) -> None:

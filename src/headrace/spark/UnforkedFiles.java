@@ -1,6 +1,9 @@
-package headrace.tests;
+package headrace.spark;
 
+import java.io.IOException;
 import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.*;
 import org.apache.hadoop.fs.permission.FsPermission;
@@ -13,10 +16,24 @@ public class UnforkedFiles extends LocalFileSystem {
     }
 
     public static class Raw extends RawLocalFileSystem {
-        public void setPermission(Path path, FsPermission permission) {
+        public void setPermission(Path path, FsPermission permission) throws IOException {
+            if (permission.getStickyBit()) {
+                super.setPermission(path, permission);
+                return;
+            }
+            String mode = permission.getUserAction().SYMBOL + permission.getGroupAction().SYMBOL
+                + permission.getOtherAction().SYMBOL;
+            try {
+                Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(mode));
+            } catch (UnsupportedOperationException e) {
+                super.setPermission(path, permission);
+            }
         }
 
-        public FileStatus getFileLinkStatus(Path path) throws java.io.IOException {
+        public FileStatus getFileLinkStatus(Path path) throws IOException {
+            if (Files.isSymbolicLink(pathToFile(path).toPath())) {
+                return super.getFileLinkStatus(path);
+            }
             return getFileStatus(path);
         }
     }
