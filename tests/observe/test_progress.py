@@ -309,6 +309,17 @@ def test_a_terminal_says_what_the_run_does_now() -> None:
     ]
 
 
+def test_rows_per_second_are_left_out_where_they_say_nothing() -> None:
+    board = Clock().board()
+    board.add([BatchCount("dbo.a", "c", 5)])
+    plain, terminal = (Console(force_terminal=drawn, width=300, record=True) for drawn in (False, True))
+    for console in (plain, terminal):
+        with LiveView(console, "demo", rate=False) as view:
+            view.update(board.progress(offset(), True), last=True)
+        text = console.export_text()
+        assert "lag 0.0 s; 1 batch" in text and "rows/s" not in text
+
+
 def test_a_run_that_fails_leaves_no_spinner_on_the_screen() -> None:
     board = Clock().board()
     board.enter(0, "read")

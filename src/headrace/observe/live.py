@@ -41,10 +41,14 @@ class LiveView:
         console: where to; a terminal gets a live table, anything else plain lines.
         title: the line above the table.
         clock: seconds that only grow.
+        rate: whether rows per second are shown; of a source that somebody changes at his own pace they say nothing.
     """
 
-    def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, title: str, clock: Callable[[], float] = time.monotonic, *, rate: bool = True
+    ) -> None:
         self._console = console
+        self._rate = rate
         self._clock = clock
         self._said_at, self._quiet = clock(), _QUIET_SECONDS
         self._title = title
@@ -67,7 +71,7 @@ class LiveView:
         if self._live is not None:
             if self._shown is not None:
                 # A run that fails leaves no spinner that stands still.
-                self._live.update(screen(self._shown, self._title), refresh=True)
+                self._live.update(screen(self._shown, self._title, rate=self._rate), refresh=True)
             self._live.stop()
 
     def update(self, progress: PipelineProgress, *, last: bool = False) -> None:
@@ -78,13 +82,14 @@ class LiveView:
         """
         if self._live is not None:
             self._shown = progress
-            self._live.update(screen(progress, self._title, None if last else self._spinner), refresh=last)
+            spinner = None if last else self._spinner
+            self._live.update(screen(progress, self._title, spinner, rate=self._rate), refresh=last)
             return
         lines = self._batches(progress)
         state = None if progress.health is None else progress.health.state
         if last or state is not self._last_state:
             self._last_state = state
-            lines.append(line(progress))
+            lines.append(line(progress, rate=self._rate))
         working = progress.under_way is not None or not progress.batches
         if lines:
             self._quiet = _QUIET_SECONDS
@@ -108,14 +113,14 @@ class LiveView:
         return [*more, *lines[:-1], f"{lines[-1]}; lag {_lag(progress)}"]
 
 
-def screen(progress: PipelineProgress, title: str, spinner: Spinner | None = None) -> Group:
+def screen(progress: PipelineProgress, title: str, spinner: Spinner | None = None, *, rate: bool = True) -> Group:
     """What a terminal shows: one row per table, what the run does now beside a spinner, and the sums."""
     parts: list[RenderableType] = [_table(progress, title)]
     if spinner is not None:
         spinner.update(text=Text(now_text(progress), no_wrap=True, overflow="ellipsis"))
         parts.append(spinner)
     # Reasons may hold what a console takes for markup.
-    parts.append(Text(_foot(progress)))
+    parts.append(Text(_foot(progress, rate=rate)))
     if progress.messages:
         parts.append(Text(messages_text(progress.messages)))
     return Group(*parts)
@@ -198,7 +203,7 @@ def _percent(state: TableState) -> int:
     return min(99, 100 * state.read // state.estimate)
 
 
-def line(progress: PipelineProgress) -> str:
+def line(progress: PipelineProgress, *, rate: bool = True) -> str:
     """The progress in one line, for logs."""
     sums = {op: sum(s.rows.get(op, 0) for s in progress.tables) for op in Operation}
     parts = []
@@ -212,7 +217,7 @@ def line(progress: PipelineProgress) -> str:
         parts.append(messages_text(progress.messages))
     elif sums[Operation.ERROR]:
         parts.append(f"{sums[Operation.ERROR]:,} unreadable")
-    parts.append(_foot(progress))
+    parts.append(_foot(progress, rate=rate))
     return "; ".join(parts)
 
 
@@ -304,10 +309,11 @@ def _rows_read(state: TableState) -> int:
     return max(state.read, state.rows.get(Operation.READ, 0))
 
 
-def _foot(progress: PipelineProgress) -> str:
+def _foot(progress: PipelineProgress, *, rate: bool) -> str:
     source = health_text(progress.health)
     batches = "1 batch" if progress.batches == 1 else f"{progress.batches:,} batches"
-    counts = f"{progress.rows_per_second:,.0f} rows/s; lag {_lag(progress)}; {batches}"
+    speed = f"{progress.rows_per_second:,.0f} rows/s; " if rate else ""
+    counts = f"{speed}lag {_lag(progress)}; {batches}"
     return f"{counts}; {source}" if source else counts
 
 

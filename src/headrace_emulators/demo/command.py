@@ -185,7 +185,8 @@ def _stream(
     from headrace.observe.live import LiveView
 
     database, mirror = runs[0], runs[-1]
-    with LiveView(out, "What is in the mirror, with changes going on") as view:
+    # The demo makes its changes at a pace of its own, and its tables may be small.
+    with LiveView(out, "What is in the mirror, with changes going on", rate=False) as view:
 
         def until(ended: Callable[[], bool]) -> None:
             while not ended():
