@@ -116,7 +116,13 @@ def test_a_history_of_a_transaction_that_is_cut_has_a_version_of_each_row(spark:
         ]
     )
     events: list[Any] = []
-    written(spark, cut(made, "oracle", WHOLE), lambda rows, found: events.append(change_events(rows, found).persist()))
+
+    def keep(rows: Any, found: Any) -> None:
+        events.append(change_events(rows, found).persist())
+        # What a batch carries is freed at its end.
+        events[-1].count()
+
+    written(spark, cut(made, "oracle", WHOLE), keep)
     every = events[0]
     for more in events[1:]:
         every = every.unionByName(more)

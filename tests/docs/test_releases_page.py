@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -59,7 +61,7 @@ def test_results_are_counted_by_room_and_a_later_one_of_a_test_counts(releases: 
         results(tmp_path, "4.0.5", "2026-11-25T09:00:00", (PASSED, "sinks.test_delta.TestDelta", "test_b")),
         results(tmp_path, "4.0.5", "2026-11-24T09:00:00", *first),
     ]
-    page = releases.page(releases.read(files))
+    page = releases.page(releases.kept("[]", releases.read(files)))
     lines = page.splitlines()
     assert "| 4.0.5 | 4.0.0 | 4.0.0 | 1.10.1 | 4 | 1 | 0 | mirror equals source | 2026-11-24 |" in lines
     assert "- PySpark 4.0.5, Python 3.11, Java 17: mirror equals source: 4 rows" in lines
@@ -69,6 +71,29 @@ def test_results_are_counted_by_room_and_a_later_one_of_a_test_counts(releases: 
     assert "| in no folder | 1 passed | not run |" in lines
     assert "- 4.0.5: `tests.pipeline.test_run::test_c`" in lines
     assert "| Iceberg has no release |  | 1 |" in lines
+
+
+def test_a_release_that_did_not_run_keeps_what_is_on_record(releases: ModuleType, tmp_path: Path) -> None:
+    before = [
+        results(tmp_path, "4.2.0", "2026-11-24T09:00:00", (PASSED, "sinks.test_a", "a"), (PASSED, "cli.test_b", "b")),
+        results(tmp_path, "4.3.0", "2026-11-24T09:00:00", (FAILED, "sinks.test_a", "a")),
+    ]
+    record = json.dumps([dataclasses.asdict(run) for run in releases.kept("[]", releases.read(before))])
+    fresh = releases.read([results(tmp_path, "4.3.1", "2026-11-25T09:00:00", (PASSED, "sinks.test_a", "a"))])
+    runs = releases.kept(record, fresh)
+    assert [(run.spark, run.date, run.counts, run.failed) for run in runs] == [
+        ("4.2.0", "2026-11-24", [2, 0, 0], []),
+        ("4.3.1", "2026-11-25", [1, 0, 0], []),
+    ]
+    assert "| 4.3.1 | no Delta, no Iceberg | 1 passed; 1 folder of tests not run | no result |" in (
+        releases.short_table(runs).splitlines()
+    )
+
+
+def test_the_page_and_the_table_are_what_is_on_record(releases: ModuleType) -> None:
+    runs = releases.kept(releases.RECORD.read_text(encoding="utf-8"), [])
+    assert releases.PAGE.read_text(encoding="utf-8") == releases.page(runs)
+    assert releases.short_table(runs) in releases.README.read_text(encoding="utf-8")
 
 
 def test_the_readme_keeps_all_but_the_table(releases: ModuleType) -> None:
