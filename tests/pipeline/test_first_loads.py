@@ -142,7 +142,10 @@ class Loads:
     def by_arrow(self, lake: str, table: str) -> pa.Table:
         """The same, by another reader where there is one."""
         if self.kind == "delta":
-            rows = deltalake.DeltaTable(self.place(lake, table)).to_pyarrow_table()
+            query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(self.place(lake, table)))
+            rows = pa.table(query.execute("select * from t").read_all())
+            plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+            rows = rows.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in rows.schema]))
         else:
             rows = self.read(lake, table).toArrow()
         return rows.select(sorted(rows.column_names)).sort_by("id")

@@ -68,7 +68,8 @@ class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
     json_columns: str = option(
         "What new JSON columns of targets are: `string` keeps each document as it is written; `variant` (Delta) is "
         "quicker to query. A document with a number that has an exponent or more than 38 digits, which Spark would "
-        "read as a double, is one string in its variant. Columns of keys, and of tables without a key, are strings.",
+        "read as a double, is one string in its variant. Columns of keys, and of tables without a key, are strings. "
+        "New Delta tables then rewrite files instead of marking rows: Delta can't read variants beside marked rows.",
         default="string",
         choices=("string", "variant"),
     )

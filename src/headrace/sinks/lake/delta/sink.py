@@ -38,6 +38,7 @@ from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.table import LakeTable, TargetLayout
 from headrace.sinks.lake.table_files import LakeFiles
+from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import DELTA
 from headrace.spark.releases import require_library
 
@@ -106,6 +107,9 @@ class DeltaSettings(DeltaPlace, IndexSettings, LakeSettings):
         """Whether new tables mark rows as deleted."""
         if self.deletion_vectors is not None:
             return self.deletion_vectors
+        if self.json_columns == VARIANT:
+            # Delta's reader of tables with deletion vectors can't copy variants.
+            return False
         return not any(reader in _READ_NO_VECTORS for reader in self.readers)
 
 
