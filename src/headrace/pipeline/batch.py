@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import threading
 import time
@@ -10,20 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.changes import TableId
 from headrace.changes.operation import Operation
-from headrace.changes.table_files import WRITTEN_ROWS
 from headrace.errors import FormatError, HeadraceError
 from headrace.faultpoints import reach
 from headrace.formats.base import Structure
-from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
-from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
+from headrace.formats.encoded_batch import EncodedBatch
+from headrace.observe.messages import OTHER_REASONS, MessageCounts
 from headrace.observe.progress import COUNTED, BatchCount, ProgressBoard
 from headrace.pipeline.announced_structures import AnnouncedStructures, announced_once, structures_in
+from headrace.pipeline.batch_summary import BatchSummary, count_reasons, count_rows, summary_of_messages
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.first_loads import FirstLoads
@@ -40,15 +38,11 @@ from headrace.sinks.base import BatchId, FilesUnusable
 from headrace.spark.kept_rows import kept_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
 _LOG = logging.getLogger("headrace.pipeline")
 _HOLD_MILLISECONDS = 24 * 3600 * 1000
 _START_SECONDS = 60.0
-_ONE_TASK = (200_000, 256 << 20)
-"""The most changes, and bytes of their messages, that one task brings into order for files; more are shuffled, which
-costs far more.
-"""
 _READINGS = 3
 """How often a batch is read whose kept rows are lost."""
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
@@ -58,23 +52,6 @@ _INTERRUPTIONS = (
     "java.nio.channels.ClosedByInterruptException",
 )
 _MOST_LETTERS = 500
-
-
-@dataclass(frozen=True)
-class BatchSummary:
-    """What a batch holds.
-
-    Args:
-        counts: rows by table and operation.
-        out_of_range: values that the format did not hold, where workers of the source encoded.
-        message_bytes: the bytes of the messages that those workers made and left to Spark.
-        left: why they left them, or some of them, to Spark; empty where all rest in the sink, or none had to be sent.
-    """
-
-    counts: Sequence[BatchCount]
-    out_of_range: OutOfRange = field(default_factory=OutOfRange)
-    message_bytes: int = 0
-    left: str = ""
 
 
 class Stages:
@@ -358,7 +335,7 @@ class BatchWriter:
                         given = encoded[key]
                         given, lacking = fitting(own, given, format, target.sink)
                         shortened += len(lacking)
-                    if self._fused and target.sink.orders_batch and _suit_one_task(summary):
+                    if self._fused and target.sink.orders_batch and summary.suits_one_task:
                         given = given.coalesce(1)
                     if self._decode is not None:
                         given = target.sink.sequenced(given, epochs)
@@ -476,76 +453,6 @@ def _lost_rows(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def count_rows(changes: DataFrame, *, several: bool = False) -> list[BatchCount]:
-    """Rows by table and operation: one small aggregation, which also computes the persisted batch.
-
-    Args:
-        changes: the batch's rows.
-        several: whether names of tables begin with their database.
-    """
-    from pyspark.sql import functions as sf
-
-    # One row says of rows that workers wrote into a file how many they are.
-    in_file = f"if(op = 'schema', cast(source['{WRITTEN_ROWS}'] as bigint), null) as in_file"
-    row = "struct(op, event_time, 1L as n)"
-    written = "struct('r' as op, capture_time as event_time, in_file as n)"
-    named = changes.selectExpr("table", "op", "event_time", "capture_time", in_file)
-    lines = named.selectExpr("table", f"explode(if(in_file is null, array({row}), array({row}, {written}))) as one")
-    grouped = lines.selectExpr("table.database", "table.schema", "table.name", "one.*").groupBy(
-        "database", "schema", "name", "op"
-    )
-    # Seconds since the epoch, because a timestamp would come back in this machine's time zone.
-    times = [sf.expr(f"cast({which}(event_time) as double)") for which in ("max", "min")]
-    rows = grouped.agg(sf.expr("sum(n)").alias("n"), times[0].alias("newest"), times[1].alias("oldest"))
-    return sorted((_count(row, several=several) for row in rows.collect()), key=lambda count: (count.table, count.op))
-
-
-def _count(row: Row, *, several: bool) -> BatchCount:
-    id = None if row["name"] is None else TableId(row["database"] or "", row["schema"] or "", row["name"])
-    path = "" if id is None else ".".join(filter(None, (id.database if several else "", id.schema, id.name)))
-    return BatchCount(path, row["op"] or "", row["n"], _instant(row["newest"]), _instant(row["oldest"]), id)
-
-
-def _instant(seconds: float | None) -> dt.datetime | None:
-    return None if seconds is None else dt.datetime.fromtimestamp(seconds, dt.UTC)
-
-
-def _suit_one_task(summary: BatchSummary) -> bool:
-    rows, most = _ONE_TASK
-    return summary.message_bytes <= most and sum(count.rows for count in summary.counts) <= rows
-
-
-def summary_of_messages(messages: DataFrame, *, several: bool = False) -> BatchSummary:
-    """What the tasks of a source report of their changes; also computes the persisted batch.
-
-    Args:
-        messages: the batch.
-        several: whether names of tables begin with their database.
-    """
-    seconds = ("cast(newest as double) as last", "cast(oldest as double) as begin")
-    rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", *seconds).collect()
-    parts: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        database = f"{row['database']}." if several and row["database"] else ""
-        parts.setdefault((f"{database}{row['table_path'] or ''}", row["op"] or ""), []).append(row)
-    counts = []
-    for (path, op), lines in sorted(parts.items()):
-        newest = max((line["last"] for line in lines if line["last"] is not None), default=None)
-        oldest = min((line["begin"] for line in lines if line["begin"] is not None), default=None)
-        counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), _instant(newest), _instant(oldest)))
-    out_of_range = OutOfRange.of_texts(row["out_of_range"] for row in rows)
-    left = min((row["left"] for row in rows if row["left"]), default="")
-    return BatchSummary(counts, out_of_range, sum(row["bytes"] for row in rows), left)
-
-
-def count_reasons(errors: DataFrame) -> dict[str, int]:
-    """The commonest reasons of `error` rows; not all, where there are more than `MOST_REASONS`."""
-    from pyspark.sql import functions as sf
-
-    grouped = errors.groupBy("error").agg(sf.count("*").alias("n")).orderBy(sf.desc("n"), "error").limit(MOST_REASONS)
-    return {row["error"] or "": row["n"] for row in grouped.collect()}
 
 
 def _first_error(errors: DataFrame) -> FormatError:

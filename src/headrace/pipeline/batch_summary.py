@@ -1,0 +1,126 @@
+"""What a batch holds: how many rows by table and operation, and what the tasks that read it say of their messages."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from headrace.changes import TableId
+from headrace.changes.operation import Operation
+from headrace.changes.table_files import WRITTEN_ROWS
+from headrace.formats.encoded_batch import OutOfRange
+from headrace.observe.messages import MOST_REASONS
+from headrace.observe.progress import BatchCount
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+_ONE_TASK = (200_000, 256 << 20)
+"""The most changes, and bytes of their messages, that one task brings into order for files; more are shuffled, which
+costs far more.
+"""
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """What a batch holds.
+
+    Args:
+        counts: rows by table and operation.
+        out_of_range: values that the format did not hold, where workers of the source encoded.
+        message_bytes: the bytes of the messages that those workers made and left to Spark.
+        left: why they left them, or some of them, to Spark; empty where all rest in the sink, or none had to be sent.
+    """
+
+    counts: Sequence[BatchCount]
+    out_of_range: OutOfRange = field(default_factory=OutOfRange)
+    message_bytes: int = 0
+    left: str = ""
+
+    @property
+    def suits_one_task(self) -> bool:
+        """Whether one task can bring its messages into order."""
+        rows, most = _ONE_TASK
+        return self.message_bytes <= most and sum(count.rows for count in self.counts) <= rows
+
+
+def count_rows(changes: DataFrame, *, several: bool = False) -> list[BatchCount]:
+    """Rows by table and operation: one small aggregation, which also computes the persisted batch.
+
+    Args:
+        changes: the batch's rows.
+        several: whether names of tables begin with their database.
+    """
+    from pyspark.sql import functions as sf
+
+    named = changes.selectExpr(
+        *("table.database", "table.schema", "table.name", "op"),
+        # A row that names a file which workers wrote says how many rows of a snapshot it has.
+        f"if(op = 'schema', cast(source['{WRITTEN_ROWS}'] as bigint), null) as in_file",
+        # Seconds since the epoch, because a timestamp would come back in this machine's time zone.
+        *(f"cast({name} as double) as {name}" for name in ("event_time", "capture_time")),
+    )
+    sums = ("count(1) as n", "max(event_time) as newest", "min(event_time) as oldest")
+    files = ("sum(in_file) as in_files", "max(capture_time) as captured")
+    grouped = named.groupBy("database", "schema", "name", "op").agg(*map(sf.expr, (*sums, *files)))
+    return _together(count for row in grouped.collect() for count in _counts(row, several=several))
+
+
+def _counts(row: Row, *, several: bool) -> list[BatchCount]:
+    id = None if row["name"] is None else TableId(row["database"] or "", row["schema"] or "", row["name"])
+    path = "" if id is None else ".".join(filter(None, (id.database if several else "", id.schema, id.name)))
+    times = (_instant(row["newest"]), _instant(row["oldest"]))
+    found = [BatchCount(path, row["op"] or "", row["n"], *times, id)]
+    if row["in_files"]:
+        captured = _instant(row["captured"])
+        found.append(BatchCount(path, Operation.READ.value, row["in_files"], captured, captured, id))
+    return found
+
+
+def _together(counts: Iterable[BatchCount]) -> list[BatchCount]:
+    """Those of one table and operation as one, in order: of a snapshot some rows may be in files, and others not."""
+    found: dict[tuple[TableId | None, str], BatchCount] = {}
+    for one in counts:
+        other = found.setdefault((one.id, one.op), one)
+        if other is not one:
+            newest = max(filter(None, (one.newest, other.newest)), default=None)
+            oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
+            found[one.id, one.op] = replace(one, rows=one.rows + other.rows, newest=newest, oldest=oldest)
+    return sorted(found.values(), key=lambda count: (count.table, count.op))
+
+
+def _instant(seconds: float | None) -> dt.datetime | None:
+    return None if seconds is None else dt.datetime.fromtimestamp(seconds, dt.UTC)
+
+
+def summary_of_messages(messages: DataFrame, *, several: bool = False) -> BatchSummary:
+    """What the tasks of a source report of their changes; also computes the persisted batch.
+
+    Args:
+        messages: the batch.
+        several: whether names of tables begin with their database.
+    """
+    seconds = ("cast(newest as double) as last", "cast(oldest as double) as begin")
+    rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", *seconds).collect()
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        database = f"{row['database']}." if several and row["database"] else ""
+        parts.setdefault((f"{database}{row['table_path'] or ''}", row["op"] or ""), []).append(row)
+    counts = []
+    for (path, op), lines in sorted(parts.items()):
+        newest = max((line["last"] for line in lines if line["last"] is not None), default=None)
+        oldest = min((line["begin"] for line in lines if line["begin"] is not None), default=None)
+        counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), _instant(newest), _instant(oldest)))
+    out_of_range = OutOfRange.of_texts(row["out_of_range"] for row in rows)
+    left = min((row["left"] for row in rows if row["left"]), default="")
+    return BatchSummary(counts, out_of_range, sum(row["bytes"] for row in rows), left)
+
+
+def count_reasons(errors: DataFrame) -> dict[str, int]:
+    """The commonest reasons of `error` rows; not all, where there are more than `MOST_REASONS`."""
+    from pyspark.sql import functions as sf
+
+    grouped = errors.groupBy("error").agg(sf.count("*").alias("n")).orderBy(sf.desc("n"), "error").limit(MOST_REASONS)
+    return {row["error"] or "": row["n"] for row in grouped.collect()}
