@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
 
 def test_the_second_writer_of_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     jvm: Any = spark._jvm
-    name = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
-    assert name
+    streaming = jvm.org.apache.spark.sql.execution.streaming
+    package = streaming if spark.version.startswith("4.0.") else streaming.checkpointing
     settings = spark._jsparkSession.sessionState().newHadoopConf()
     folder = jvm.org.apache.hadoop.fs.Path(str(tmp_path))
-    first, second = (reduce(getattr, name.split("."), jvm)(folder, settings) for _ in range(2))
+    first, second = (package.CheckpointFileManager.create(folder, settings) for _ in range(2))
     file = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "0"))
     ours, theirs = first.createAtomic(file, False), second.createAtomic(file, False)
     ours.write(1)

@@ -124,8 +124,6 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.python.daemon.module"] = "headrace.spark.daemon"
-        # Spark's own choice asks for the status of local files by a process each: 70 ms of every batch.
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = _checkpoint_files()
     needs = session_needs(jars)
     extensions = needs.pop(_EXTENSIONS, "")
     settings.update(needs)
@@ -156,14 +154,6 @@ def session_needs(jars: Sequence[str]) -> dict[str, str]:
     ]
     needs = {_EXTENSIONS: ",".join(extensions)} if extensions else {}
     return needs | ({"spark.sql.catalog.spark_catalog": _DELTA_CATALOG} if _asks_for_delta(jars) else {})
-
-
-def _checkpoint_files() -> str:
-    """What writes checkpoints by Hadoop's older API, which refuses a file that is there as the newer one does."""
-    import pyspark
-
-    package = "streaming" if pyspark.__version__.startswith("4.0.") else "streaming.checkpointing"
-    return f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
 
 
 def _put_first(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
