@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -29,21 +30,21 @@ def test_the_chunks_of_a_batch_have_about_as_many_rows(progress: TableProgress, 
 
 
 def test_rows_of_tasks_that_are_done_count_while_others_run(spark: SparkSession, tmp_path: Path) -> None:
-    go = tmp_path / "go"
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
 
-    def slow(batches):  # type: ignore[no-untyped-def]
-        import time
-
+    def held(batches):  # type: ignore[no-untyped-def]
         for batch in batches:
-            while batch.column(0)[0].as_py() and not go.exists():
-                time.sleep(0.05)
+            if batch.column(0)[0].as_py():
+                # Until somebody opens it to write.
+                gate.open("rb").close()
             yield batch
 
     context = spark.sparkContext
 
     def count() -> None:
         context.setJobGroup("run", "reads")
-        spark.range(0, 40, 1, 2).mapInArrow(slow, "id bigint").count()
+        spark.range(0, 40, 1, 2).mapInArrow(held, "id bigint").count()
 
     counting = threading.Thread(target=count)
     counting.start()
@@ -53,6 +54,7 @@ def test_rows_of_tasks_that_are_done_count_while_others_run(spark: SparkSession,
         assert rows_read(spark, "run", planned=1_000) == 500
         assert rows_read(spark, "another run") == 0
     finally:
-        go.touch()
+        opened = os.open(gate, os.O_RDWR)
         counting.join()
+        os.close(opened)
     assert rows_read(spark, "run") == 0
