@@ -16,7 +16,7 @@ from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceErr
 from headrace.pipeline.recover import find_in_text, recover
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka.sink import KafkaSink
-from headrace.sinks.lake.sink import explained as lake_explained
+from headrace.sinks.lake.refusals import explained as lake_explained
 from headrace.sources.connection import LostConnection
 
 PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \

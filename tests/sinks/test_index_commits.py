@@ -426,6 +426,8 @@ def test_a_plan_says_which_way_small_batches_take(mirror: Mirror) -> None:
     assert way(sink(delete_mode="soft"), other) == "by MERGE, because its deleted rows stay"
     assert way(sink(stored_as_scd_type="2"), other) == "by MERGE, because its history is kept"
     assert way(sink(), table("keyless", key=(), id="int64")) == "by MERGE, because it has no key"
+    fewer = sink(schema_change_behavior="lenient")
+    assert way(fewer, table("t", id="int64")) == "by MERGE, because it has columns that the source's table lacks"
     mirror.sql(mirror.refused_change[0])
     assert way(mirror.kept).startswith(f"by MERGE, because {mirror.refused_change[1]}")
 

@@ -160,7 +160,7 @@ class _Pipeline:
         )
 
     def problems(self) -> Iterable[OptionError]:
-        """Why a run would not take the pipeline, which is read with something in the place of every reference."""
+        """Why a run would refuse the pipeline, whose references are filled with examples to read it."""
         filled = {
             section: {name: self._stand_in(section, name, value) for name, value in values.items()}
             for section, values in self.sections.items()

@@ -219,8 +219,8 @@ class Sink(Component, ABC):
     def table_files(
         self, spark: SparkSession, tables: Sequence[TableSchema], batch: BatchId
     ) -> tuple[TableFiles | None, Mapping[str, str]]:
-        """Where workers may write the rows of tables that a batch reads for the first time, in place of giving them.
-        Runs in the driver before the batch is read, and prepares targets for it.
+        """Where workers may write the rows of tables that a batch reads for the first time. Rows that they write don't
+        go to Spark. Runs in the driver before the batch is read, and prepares targets for it.
 
         Args:
             spark: a classic session.

@@ -3,9 +3,8 @@
 What is here is true of any format. What files a table has, and which of their rows are gone, the format's log says;
 how a commit marks more of them is the format's too.
 
-Batches keep the number of files in bounds by themselves: many young files of about one size become one, and a file of
-which most rows are gone is written anew. Each row is written again about as often as the table has such sizes, so no
-batch pays for more than its share.
+A batch also keeps the number of files in bounds: many small files of about one size become one, and a file that has
+lost most of its rows is written again without them. A row is rewritten once for each size that its file grows through.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from headrace.sinks.lake.whole_rows import CollectedRows
 Rows = NDArray[np.int64]
 """Row numbers in a file, from 0 on, in order."""
 YOUNG = 32
-"""So many files of about one size become one."""
+"""So many small files of about one size become one."""
 _SIZE = 4
-"""Files are of about one size where their numbers of rows are, to so many bits."""
+"""Two files are of about one size where their bytes are, to so many bits."""
 _MOST_BYTES = 64 << 20
-"""Files that are larger are never written again by a batch, nor more of them at once."""
+"""A batch rewrites no larger file to drop rows, and merges no more than this at once."""
 _OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
@@ -85,9 +84,9 @@ class Effect:
     Args:
         marks: the rows that go now, by file, of files that stay.
         ends: the files that go.
-        comes: the rows that come, and those that are left of files that go.
-        young: files that become one.
-        moved: the rows that are left of these.
+        comes: the rows that come, and those that the files which go still have.
+        young: small files that become one.
+        moved: the rows that these still have.
     """
 
     marks: Mapping[str, Rows]
@@ -104,7 +103,7 @@ class IndexedTable(Generic[Files]):
     """The files of a table at a version, with the keys of their rows. One batch at a time uses it.
 
     Args:
-        table: what tells the table, and the columns looked at here, from any other.
+        table: identifies the table, and the columns that are read here.
         form: how its keys are compared.
         position: the name of the column with the position.
         files: of the table, not read yet.
@@ -118,7 +117,8 @@ class IndexedTable(Generic[Files]):
         self._index = KeyIndex()
         self._newest: dict[str, str | None] = {}
         self._rows: dict[str, int] = {}
-        self._written: dict[str, tuple[Keys, str | None]] = {}
+        self._bytes: dict[str, int] = {}
+        self._written: dict[str, tuple[Keys, str | None, int]] = {}
 
     @property
     def size(self) -> int:
@@ -130,10 +130,10 @@ class IndexedTable(Generic[Files]):
         live = self.files.rows
         self._index.drop([path for path in self._index.paths if path not in live])
         for path in [path for path in self._newest if path not in live]:
-            del self._newest[path], self._rows[path]
-        for path, (keys, newest) in self._written.items():
+            del self._newest[path], self._rows[path], self._bytes[path]
+        for path, (keys, newest, size) in self._written.items():
             if path in live:
-                self._take_in(path, keys, newest)
+                self._take_in(path, keys, newest, size)
         self._written = {}
         return sum(rows for path, rows in live.items() if path not in self._index.paths)
 
@@ -148,16 +148,17 @@ class IndexedTable(Generic[Files]):
         """
         for path in self.files.rows:
             if path not in self._index.paths:
-                with pq.ParquetFile(self.files.place(path)) as file:
+                place = self.files.place(path)
+                with pq.ParquetFile(place) as file:
                     names = self.files.columns(file)
                     found = file.read(columns=[names[name] for name in self.form.columns], use_threads=False)
                     keys = self.form.keys(found.rename_columns({names[name]: name for name in self.form.columns}))
                     newest = _newest(file.metadata, names.get(self._position))
-                    self._take_in(path, keys, newest, file.metadata.num_rows)
+                    self._take_in(path, keys, newest, place.stat().st_size, file.metadata.num_rows)
 
-    def _take_in(self, path: str, keys: Keys, newest: str | None, rows: int | None = None) -> None:
+    def _take_in(self, path: str, keys: Keys, newest: str | None, size: int, rows: int | None = None) -> None:
         self._index.add(path, keys)
-        self._newest[path] = newest
+        self._newest[path], self._bytes[path] = newest, size
         self._rows[path] = len(keys) if rows is None else rows
 
     def rows_of(self, path: str) -> int:
@@ -202,25 +203,22 @@ class IndexedTable(Generic[Files]):
         return Effect(marks, ends, pa.concat_tables(comes), *self._young(goes, schema))
 
     def _young(self, touched: Collection[str], schema: pa.Schema) -> tuple[Collection[str], pa.Table]:
-        """Files of about one size that become one, where there are many, and their rows."""
+        """Small files of about one size that become one, where there are many, and their rows."""
         sizes = defaultdict(list)
-        for path, rows in self._rows.items():
-            if path not in touched:
-                sizes[rows.bit_length() // _SIZE].append(path)
-        none = schema.empty_table()
-        alike = next((paths for _, paths in sorted(sizes.items()) if len(paths) >= YOUNG), [])
-        if not alike or sum(self.files.place(path).stat().st_size for path in alike) > _MOST_BYTES:
-            return (), none
+        for path, size in self._bytes.items():
+            if path not in touched and size <= _MOST_BYTES // YOUNG:
+                sizes[size.bit_length() // _SIZE].append(path)
+        alike = next((paths[:YOUNG] for _, paths in sorted(sizes.items()) if len(paths) >= YOUNG), [])
         left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
         found = {path: rows for path, rows in left.items() if rows is not None}
-        return found.keys(), pa.concat_tables([none, *found.values()])
+        return found.keys(), pa.concat_tables([schema.empty_table(), *found.values()])
 
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
-        """The rows of a file without some; None where it is large, or has values in a form of other times."""
-        place = self.files.place(path)
-        if place.stat().st_size > _MOST_BYTES:
+        """The rows of a file without some; None where it is large, or was written in a form that pyarrow reads as other
+        values: moments as INT96, or days of the Julian calendar."""
+        if self._bytes[path] > _MOST_BYTES:
             return None
-        with pq.ParquetFile(place) as file:
+        with pq.ParquetFile(self.files.place(path)) as file:
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
                 return None
@@ -239,10 +237,10 @@ class IndexedTable(Generic[Files]):
             return None
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def wrote(self, path: str, rows: pa.Table) -> None:
-        """Know the keys of a new file, which count from the version on that has it."""
+    def wrote(self, path: str, rows: pa.Table, size: int) -> None:
+        """Know the keys of a new file of so many bytes, which count from the version on that has it."""
         newest = pc.min_max(rows.column(self._position))["max"].as_py()
-        self._written[path] = self.form.keys(rows), newest
+        self._written[path] = self.form.keys(rows), newest, size
 
     def _are_older(self, path: str, rows: Rows, new: pa.Array, change: CollectedRows, label: str) -> NDArray[np.bool_]:
         """For each of these rows of a file whether it is older than the position beside it."""

@@ -1,10 +1,26 @@
-"""What Spark and the table formats refuse to do with one table, as against what fails for a reason outside of it."""
+"""What Spark and the table formats refuse to do with one table, as against what fails for a reason outside of it; and
+the sentences that a user gets.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from headrace.sinks.java_failures import is_outside
+from headrace.apply import no_order
+from headrace.changes.one_table import about
+from headrace.changes.refusal import StopReason
+from headrace.changes.table import TableId
+from headrace.errors import SchemaError, SinkError
+from headrace.sinks.java_failures import is_outside, unknown_failure
+from headrace.sinks.misfits import refuse_misfit
+from headrace.sinks.table_sink import WRONG_VALUE
+
+if TYPE_CHECKING:
+    from headrace.sinks.lake.table import LakeTable
 
 _REFUSALS = ("AnalysisException", "ParseException", "DeltaUnsupportedOperationException", "DeltaTableFeatureException")
 """What is raised for what a table is, or for what it can't become, wherever it stands in the trace of Java."""
@@ -30,3 +46,50 @@ def is_refusal(failure: Exception) -> bool:
     if isinstance(failure, AnalysisException):
         return bool(condition)
     return any(f"{kind}:" in text for kind in _REFUSALS) or _CONSTRAINTS.search(text) is not None
+
+
+@contextmanager
+def explained(source: str, target: LakeTable, table: TableId | None = None) -> Iterator[None]:
+    """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        text = str(failure)
+        if StopReason.ROW_MISSING in text:
+            raise SchemaError(
+                f"A change of table {source} does not carry all columns, and the {target.label} has no row of its key.",
+                remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
+            ) from failure
+        if StopReason.NO_ORDER in text:
+            raise no_order(source, target.label) from failure
+        if StopReason.SEQUENCE_MISSING in text:
+            raise SchemaError(
+                f"A change for the {target.label} has no place in the order: its sequence is null.",
+                remedy="Leave such rows out, or order by an expression that is never null.",
+            ) from failure
+        refuse_misfit(failure)
+        if any(kind in text for kind in WRONG_VALUE):
+            raise SchemaError(
+                f"A value of table {source} does not fit its column's type in the {target.label}.",
+                remedy="Compare the source's column types with the table's; run with --debug to see Spark's message.",
+            ) from failure
+        error = unknown_failure(f"The {target.label} can't be written", failure)
+        raise (error if table is None or not is_refusal(failure) else about(error, table)) from failure
+
+
+def refuse_shared(targets: Iterable[LakeTable]) -> None:
+    """Stop where tables of a batch would be written to one place.
+
+    Raises:
+        SinkError: with which.
+    """
+    # Without regard to case, because not every file system has it.
+    for place, n in Counter(target.place.lower() for target in targets).items():
+        if n > 1:
+            raise SinkError(
+                f"{n} tables of the batch would share the target {place}.",
+                remedy="Give each source database its own sink with its own targets.",
+            )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,36 +15,34 @@ from headrace.apply import (
     carried,
     change_log,
     history,
-    no_order,
     parted,
     profile,
     sequenced,
 )
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.apply.standing_rows import looks_at_target
-from headrace.changes.one_table import about, in_turn, work_on
+from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.table_files import TableFiles
 from headrace.changes.typed import quote
-from headrace.errors import SchemaError, SinkError
+from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId, FilesUnusable, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
-from headrace.sinks.java_failures import unknown_failure
 from headrace.sinks.lake import collected
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
-from headrace.sinks.lake.refusals import is_refusal
+from headrace.sinks.lake.refusals import explained, refuse_shared
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
-from headrace.sinks.misfits import KeptType, KeptValues, kept_types, refuse_misfit
-from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
+from headrace.sinks.misfits import KeptType, KeptValues, kept_types
+from headrace.sinks.table_sink import given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +113,7 @@ class LakeSink(Sink):
         targets: list[tuple[TableProfile, LakeTable]] = []
         try:
             in_turn(tables, lambda table: targets.append((table, self._target(spark, table))))
-            _refuse_shared(target for _, target in targets)
+            refuse_shared(target for _, target in targets)
             works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             kept = {found[0].id: self._kept_types(work) for found, work in looked}
@@ -135,9 +132,6 @@ class LakeSink(Sink):
 
     def _collected(self, rows: DataFrame, works: Sequence[_Work]) -> dict[TableId, pa.Table]:
         """The rows of tables that have an index of their keys, where a batch has few. Runs one Spark job if it has."""
-        settings = self.settings
-        if settings.stored_as_scd_type != "1" or settings.mark or settings.ignore_null_updates:
-            return {}
         wanted: dict[TableId, _Work] = {}
         room = collected.MOST
         for work in sorted(works, key=lambda one: one.table.size):
@@ -147,12 +141,31 @@ class LakeSink(Sink):
                 break
             if collected.is_simple(table) and plan.exists and not (plan.append or plan.done or plan.changes_columns):
                 with explained(table.id.full_path, work.target, table.id):
-                    if work.target.no_index() == "":
+                    if self._no_index(work) == "":
                         wanted[table.id] = work
                         room -= table.size
         if not wanted or not collected.are_small(rows):
             return {}
         return collected.collect_texts(rows, [work.table for work in wanted.values()])
+
+    def _no_index(self, work: _Work) -> str | None:
+        """Why small batches of a table go by MERGE, as the end of a sentence; empty where they go by an index of its
+        keys. None where no index is kept of it."""
+        settings, target, plan = self.settings, work.target, work.plan
+        if target.indexes is None or settings.stored_as_scd_type == "append":
+            return None
+        reasons = {
+            "its history is kept": settings.stored_as_scd_type == "2",
+            "its deleted rows stay": bool(settings.mark),
+            "nulls keep the values of rows": settings.ignore_null_updates,
+            "it has no key": not work.table.schema.key,
+        }
+        why = next((reason for reason, is_so in reasons.items() if is_so), "")
+        why = why or target.no_index(None if plan.exists else self.new_table_properties()) or ""
+        if not why and plan.exists and not plan.changes_columns:
+            names = {column.name for column in (*plan.layout.columns, *plan.layout.own)}
+            why = "" if names == target.types().keys() else "it has columns that the source's table lacks"
+        return why
 
     def _written(self, table: TableProfile) -> TableProfile:
         with work_on(table.id):
@@ -198,23 +211,9 @@ class LakeSink(Sink):
         finally:
             target.release()
         assert work is not None
-        way = self._way(target, schema, exists=work.plan.exists)
+        why = self._no_index(work)
+        way = "" if why is None else f"by MERGE, because {why}" if why else "by an index of its keys"
         return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution), way)
-
-    def _way(self, target: LakeTable, schema: TableSchema, *, exists: bool) -> str:
-        """How small batches go into a table, as `TargetPreview.way`."""
-        reason = target.no_index(self.new_table_properties() if not exists else None)
-        if reason is None or self.settings.stored_as_scd_type == "append":
-            return ""
-        reasons = {
-            "its history is kept": self.settings.stored_as_scd_type == "2",
-            "its deleted rows stay": bool(self.settings.mark),
-            "nulls keep the values of rows": self.settings.ignore_null_updates,
-            "it has no key": not schema.key,
-            reason: bool(reason),
-        }
-        why = next((said for said, is_so in reasons.items() if is_so), "")
-        return f"by MERGE, because {why}" if why else "by an index of its keys"
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.
@@ -510,7 +509,7 @@ class LakeSink(Sink):
     def table_files(
         self, spark: SparkSession, tables: Sequence[TableSchema], batch: BatchId
     ) -> tuple[TableFiles | None, Mapping[str, str]]:
-        """Folders of tables that hold nothing but rows of this owner's first snapshot, and take files of ours.
+        """The folders of those tables that hold only rows of this owner's first snapshot and can take our files.
 
         The one rule: rows go into files where a batch would append them without a look at the target
         (`LakeTable.plan`). So the target was created by this pipeline from this checkpoint, and no streamed change,
@@ -520,16 +519,14 @@ class LakeSink(Sink):
         files: dict[str, PreparedTable] = {}
         reasons: dict[str, str] = {}
         for schema in tables:
-            reason = self.no_files(schema)
-            if not reason:
+            prepared: PreparedTable | str = self.no_files(schema)
+            if not prepared:
                 with work_on(schema.id):
                     prepared = self._prepared(spark, schema, batch)
-                if isinstance(prepared, str):
-                    reason = prepared
-                else:
-                    files[place_of(schema)] = prepared
-            if reason:
-                reasons[schema.id.path] = reason
+            if isinstance(prepared, str):
+                reasons[schema.id.path] = prepared
+            else:
+                files[place_of(schema)] = prepared
         return (self.files(files) if self.files is not None and files else None), reasons
 
     def no_files(self, schema: TableSchema | None = None) -> str:
@@ -601,45 +598,3 @@ class LakeSink(Sink):
         mark = self.settings.mark
         deleted = (TargetColumn(mark, "boolean", "Headrace: whether the source has deleted the row"),) if mark else ()
         return (position, *deleted)
-
-
-@contextmanager
-def explained(source: str, target: LakeTable, table: TableId | None = None) -> Iterator[None]:
-    """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as failure:
-        text = str(failure)
-        if StopReason.ROW_MISSING in text:
-            raise SchemaError(
-                f"A change of table {source} does not carry all columns, and the {target.label} has no row of its key.",
-                remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
-            ) from failure
-        if StopReason.NO_ORDER in text:
-            raise no_order(source, target.label) from failure
-        if StopReason.SEQUENCE_MISSING in text:
-            raise SchemaError(
-                f"A change for the {target.label} has no place in the order: its sequence is null.",
-                remedy="Leave such rows out, or order by an expression that is never null.",
-            ) from failure
-        refuse_misfit(failure)
-        if any(kind in text for kind in WRONG_VALUE):
-            raise SchemaError(
-                f"A value of table {source} does not fit its column's type in the {target.label}.",
-                remedy="Compare the source's column types with the table's; run with --debug to see Spark's message.",
-            ) from failure
-        error = unknown_failure(f"The {target.label} can't be written", failure)
-        raise (error if table is None or not is_refusal(failure) else about(error, table)) from failure
-
-
-def _refuse_shared(targets: Iterator[LakeTable] | Sequence[LakeTable]) -> None:
-    # Without regard to case, because not every file system has it.
-    for place, n in Counter(target.place.lower() for target in targets).items():
-        if n > 1:
-            raise SinkError(
-                f"{n} tables of the batch would share the target {place}.",
-                remedy="Give each source database its own sink with its own targets.",
-            )

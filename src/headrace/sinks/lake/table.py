@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
 from headrace import faultpoints
 from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.typed import literal, quote
@@ -21,7 +23,7 @@ from headrace.sinks.base import BatchId
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.indexed import IndexedTable
+from headrace.sinks.lake.indexed import Files, IndexedTable, LogUnreadable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.key_ranges import comparable
 from headrace.sinks.lake.sessions import SMALL_TARGET
@@ -260,6 +262,21 @@ class LakeTable(ABC):
     def _no_index(self, properties: Mapping[str, str] | None) -> str:
         """What of the table is against an index, and of the session."""
 
+    def _known_rows(self, find: Callable[[], IndexedTable[Files] | None]) -> IndexedTable[Files] | None:
+        """What an index knows of the table; None where it can't know its rows, which is logged once.
+
+        Args:
+            find: reads the index on; None where its keys need more memory than there may be.
+        """
+        reason = "the keys of its rows need more memory than 'index_memory' allows"
+        try:
+            if (known := find()) is not None:
+                return known
+        except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
+            reason = f"the keys of its rows can't be read ({failure})"
+        say_no_index(self.label, reason)
+        return None
+
     def replace_by_index(self, change: CollectedRows) -> bool:
         """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
         return False
@@ -312,7 +329,7 @@ class LakeTable(ABC):
         return {column.name: column.dataType.simpleString() for column in self.read().schema}
 
     def padded(self) -> frozenset[str]:
-        """Names of the columns whose texts are read with blanks behind them, of the table that is there."""
+        """The columns of the existing table whose texts Spark pads with blanks when it reads them."""
         return frozenset()
 
     def plan(
@@ -510,7 +527,7 @@ class LakeTable(ABC):
         if padded := self.padded() & {*layout.key}:
             raise SchemaError(
                 f"Column '{min(padded)}' of the key of table {layout.source} is char in the {self.label}, and Spark "
-                "reads its values with blanks behind them, so none equals the source's.",
+                "pads its values with blanks when it reads them, so none equals the source's.",
                 remedy=f"Run: ALTER TABLE {self.sql_name} ALTER COLUMN {quote(min(padded))} TYPE string",
             )
 

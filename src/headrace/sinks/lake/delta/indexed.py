@@ -76,7 +76,7 @@ def commit_change(
             file = write_data_file(str(table.files.folder), rows)
             shown = statistics(file, schema, indexed_columns(schema.names, facts.properties))
             actions.append(added(file, shown, new=new))
-            table.wrote(file.path, rows)
+            table.wrote(file.path, rows, file.size)
     faultpoints.reach("sink.delta.files_written")
     commit.commit(commit.described(actions), mark)
 

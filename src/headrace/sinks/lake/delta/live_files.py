@@ -37,14 +37,13 @@ class LiveFiles(FilesAtVersion):
         self.entries: dict[str, Entry] = {}
         """The files by path, as they stand in the log."""
         self._log = folder / "_delta_log"
+        self._rows: dict[str, int] = {}
         self._vectors: dict[str, Rows] = {}
 
     @property
     def rows(self) -> Mapping[str, int]:
         """As the statistics of the log say."""
-        return {
-            path: json.loads(entry.get("stats") or "{}").get("numRecords", 0) for path, entry in self.entries.items()
-        }
+        return self._rows
 
     @property
     def size(self) -> int:
@@ -72,7 +71,7 @@ class LiveFiles(FilesAtVersion):
             LogUnreadable: it can't be read.
         """
         if version < self.version:
-            self.version, self.entries = -1, {}
+            self._forget()
         try:
             if self.version < 0:
                 self._read_checkpoint(version)
@@ -80,7 +79,7 @@ class LiveFiles(FilesAtVersion):
                 self._read_commit(self.version + 1)
         except FileNotFoundError as missing:
             # Commits that were followed up to now may be gone where a checkpoint has them.
-            self.version, self.entries = -1, {}
+            self._forget()
             raise LogUnreadable(f"{missing.filename} is not there") from missing
         vectors = {_name(entry["deletionVector"]) for entry in self.entries.values() if entry.get("deletionVector")}
         self._vectors = {name: rows for name, rows in self._vectors.items() if name in vectors}
@@ -107,8 +106,7 @@ class LiveFiles(FilesAtVersion):
         for file in parts[newest]:
             column = pq.ParquetFile(file).read(columns=["add"]).column("add")
             for found in column.drop_null().to_pylist():
-                entry = _as_json(found)
-                self.entries[entry["path"]] = entry
+                self._add(_as_json(found))
         self.version = newest[0]
 
     def _read_commit(self, version: int) -> None:
@@ -116,10 +114,18 @@ class LiveFiles(FilesAtVersion):
         for action in actions:
             if "remove" in action:
                 self.entries.pop(action["remove"]["path"], None)
+                self._rows.pop(action["remove"]["path"], None)
         for action in actions:
             if "add" in action:
-                self.entries[action["add"]["path"]] = action["add"]
+                self._add(action["add"])
         self.version = version
+
+    def _add(self, entry: Entry) -> None:
+        self.entries[entry["path"]] = entry
+        self._rows[entry["path"]] = json.loads(entry.get("stats") or "{}").get("numRecords", 0)
+
+    def _forget(self) -> None:
+        self.version, self.entries, self._rows = -1, {}, {}
 
 
 def _name(vector: Mapping[str, Any]) -> str:

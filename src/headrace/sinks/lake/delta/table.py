@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-import pyarrow as pa
-
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId, LastBatch
@@ -23,11 +21,11 @@ from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found
 from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
-from headrace.sinks.lake.indexed import IndexedTable, LogUnreadable, fits
+from headrace.sinks.lake.indexed import IndexedTable, fits
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
-from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl, say_no_index
+from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 
@@ -201,13 +199,8 @@ class DeltaTable(LakeTable):
             or not fits(change.rows, facts.columns)
         ):
             return False
-        try:
-            table = indexed_table(indexes, self.place, facts, change, commit.version)
-        except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
-            say_no_index(self.label, f"the keys of its rows can't be read ({failure})")
-            return False
+        table = self._known_rows(lambda: indexed_table(indexes, self.place, facts, change, commit.version))
         if table is None:
-            say_no_index(self.label, "the keys of its rows need more memory than 'index_memory' allows")
             return False
         commit_change(table, commit, change, facts, self._mark, self.label)
         return True

@@ -1,4 +1,4 @@
-"""What an Iceberg table is, as far as files and commits of ours must know it."""
+"""The facts of an Iceberg table that our data files and commits depend on."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def commit_change(
             file = write_data_file(str(facts.folder), rows)
             location = f"{facts.data}/{file.path}"
             commit.addRows(table.data_file(location, file.size))
-            known.wrote(location, rows)
+            known.wrote(location, rows, file.size)
     for path in (*effect.ends, *effect.young):
         commit.removeRows(table.gone_file(path, known.rows_of(path)))
     if effect.marks:

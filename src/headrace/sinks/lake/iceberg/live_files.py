@@ -19,7 +19,7 @@ from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
 PATH, POSITION = "file_path", "pos"
 """The columns of a file of positions."""
 _MOST_STEPS = 100
-"""From how many snapshots on the files are read anew."""
+"""With more new snapshots than this, all manifests are read again."""
 
 
 class LiveFiles(FilesAtVersion):
@@ -74,7 +74,7 @@ class LiveFiles(FilesAtVersion):
             snapshot: which one; None for a table that has none.
 
         Raises:
-            LogUnreadable: it has files of which the rows that are gone can't be told here.
+            LogUnreadable: it deletes rows in a form that is not read here.
             OSError: a file of positions can't be read.
         """
         if snapshot == self.snapshot:

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pyarrow as pa
-
 from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
@@ -22,7 +20,7 @@ from headrace.sinks.lake.iceberg.facts import TableFacts, no_marks
 from headrace.sinks.lake.iceberg.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
-from headrace.sinks.lake.indexed import IndexedTable, LogUnreadable
+from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl, say_no_index
 from headrace.sinks.lake.whole_rows import CollectedRows
@@ -122,8 +120,8 @@ class IcebergTable(LakeTable):
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None], *, by_index: bool = False) -> None:
         """Do the work on a branch, and publish it where the table still stands as `plan` found it.
 
-        So a writer that was paused after it looked for the batch can't write it a second time. What goes by an index
-        needs no branch: its commit says itself where it starts from.
+        So a writer that was paused after it looked for the batch can't write it a second time. A commit by index needs
+        no branch, because it states the snapshot that it starts from.
 
         Raises:
             TargetMoved: it does not; nothing of the batch is in the table.
@@ -189,13 +187,8 @@ class IcebergTable(LakeTable):
     def _by_index(self, indexes: Bounded[IndexedTable[LiveFiles]], table: JavaTable, change: CollectedRows) -> bool:
         if table.facts.no_index or not takes(change, table.facts):
             return False
-        try:
-            known = indexed_table(indexes, self.place, table, change, self._base)
-        except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
-            say_no_index(self.label, f"the keys of its rows can't be read ({failure})")
-            return False
+        known = self._known_rows(lambda: indexed_table(indexes, self.place, table, change, self._base))
         if known is None:
-            say_no_index(self.label, "the keys of its rows need more memory than 'index_memory' allows")
             return False
         branch = None if self._branch is None else self._branch.name
         commit_change(known, table, change, self._mark, branch, self.label)
