@@ -91,7 +91,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
         conf={
             "spark.driver.memory": "3g",
             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-            "spark.sql.shuffle.partitions": "2",
+            # Plans for a few rows are not made anew while they run, nor spread.
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.shuffle.partitions": "1",
             # As in a run: what reads and writes messages is loaded before workers are forked.
             f"spark.executorEnv.{FORMATS}": ",".join(registry.built_in_names("format")),
             # Nobody looks at the plans that Spark would spell for its page.

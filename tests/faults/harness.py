@@ -151,7 +151,9 @@ def read_topics(bootstrap: str) -> list[dict[str, Any]]:
     """All messages of all topics, per partition in order, read with librdkafka."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False})
+    # Each partition waits for the fetch of the one before it.
+    at_once = {"fetch.wait.max.ms": 10, "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", **at_once})
     found: list[dict[str, Any]] = []
     for topic in consumer.list_topics(timeout=20).topics.values():
         if topic.topic.startswith("_"):

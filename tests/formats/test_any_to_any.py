@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -72,11 +73,14 @@ def through_kafka(
 
     changes = changes_frame(spark).cache()
     with KafkaBroker(tmp_path_factory.mktemp("broker")) as broker:
-        for format in FORMATS:
-            messages = way.encode(changes, format).orderBy("position")
-            named = messages.selectExpr(f"concat('{format}-', topic) as topic", "key", "value", "headers").coalesce(1)
-            kafka = named.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
-            kafka.option("includeHeaders", "true").save()
+        columns = ("key", "value", "headers", "position")
+        named = [
+            way.encode(changes, format).selectExpr(f"concat('{format}-', topic) as topic", *columns)
+            for format in FORMATS
+        ]
+        messages = reduce(DataFrame.union, named).coalesce(1).sortWithinPartitions("position")
+        kafka = messages.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+        kafka.option("includeHeaders", "true").save()
         read = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
         sent = read.option("subscribePattern", ".*-.*").option("includeHeaders", "true").load().cache()
         sent.count()

@@ -288,7 +288,7 @@ def test_a_value_that_stops_a_run_stops_it_with_the_same_sentence(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("loads", ["delta", "iceberg"], indirect=True)
+@pytest.mark.parametrize("loads", ["delta", pytest.param("iceberg", marks=pytest.mark.system)], indirect=True)
 def test_a_batch_that_stops_or_comes_again_has_its_rows_once(
     loads: Loads, arm: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

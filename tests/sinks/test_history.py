@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.smoke import examples
 from tests.support.delta_target import DeltaTarget
 from tests.support.history_model import versions
 from tests.support.iceberg_target import IcebergTarget
@@ -75,7 +76,7 @@ def random_lines(seed: int, steps: int) -> list[Any]:
     indirect=["lake"],
 )
 def test_versions_are_the_models_with_late_and_repeated_changes(lake: Lake, tracked: tuple[str, ...]) -> None:
-    lines = random_lines(seed=len(tracked), steps=120)
+    lines = random_lines(seed=len(tracked), steps=examples(120))
     scrambled = lines[:]
     random.Random(7).shuffle(scrambled)
     batches = [scrambled[::2], scrambled[1::2] + scrambled[:40]]

@@ -89,7 +89,9 @@ def shipped(outlet: KafkaOutlet, rows: Sequence[Row], batch: int = 0) -> str:
 
 def read(bootstrap: str, topic: str) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
     """All that a topic has: partition, key, value, headers; by partition and offset."""
-    consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": False})
+    # Each partition waits for the fetch of the one before it.
+    at_once = {"fetch.wait.max.ms": 10, "enable.partition.eof": False}
+    consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", **at_once})
     found = []
     try:
         for number in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
