@@ -1,9 +1,9 @@
-"""Run tests in two processes: those that start Spark or another JVM in one, the others beside it in the other.
+"""Run tests in three processes: those that start no JVM, those of tables that Spark writes, and all others with a JVM.
 
     python -m tests.side_by_side "not system and not soak" tests/sinks -k delta
 
-The first word says which, as pytest's `-m` takes it; the rest goes to pytest as it is. Two processes that each had a
-JVM would take each other's cores.
+The first word says which, as pytest's `-m` takes it; the rest goes to pytest as it is. Tests with a JVM wait for much,
+so that two cores have time for all three.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+_SHOWN = "not jvm"
+_BESIDE = {"tables": "jvm and tables", "other tests with a JVM": "jvm and not tables"}
 _NOTHING_CHOSEN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 _WORDS = {0: "all passed", _NOTHING_CHOSEN: "none was chosen"}
 
 
 def exit_code(codes: Iterable[int]) -> int:
-    """Of both together: no failure is one whose tests were all chosen away, unless the other one's were, too."""
+    """Of all together: no failure is one whose tests were all chosen away, unless all of them were."""
     return max((code for code in codes if code != _NOTHING_CHOSEN), key=abs, default=_NOTHING_CHOSEN)
 
 
@@ -42,7 +44,7 @@ def _last_line(log: Path) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run both: what the one without a JVM prints is shown as it comes, then what the other one printed meanwhile."""
+    """Run them: what the one without a JVM prints is shown as it comes, then what the others printed meanwhile."""
     marks, *arguments = words
 
     def command(which: str) -> list[str]:
@@ -50,20 +52,28 @@ def main(words: Sequence[str]) -> int:
         cache = f"cache_dir=.pytest_cache/{which.replace(' ', '-')}"
         return [sys.executable, "-m", "pytest", "-o", cache, "-m", f"{which} and ({marks})", *arguments]
 
-    with tempfile.TemporaryDirectory() as folder:
-        printed = Path(folder) / "jvm.log"
-        with printed.open("wb") as log, subprocess.Popen(command("jvm"), stdout=log, stderr=log) as spark:
-            try:
-                print("Tests without a JVM. Those with one run beside them, and are shown afterwards.", flush=True)
-                others = subprocess.run(command("not jvm"), check=False).returncode
-                print("\nTests with a JVM.", flush=True)
-                _follow(printed, spark)
-            except KeyboardInterrupt:
-                spark.wait()
-                return 130
-        summary = _last_line(printed)
-    print(f"\nWithout a JVM: {_WORDS.get(others, 'failed, see above')}. With one: {summary}.")
-    return exit_code((others, spark.returncode))
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
+        beside: dict[str, tuple[Path, subprocess.Popen[bytes]]] = {}
+        for name, which in _BESIDE.items():
+            printed = folder / f"{name}.log"
+            log = running.enter_context(printed.open("wb"))
+            process = subprocess.Popen(command(which), stdout=log, stderr=log)
+            beside[name] = printed, running.enter_context(process)
+        try:
+            print("Tests without a JVM. Those with one run beside them, and are shown afterwards.", flush=True)
+            codes = [subprocess.run(command(_SHOWN), check=False).returncode]
+            for name, (printed, process) in beside.items():
+                print(f"\nWith a JVM: {name}.", flush=True)
+                _follow(printed, process)
+                codes.append(process.returncode)
+        except KeyboardInterrupt:
+            for _, process in beside.values():
+                process.wait()
+            return 130
+        summaries = [f"{name}: {_last_line(printed)}." for name, (printed, _) in beside.items()]
+    print("\n" + "\n".join((f"Without a JVM: {_WORDS.get(codes[0], 'failed, see above')}.", *summaries)))
+    return exit_code(codes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rule: `make test` fails when one of its two processes does, and shows what either printed."""
+"""Rule: `make test` fails when one of its processes does, and shows what each printed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ def test_no_failure_is_lost_and_a_process_without_a_chosen_test_is_none(codes: t
     assert exit_code(codes) == expected
 
 
-def test_arguments_reach_both_processes_and_both_are_shown(tmp_path: Path) -> None:
+def test_arguments_reach_all_processes_and_all_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "test_both.py"
     spark = "@pytest.mark.jvm\ndef test_on_{}(): raise AssertionError\n"
-    file.write_text(f"import pytest\n\ndef test_plain(): pass\n\n{spark.format('spark')}\n{spark.format('kafka')}")
+    of_tables = f"@pytest.mark.tables\n{spark.format('spark_tables')}"
+    tests = ("import pytest\n", "def test_plain(): pass\n", spark.format("spark"), spark.format("kafka"), of_tables)
+    file.write_text("\n".join(tests))
     words = ("not soak", str(file), "--rootdir", str(tmp_path), "-c", "/dev/null", "-k", "plain or spark")
     done = subprocess.run(
         [sys.executable, "-m", "tests.side_by_side", *words],
@@ -40,5 +42,11 @@ def test_arguments_reach_both_processes_and_both_are_shown(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == FAILED, done.stdout + done.stderr
-    for printed in ("1 passed, 2 deselected", "test_on_spark", "1 failed, 2 deselected", "Without a JVM: all passed."):
+    for printed in (
+        "1 passed, 3 deselected",
+        "test_on_spark ",
+        "test_on_spark_tables ",
+        "1 failed, 3 deselected",
+        "Without a JVM: all passed.",
+    ):
         assert printed in done.stdout
