@@ -87,6 +87,11 @@ def test_a_table_without_a_key_is_not_read_when_its_snapshot_has_ended(postgres_
     chunk = Chunk(table.id.path, 0, 0, None, None, COMMIT, None, "last")
     with keeping(postgres_database, table) as keeper:
         name = keeper.snapshot
+    held = (
+        "SELECT 1 FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database() "
+        "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    until(lambda: not postgres_database.execute(held), "the server has ended the session")
     for snapshot in (name, None):
         with pytest.raises(CaptureError, match=r"snapshot of table 'public.t' has ended, and the table has no key"):
             read(table, [chunk], settings, snapshot)

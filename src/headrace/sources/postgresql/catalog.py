@@ -262,7 +262,7 @@ class _Tables:
             lacking = {
                 str(name): Computed(str(kind), str(expression), types.resolve(int(type), int(modifier)))
                 for name, type, modifier, _, _, kind, expression, *_ in columns[relation.oid]
-                if kind and name not in names
+                if kind and name not in names and expression
             }
             found[table.id.path] = replace(table, lacking=lacking)
         return found
@@ -288,7 +288,7 @@ class _Tables:
                     native=native,
                     nullable=not required,
                     default=next(defaults),
-                    default_expression=expression,
+                    default_expression=None if generated else expression,
                     identity=bool(identity) or str(expression or "").startswith("nextval("),
                     generated=bool(generated),
                     comment=comment,

@@ -16,9 +16,15 @@ PARTITIONS = """
 SELECT i.inhrelid::bigint, i.inhparent::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE c.relispartition ORDER BY i.inhrelid
 """
-COLUMNS = """
+IS_LOCKED = """EXISTS (SELECT FROM pg_locks l WHERE l.relation = {oid} AND l.mode = 'AccessExclusiveLock'
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))"""
+"""Whether somebody alters a table, or waits to. Some of the server's functions wait for that transaction."""
+# The text of an expression that names columns is one that waits. That of a default names none, so no table is said.
+COLUMNS = f"""
 SELECT a.attrelid::bigint, a.attname::text, a.atttypid::bigint, a.atttypmod, a.attnotnull OR t.typnotnull,
-  a.attidentity <> '', a.attgenerated::text, pg_get_expr(d.adbin, d.adrelid), s.description, a.attnum
+  a.attidentity <> '', a.attgenerated::text,
+  CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, 0)
+    WHEN NOT {IS_LOCKED.format(oid="d.adrelid")} THEN pg_get_expr(d.adbin, d.adrelid) END, s.description, a.attnum
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_description s ON s.objoid = a.attrelid AND s.classoid = 'pg_class'::regclass AND s.objsubid = a.attnum

@@ -18,15 +18,20 @@ from headrace.sources.postgresql.refusals import identifier
 
 _FULL = "f"
 _SHOWN = 100
-# A partitioned table's rows are changed in its leaves.
+# A partitioned table's rows are changed in its leaves. The server's pg_partition_tree waits for transactions that alter
+# one of them.
 _LEAVES = """
-SELECT root.oid, n.nspname::text, c.relname::text, c.relreplident::text, (
+WITH RECURSIVE tree AS (
+    SELECT root.oid::oid AS root, root.oid::oid AS relid FROM unnest(%s::bigint[]) AS root (oid)
+    UNION ALL
+    SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid AND NOT i.inhdetachpending
+    JOIN pg_class p ON p.oid = i.inhrelid AND p.relispartition)
+SELECT leaf.root::bigint, n.nspname::text, c.relname::text, c.relreplident::text, (
     SELECT json_agg(a.attname) FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
     WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
     AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))::text
-FROM unnest(%s::bigint[]) AS root (oid)
-CROSS JOIN LATERAL (SELECT root.oid::oid AS relid UNION SELECT relid FROM pg_partition_tree(root.oid::regclass)) AS leaf
+FROM tree AS leaf
 JOIN pg_class c ON c.oid = leaf.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' ORDER BY 2, 3
 """

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.catalog_statements import IS_LOCKED
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.refusals import literal
 from headrace.sources.postgresql.types import NativeType
@@ -40,22 +41,28 @@ SELECT attrelid::bigint, attname::text, atthasmissing, (attmissingval::text::tex
 FROM pg_attribute a WHERE attrelid = ANY (%s::bigint[]::oid[]) AND attnum > 0 AND NOT attisdropped AND {since}
 """
 _PUBLICATION = "SELECT {since} FROM pg_publication p WHERE pubname = %s"
-_LEAVES = """
-SELECT oid::bigint, relname::text, reltuples > 0, pg_relation_size(oid) = 0, reltoastrelid <> 0,
-  EXISTS (SELECT FROM pg_attribute a WHERE attrelid = reltoastrelid AND attnum > 0 AND {since})
-FROM pg_class WHERE oid = ANY (%s::bigint[]::oid[])
+# To ask for the size of a table that somebody alters would wait for that transaction; it counts as one with rows.
+_LEAVES = f"""
+SELECT oid::bigint, relname::text, reltuples > 0,
+  CASE WHEN NOT {IS_LOCKED.format(oid="c.oid")} THEN pg_relation_size(oid) = 0 ELSE false END, reltoastrelid <> 0,
+  EXISTS (SELECT FROM pg_attribute a WHERE attrelid = reltoastrelid AND attnum > 0 AND {{since}})
+FROM pg_class c WHERE oid = ANY (%s::bigint[]::oid[])
 """
 # What was made as a partition has its type, its place and its columns from one transaction, and columns that one
 # command wrote with the type; ATTACH writes all columns again. A transaction that is rolled back leaves its own number
 # of a command in the rows that it wrote, so these say nothing.
 _EDGES = """
+WITH RECURSIVE t AS (
+    SELECT root.oid::oid AS relid, NULL::oid AS parentrelid FROM unnest(%s::bigint[]) AS root (oid)
+    UNION ALL
+    SELECT e.inhrelid, e.inhparent FROM t JOIN pg_inherits e ON e.inhparent = t.relid AND NOT e.inhdetachpending
+    JOIN pg_class p ON p.oid = e.inhrelid AND p.relispartition)
 SELECT t.relid::oid::bigint, t.parentrelid::oid::bigint, {since}, i.xmin = y.xmin AND y.xmax::text = '0' AND EXISTS (
     SELECT FROM pg_attribute a WHERE a.attrelid = t.relid AND a.attnum > 0 AND a.xmin = y.xmin
     AND a.cmin::text = y.cmin::text AND a.xmax::text = '0')
-FROM unnest(%s::bigint[]) AS root (oid) CROSS JOIN LATERAL pg_partition_tree(root.oid::oid::regclass) t
+FROM t
 JOIN pg_inherits i ON i.inhrelid = t.relid AND i.inhparent = t.parentrelid
 JOIN pg_type y ON y.typrelid = t.relid
-WHERE t.level > 0
 """
 _SAME_TEXTS = frozenset(("text", "varchar"))
 
