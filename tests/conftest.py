@@ -60,16 +60,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Smoke(), "smoke")
 
 
-TABLES = (Path(__file__).parent / "apply", Path(__file__).parent / "sinks")
-"""Folders whose tests with a JVM are half of all of those: `tests.side_by_side` runs them in a process of their own."""
+SINKS = Path(__file__).parent / "sinks"
+"""Its tests with a JVM are half of all of those: `tests.side_by_side` runs them in a process of their own."""
 SERVERS = frozenset(("binlog_server", "database_server", "mariadb_server", "mysql_server", "postgres_server"))
 """Fixtures that start a real server of a database."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What starts a real server of a database takes longest of what starts no JVM."""
-    if any(folder in item.path.parents for folder in TABLES):
-        item.add_marker("tables")
+    if SINKS in item.path.parents:
+        item.add_marker("sinks")
     own = [mark.mark for mark in (needs_mariadb, needs_mysql, needs_postgres)]
     if SERVERS & set(getattr(item, "fixturenames", ())) or any(mark in own for mark in item.iter_markers("skipif")):
         item.add_marker("slow")

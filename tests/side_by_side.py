@@ -1,4 +1,4 @@
-"""Run tests in three processes: those that start no JVM, those of tables that Spark writes, and all others with a JVM.
+"""Run tests in three processes: those that start no JVM, those of sinks with a JVM, and all others with a JVM.
 
     python -m tests.side_by_side "not system and not soak" tests/sinks -k delta
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 _SHOWN = "not jvm"
-_BESIDE = {"tables": "jvm and tables", "other tests with a JVM": "jvm and not tables"}
+_BESIDE = {"sinks": "jvm and sinks", "the others": "jvm and not sinks"}
 _NOTHING_CHOSEN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 _WORDS = {0: "all passed", _NOTHING_CHOSEN: "none was chosen"}
 

@@ -29,8 +29,8 @@ def test_no_failure_is_lost_and_a_process_without_a_chosen_test_is_none(codes: t
 def test_arguments_reach_all_processes_and_all_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "test_both.py"
     spark = "@pytest.mark.jvm\ndef test_on_{}(): raise AssertionError\n"
-    of_tables = f"@pytest.mark.tables\n{spark.format('spark_tables')}"
-    tests = ("import pytest\n", "def test_plain(): pass\n", spark.format("spark"), spark.format("kafka"), of_tables)
+    of_sinks = f"@pytest.mark.sinks\n{spark.format('spark_sinks')}"
+    tests = ("import pytest\n", "def test_plain(): pass\n", spark.format("spark"), spark.format("kafka"), of_sinks)
     file.write_text("\n".join(tests))
     words = ("not soak", str(file), "--rootdir", str(tmp_path), "-c", "/dev/null", "-k", "plain or spark")
     done = subprocess.run(
@@ -45,7 +45,7 @@ def test_arguments_reach_all_processes_and_all_are_shown(tmp_path: Path) -> None
     for printed in (
         "1 passed, 3 deselected",
         "test_on_spark ",
-        "test_on_spark_tables ",
+        "test_on_spark_sinks ",
         "1 failed, 3 deselected",
         "Without a JVM: all passed.",
     ):
