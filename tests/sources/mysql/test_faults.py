@@ -28,7 +28,10 @@ from headrace_emulators.mysql.server import MARIADB, MYSQL, USER, MySqlDatabase,
 T = "id int not null primary key, v varchar(20)"
 _ASK = "SHOW PROCESSLIST"
 WIDE = f"{T}, w text"
-KINDS = [pytest.param(MARIADB, marks=needs_mariadb), pytest.param(MYSQL, marks=needs_mysql)]
+KINDS = [
+    pytest.param(MARIADB, marks=needs_mariadb),
+    pytest.param(MYSQL, marks=[needs_mysql, pytest.mark.system]),
+]
 
 
 @pytest.fixture

@@ -25,7 +25,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(MARIADB, marks=needs_mariadb), pytest.param(MYSQL, marks=needs_mysql)]
+    scope="module",
+    params=[
+        pytest.param(MARIADB, marks=needs_mariadb),
+        pytest.param(MYSQL, marks=[needs_mysql, pytest.mark.system]),
+    ],
 )
 def database(request: pytest.FixtureRequest, authority: Authority) -> Iterator[MySqlDatabase]:
     own = authority.pair(f"server-{request.param}")
