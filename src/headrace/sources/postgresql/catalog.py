@@ -95,12 +95,12 @@ def captured_tables(
 
 
 def estimated_rows(connection: Connection, tables: Iterable[PostgresTable]) -> dict[str, int]:
-    """About how many rows tables have, by path, without those that are empty or that the server has not counted."""
+    """About how many rows tables have, by path, without those that the server has not counted."""
     leaves = {table.id.path: table.leaves for table in tables}
     oids = sorted({oid for found in leaves.values() for oid in found})
     counted = {oid: int(rows) for oid, rows in connection.rows(statements.ESTIMATES, (oids,))}
     rows = {path: [counted.get(oid, -1) for oid in found] for path, found in leaves.items()}
-    return {path: sum(found) for path, found in rows.items() if found and min(found) >= 0 and sum(found)}
+    return {path: sum(found) for path, found in rows.items() if found and min(found) >= 0}
 
 
 def catalog_state(connection: Connection, oids: Collection[int]) -> str:

@@ -45,11 +45,14 @@ WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND NOT i.i
   AND i.indpred IS NULL AND i.indexprs IS NULL
 ORDER BY i.indrelid, i.indisprimary DESC, i.indisreplident DESC, i.indexrelid
 """
-# A table that was never analysed has been counted by what was written to it, unless the server crashed since.
-ESTIMATES = """
-SELECT oid::bigint,
-  CASE WHEN reltuples < 0 THEN coalesce(nullif(pg_stat_get_live_tuples(oid), 0), -1) ELSE reltuples END
-FROM pg_class WHERE oid = ANY(%s)
+# A table that was never analysed has been counted by what was written to it, unless the server crashed since; then it
+# has no rows where its file has no bytes.
+ESTIMATES = f"""
+SELECT oid::bigint, CASE WHEN reltuples >= 0 THEN reltuples
+  WHEN pg_stat_get_live_tuples(oid) > 0 THEN pg_stat_get_live_tuples(oid)
+  WHEN {IS_LOCKED.format(oid="c.oid")} THEN -1
+  WHEN pg_relation_size(oid) = 0 THEN 0 ELSE -1 END
+FROM pg_class c WHERE oid = ANY(%s)
 """
 TYPE_NAMES = """
 SELECT format_type(o::bigint::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t (o, m, place)
