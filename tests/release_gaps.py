@@ -53,6 +53,7 @@ _MET = {
         "delta.DefaultSource",
         "DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta",
     ),
+    "iceberg": ("Iceberg has no release for Spark",),
 }
 """By a library of a release, what a test says that meets that there is none."""
 
