@@ -7,6 +7,7 @@ down, so it is known of each what the log had before a mark.
 from __future__ import annotations
 
 import re
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,12 @@ class Writers:
     def last_before(self, gtid: int) -> list[int]:
         """The number that each had inserted with a GTID up to this one."""
         return [max((n for n, at in own.items() if at <= gtid), default=0) for own in self.written]
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers have their files where it takes a moment to write them: in memory nothing is written and not seen."""
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
 
 
 @contextmanager
@@ -105,6 +112,7 @@ def lacking(seen: list[int], expected: list[int]) -> bool:
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("on_disk")
 @needs_mariadb
 def test_a_snapshot_of_mariadb_sees_what_the_log_has_before_it_and_one_after_the_logs_status_does_not() -> None:
     with mysql_like(MARIADB, **_DURABLE) as server:
@@ -126,6 +134,7 @@ def test_a_snapshot_of_mariadb_sees_what_the_log_has_before_it_and_one_after_the
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("on_disk")
 @needs_mysql
 def test_a_snapshot_of_mysql_sees_what_the_log_has_before_its_low_mark() -> None:
     with mysql_like(MYSQL, **_DURABLE) as server:
@@ -133,6 +142,7 @@ def test_a_snapshot_of_mysql_sees_what_the_log_has_before_its_low_mark() -> None
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("on_disk")
 @needs_mysql
 def test_without_gtids_a_lock_of_a_moment_makes_the_mark_exact() -> None:
     with mysql_like(MYSQL, **_DURABLE, gtid_mode="OFF", enforce_gtid_consistency="OFF") as server:
