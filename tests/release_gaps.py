@@ -44,7 +44,13 @@ GAPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "4.0": _OF_4_2,
     "4.1": _OF_4_2,
     "4.2": {"Iceberg has no release for Spark 4.2": _ICEBERG},
-    "4.3": {"Iceberg has no release for Spark 4.3": _ICEBERG},
+    "4.3": {
+        "Iceberg has no release for Spark 4.3": _ICEBERG,
+        "Delta Lake has no release for Spark 4.3": (
+            "tests/sources/postgresql/test_computed_columns.py::test_the_transform_that_the_remedy_prints*",
+        ),
+        "PySpark 4.3 has no protobuf, which Spark's own SparkEnv asks for": ("tests/pipeline/test_lost_rows.py::*",),
+    },
 }
 """By release and reason, patterns of test ids."""
 _MET = {

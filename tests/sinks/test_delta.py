@@ -14,8 +14,9 @@ from tests.smoke import TABLES
 from tests.support.delta_target import DeltaTarget
 
 from headrace.changes.typed import literal
-from headrace.errors import HeadraceError, SchemaError, SinkError
+from headrace.errors import HeadraceError, OptionError, SchemaError, SinkError
 from headrace.sinks.base import BatchId
+from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.merge_source import in_spans, key_spans, seen_by
@@ -290,3 +291,10 @@ def test_the_log_says_of_a_table_what_queries_say(target: DeltaTarget) -> None:
         mirror = DeltaTable(target.spark, folder)
         assert mirror.properties() == LakeTable.properties(mirror)
         assert mirror.types() == LakeTable.types(mirror)
+
+
+def test_a_session_without_delta_is_said_and_not_a_failure_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_table, "can_clone", lambda session: True)
+    session = SimpleNamespace(_jvm=SimpleNamespace(**{"io.delta.tables.DeltaTable": object()}))
+    with pytest.raises(OptionError, match="This Spark session was started without Delta Lake"):
+        DeltaTable(session, "/lake/t").exists  # noqa: B018

@@ -7,10 +7,11 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
+from headrace.errors import OptionError
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
@@ -28,6 +29,8 @@ from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
+from headrace.spark.jars import DELTA
+from headrace.spark.releases import require_library
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,6 +61,25 @@ def folder_of(base: str, id: TableId) -> str:
     """The folder of a table's mirror: `<base>/<schema>/<table>`, or `<base>/<database>/<table>` without schemas."""
     parts = [escaped(part) for part in (id.schema or id.database, id.name) if part]
     return "/".join((base.rstrip("/"), *parts))
+
+
+def _deltas(session: SparkSession) -> Any:
+    """Delta's own class of tables.
+
+    Raises:
+        OptionError: the session was started without Delta Lake.
+    """
+    from delta.tables import DeltaTable as Deltas
+    from py4j.java_gateway import JavaClass
+
+    if can_clone(session) and not isinstance(getattr(session._jvm, "io.delta.tables.DeltaTable"), JavaClass):
+        require_library("Delta Lake", "delta", DELTA)
+        raise OptionError(
+            "This Spark session was started without Delta Lake.",
+            remedy=f"Start it with spark.jars.packages={DELTA} and Delta's extension and catalog, or by "
+            "headrace.spark.session.spark_session with jars=(DELTA,).",
+        )
+    return Deltas
 
 
 class DeltaTable(LakeTable):
@@ -109,11 +131,9 @@ class DeltaTable(LakeTable):
     @property
     def exists(self) -> bool:
         """Whether there is a Delta table."""
-        from delta.tables import DeltaTable as Deltas
-
         if self._folder is None:
             return bool(self.session.catalog.tableExists(self.sql_name))
-        return bool(Deltas.isDeltaTable(self.session, self._folder))
+        return bool(_deltas(self.session).isDeltaTable(self.session, self._folder))
 
     def companion(self, suffix: str) -> DeltaTable:
         """A table of Headrace's own in the next folder, or with nearly the same name."""
@@ -283,10 +303,8 @@ class DeltaTable(LakeTable):
         """Look at the newest version of the table."""
         if not can_clone(self.session):
             return None
-        from delta.tables import DeltaTable as Deltas
-
-        folder = self._folder
-        found = Deltas.forName(self.session, self.sql_name) if folder is None else Deltas.forPath(self.session, folder)
+        deltas, folder = _deltas(self.session), self._folder
+        found = deltas.forName(self.session, self.sql_name) if folder is None else deltas.forPath(self.session, folder)
         self._seen = DeltaLog(self.session, found._jdt.deltaLog())
         return self._seen
 
