@@ -16,6 +16,16 @@ PARTITIONS = """
 SELECT i.inhrelid::bigint, i.inhparent::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE c.relispartition ORDER BY i.inhrelid
 """
+PARTITION_TREE = """
+WITH RECURSIVE tree (root, relid, parent) AS (
+    SELECT given.oid::oid, given.oid::oid, NULL::oid FROM unnest(%s::bigint[]) AS given (oid)
+    UNION ALL
+    SELECT tree.root, i.inhrelid, i.inhparent FROM tree
+    JOIN pg_inherits i ON i.inhparent = tree.relid AND NOT i.inhdetachpending
+    JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition)
+"""
+"""Tables and all that is below them, in `tree`. The server's pg_partition_tree waits for transactions that alter one of
+them."""
 IS_LOCKED = """EXISTS (SELECT FROM pg_locks l WHERE l.relation = {oid} AND l.mode = 'AccessExclusiveLock'
     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))"""
 """Whether somebody alters a table, or waits to. Some of the server's functions wait for that transaction."""

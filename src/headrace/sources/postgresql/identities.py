@@ -13,26 +13,21 @@ from dataclasses import dataclass
 
 from headrace.errors import CaptureError
 from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.catalog_statements import PARTITION_TREE
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.refusals import identifier
 
 _FULL = "f"
 _SHOWN = 100
-# A partitioned table's rows are changed in its leaves. The server's pg_partition_tree waits for transactions that alter
-# one of them.
-_LEAVES = """
-WITH RECURSIVE tree AS (
-    SELECT root.oid::oid AS root, root.oid::oid AS relid FROM unnest(%s::bigint[]) AS root (oid)
-    UNION ALL
-    SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid AND NOT i.inhdetachpending
-    JOIN pg_class p ON p.oid = i.inhrelid AND p.relispartition)
-SELECT leaf.root::bigint, n.nspname::text, c.relname::text, c.relreplident::text, (
+# A partitioned table's rows are changed in its leaves.
+_LEAVES = f"""
+{PARTITION_TREE}
+SELECT tree.root::bigint, n.nspname::text, c.relname::text, c.relreplident::text, (
     SELECT json_agg(a.attname) FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
     WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
     AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))::text
-FROM tree AS leaf
-JOIN pg_class c ON c.oid = leaf.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+FROM tree JOIN pg_class c ON c.oid = tree.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' ORDER BY 2, 3
 """
 

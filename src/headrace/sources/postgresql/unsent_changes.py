@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from headrace.sources.postgresql.captured_table import PostgresTable
-from headrace.sources.postgresql.catalog_statements import IS_LOCKED
+from headrace.sources.postgresql.catalog_statements import IS_LOCKED, PARTITION_TREE
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.refusals import literal
 from headrace.sources.postgresql.types import NativeType
@@ -51,17 +51,12 @@ FROM pg_class c WHERE oid = ANY (%s::bigint[]::oid[])
 # What was made as a partition has its type, its place and its columns from one transaction, and columns that one
 # command wrote with the type; ATTACH writes all columns again. A transaction that is rolled back leaves its own number
 # of a command in the rows that it wrote, so these say nothing.
-_EDGES = """
-WITH RECURSIVE t AS (
-    SELECT root.oid::oid AS relid, NULL::oid AS parentrelid FROM unnest(%s::bigint[]) AS root (oid)
-    UNION ALL
-    SELECT e.inhrelid, e.inhparent FROM t JOIN pg_inherits e ON e.inhparent = t.relid AND NOT e.inhdetachpending
-    JOIN pg_class p ON p.oid = e.inhrelid AND p.relispartition)
-SELECT t.relid::oid::bigint, t.parentrelid::oid::bigint, {since}, i.xmin = y.xmin AND y.xmax::text = '0' AND EXISTS (
+_EDGES = f"""
+{PARTITION_TREE}
+SELECT t.relid::bigint, t.parent::bigint, {{since}}, i.xmin = y.xmin AND y.xmax::text = '0' AND EXISTS (
     SELECT FROM pg_attribute a WHERE a.attrelid = t.relid AND a.attnum > 0 AND a.xmin = y.xmin
     AND a.cmin::text = y.cmin::text AND a.xmax::text = '0')
-FROM t
-JOIN pg_inherits i ON i.inhrelid = t.relid AND i.inhparent = t.parentrelid
+FROM tree t JOIN pg_inherits i ON i.inhrelid = t.relid AND i.inhparent = t.parent
 JOIN pg_type y ON y.typrelid = t.relid
 """
 _SAME_TEXTS = frozenset(("text", "varchar"))
