@@ -31,7 +31,7 @@ class WrittenFile:
     """A file that is closed and that no commit names yet.
 
     Args:
-        rows: how many it has; with 0 there is no file.
+        rows: how many rows it has; 0 means that no file was written.
         attempt: tells the rows that belong beside it from those of another attempt of the same task.
         action: what the commit says of it, in the words of the target's format.
     """

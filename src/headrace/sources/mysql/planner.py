@@ -188,8 +188,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         tables = tables_of(start.schemas)
         under_way = {path: p for path, p in start.tables.items() if path in tables and not (p.done and not p.bounds)}
         self._changed = {path for path in under_way if path in self._left_out or self._is_altered(tables[path])}
-        # Another table may have taken this name since the offset knew it. The read starts behind that statement, so the
-        # stream will not report it: the read has to begin with the columns of now.
+        # Since the offset was written, another table may have got this name. The read starts after that statement, so
+        # the stream never reports it, and the read has to use the columns that the table has now.
         begins = [path for path, p in under_way.items() if p.read and not p.chunk and not p.bounds]
         shown = self._tables.captured(self._sql, strict=False) if begins else {}
         self._changed |= {path for path in begins if path in shown and is_altered(tables[path], shown[path])}

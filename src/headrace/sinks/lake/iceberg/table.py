@@ -120,8 +120,8 @@ class IcebergTable(LakeTable):
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None], *, by_index: bool = False) -> None:
         """Do the work on a branch, and publish it where the table still stands as `plan` found it.
 
-        So a writer that was paused after it looked for the batch can't write it a second time. A commit by index needs
-        no branch, because it states the snapshot that it starts from.
+        A writer that pauses between the check for the batch and the commit therefore can't write it twice. A commit by
+        index needs no branch, because it names the snapshot that it starts from.
 
         Raises:
             TargetMoved: it does not; nothing of the batch is in the table.
