@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline import batch, fusing, load_pipeline
+from headrace.pipeline import batch_summary, fusing, load_pipeline
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.model import read_model
 from headrace_emulators.sqlserver import EmulatedServer
@@ -123,7 +123,7 @@ def run(spark: SparkSession, file: Path, way: str, monkeypatch: pytest.MonkeyPat
     """Run to the head in one of the ways; what was counted, by table."""
     with monkeypatch.context() as patched:
         if way == "shuffled":
-            patched.setattr(batch, "_ONE_TASK", (200_000, 1))
+            patched.setattr(batch_summary, "_ONE_TASK", (200_000, 1))
         if way == "apart":
             patched.setattr(fusing, "_reason", lambda model: "the test says so")
         running = load_pipeline(file).start(spark, once=True)
