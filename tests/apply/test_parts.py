@@ -1,4 +1,7 @@
-"""A batch of many tables is looked through once, and each table still gets all of its rows and no others."""
+"""A batch of many tables is looked through once, and each table still gets all of its rows and no others.
+
+One of few rows is read by one task.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.apply import parted, parts, profile
+from headrace.apply import in_one_task, parted, parts, profile
 from headrace.changes import TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL
 from headrace.changes.table import Column
@@ -51,6 +54,15 @@ def test_each_table_gets_its_own_rows(spark: Any) -> None:
                 change["position"] for change in changes if change["table"] == table(one.id)
             ]
     assert kept(spark) == kept_before
+
+
+def test_few_rows_that_are_persisted_are_read_by_one_task(spark: Any) -> None:
+    few, more = (spark.range(0, size, 1, 4).selectExpr("id", "repeat('x', 90) || id as text") for size in (9, 99_999))
+    for rows, tasks in ((few, 1), (more, 4)):
+        rows.persist().count()
+        assert in_one_task(rows).rdd.getNumPartitions() == tasks
+        assert in_one_task(rows.where("id > 3")).count() == rows.count() - 4
+        rows.unpersist()
 
 
 def kept(spark: Any) -> set[int]:

@@ -8,7 +8,7 @@ from headrace.apply.carry import carried
 from headrace.apply.change_log import change_log
 from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
-from headrace.apply.parts import parted
+from headrace.apply.parts import in_one_task, kept_bytes, parted
 from headrace.apply.profile import TableProfile, as_newest, profile
 from headrace.apply.sequence import disordered, no_order, sequenced
 
@@ -20,6 +20,8 @@ __all__ = [
     "disordered",
     "fold",
     "fold_keyless",
+    "in_one_task",
+    "kept_bytes",
     "no_order",
     "parted",
     "profile",

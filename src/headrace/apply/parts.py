@@ -1,4 +1,4 @@
-"""The rows of a batch, table by table, without a look at every row for each table."""
+"""How the rows of a batch lie: few of them together, many of them table by table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,32 @@ FEW_TABLES = 16
 FEW_ROWS = 100_000
 """Up to how many rows looking through them is nothing beside the commit of a table."""
 _PART = 250_000
+_ONE_TASK = 4 << 20
+_UNKNOWN = 1 << 62
 
 _TABLE = "_headrace_table"
 _BETWEEN = "\x1f"
+
+
+def kept_bytes(rows: DataFrame) -> int | None:
+    """About how many bytes Spark keeps rows in, which it knows of persisted ones that are computed.
+
+    None where that is not known, as for rows that come from Python, or over Spark Connect.
+    """
+    if not hasattr(rows.sparkSession, "_jsparkSession"):
+        return None
+    size = int(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    return None if size >= _UNKNOWN else size
+
+
+def in_one_task(rows: DataFrame) -> DataFrame:
+    """The rows; in one partition where they are so few that several tasks and a shuffle cost more than they save.
+
+    Args:
+        rows: a batch's change rows, persisted; where nothing is known of their number they stay as they are.
+    """
+    size = kept_bytes(rows)
+    return rows if size is None or size > _ONE_TASK else rows.coalesce(1)
 
 
 @contextmanager

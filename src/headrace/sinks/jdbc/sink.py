@@ -19,6 +19,7 @@ from headrace.apply import (
     carried,
     fold,
     fold_keyless,
+    in_one_task,
     no_order,
     parted,
     profile,
@@ -222,7 +223,7 @@ class JdbcSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
-        rows = self.sequenced(rows)
+        rows = in_one_task(self.sequenced(rows))
         tables = [self._kept.profile(table) for table in profile(rows, given_steps(self.settings))]
         if not tables:
             return

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.apply import TableProfile, no_order
+from headrace.apply import TableProfile, kept_bytes, no_order
 from headrace.apply.sequence import is_disordered
 from headrace.apply.shared_keys import may_share_keys
 from headrace.apply.standing_rows import looks_at_target
@@ -37,7 +37,6 @@ MOST_LARGE = 20_000
 MOST_BYTES = 128 << 20
 """Up to how many bytes Spark keeps the rows of a batch in, for any of them to be collected."""
 _BETWEEN = "\x1f"
-_UNKNOWN = 1 << 62
 _DAY = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _WHOLE = "-?[0-9]{1,38}"
@@ -73,8 +72,8 @@ def are_small(rows: DataFrame) -> bool:
 
     Of rows that are not persisted nothing is known; then their number alone counts.
     """
-    size = int(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
-    return size <= MOST_BYTES or size >= _UNKNOWN
+    size = kept_bytes(rows)
+    return size is None or size <= MOST_BYTES
 
 
 def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[TableId, pa.Table]:

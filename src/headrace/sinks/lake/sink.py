@@ -15,6 +15,7 @@ from headrace.apply import (
     carried,
     change_log,
     history,
+    in_one_task,
     parted,
     profile,
     sequenced,
@@ -106,7 +107,7 @@ class LakeSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
-        rows = self.sequenced(rows)
+        rows = in_one_task(self.sequenced(rows))
         tables = in_turn(profile(rows, given_steps(self.settings)), self._written)
         # Every target is looked at before the first is touched.
         workers = self.settings.max_parallel_tables if can_clone(spark) else 1
