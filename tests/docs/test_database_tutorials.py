@@ -13,6 +13,7 @@ from tests.support.typed_commands import typed
 
 from headrace_emulators.kafka.broker import KafkaBroker
 from headrace_emulators.mysql.server import MARIADB
+from headrace_emulators.postgresql.server import PostgresServer
 
 pytestmark = pytest.mark.system
 
@@ -28,8 +29,19 @@ class Server(Protocol):
     def run(self, sql: str, *, database: str) -> object: ...
 
 
+def typed_into_psql(text: str, server: PostgresServer, database: str) -> None:
+    """As `psql` does: statement by statement, and `\\connect` begins a session in another database."""
+    for part in re.split(r"^(?=\\connect )", text, flags=re.MULTILINE):
+        command, _, rest = part.partition("\n") if part.startswith("\\connect ") else ("", "", part)
+        with server.connect(command.removeprefix("\\connect ") or database) as session:
+            for statement in filter(str.strip, rest.split(";\n")):
+                session.execute(statement)
+
+
 def run(kind: str, text: str, server: Server, database: str, folder: Path, names: dict[str, Any]) -> None:
-    if kind == "sql":
+    if kind == "sql" and isinstance(server, PostgresServer):
+        typed_into_psql(text, server, database)
+    elif kind == "sql":
         server.run(text, database=database)
     elif kind == "yaml":
         (folder / "pipeline.yaml").write_text(
@@ -62,7 +74,7 @@ def test_the_tutorial_on_postgresql_is_true_as_it_stands(
     kinds = ["sql", "sql", "yaml", "sh", "sql", "sh", "python", "sql"]
     with postgres() as server:
         read_through("postgresql.md", kinds, server, "postgres", tmp_path, spark)
-        assert server.run("select count(*) from pg_replication_slots") == "0\n"
+        assert server.run("select count(*) from pg_replication_slots") == [(0,)]
 
 
 @needs_mariadb

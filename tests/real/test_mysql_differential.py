@@ -44,6 +44,7 @@ TIMES = ("ts_ms", "ts_us", "ts_ns")
 LONGEST_MS = 5_000
 """How long a transaction takes."""
 MARKER = f"{PREFIX}.live.marker"
+ALTERED = f"{PREFIX}.live.altered"
 TRANSACTIONS_TOPIC = f"{PREFIX}.transaction"
 WRITING: dict[str, Any] = {
     "skipped_operations": "none", "include_schema_changes": True, "bigint_unsigned_handling_mode": "long",
@@ -100,9 +101,21 @@ def of_debezium(topics: dict[str, list[Event]]) -> dict[str, list[Event]]:
 
 
 def of_headrace(topics: dict[str, list[Event]]) -> dict[str, list[Event]]:
-    """What Headrace wrote, without what Debezium does not write: statements about indexes, and new tables."""
+    """What Headrace wrote, without what Debezium does not write: statements about indexes, new tables, and rows that
+    are read again because a statement may have changed them.
+    """
     told = [event for event in topics[PREFIX] if event[1]["payload"]["ddl"]]
-    return topics | {PREFIX: [event for event in told if "INDEX index" not in event[1]["payload"]["ddl"]]}
+    return topics | {
+        PREFIX: [event for event in told if "INDEX index" not in event[1]["payload"]["ddl"]],
+        ALTERED: first_reads_and_changes(topics[ALTERED]),
+    }
+
+
+def first_reads_and_changes(events: list[Event]) -> list[Event]:
+    """The events of a topic without reads that come after changes."""
+    is_read = [event[1] is not None and event[1]["payload"]["op"] == "r" for event in events]
+    first_change = is_read.index(False)
+    return [event for n, event in enumerate(events) if n < first_change or not is_read[n]]
 
 
 def options_of(database: MariaDb) -> dict[str, str]:

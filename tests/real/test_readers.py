@@ -16,7 +16,8 @@ from tests.real.readers.programs import FLINK, read_by_canal, read_by_flink
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "readers"
 
-pytestmark = pytest.mark.real
+# Where the other products' jars are not kept yet, Spark's resolver asks for them.
+pytestmark = [pytest.mark.real, pytest.mark.jvm]
 
 
 def recorded(case: Case, file: str, lines: list[object]) -> list[object]:
