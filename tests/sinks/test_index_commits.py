@@ -16,7 +16,7 @@ from tests.support.iceberg_target import IcebergTarget
 from headrace import faultpoints
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId
-from headrace.sinks.lake import indexed
+from headrace.sinks.lake import collected, indexed
 from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.iceberg.branch import Branch
@@ -147,10 +147,19 @@ def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
     return IcebergMirror(IcebergTarget(spark, folder, **options))
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+BY_TASKS = " by tasks"
+
+
+@pytest.fixture(
+    params=[
+        "delta",
+        "iceberg",
+        *(pytest.param(f"{kind}{BY_TASKS}", marks=pytest.mark.system) for kind in ("delta", "iceberg")),
+    ]
+)
 def mirror(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """One that has 40 rows in two files, and no other way than the index."""
-    mirror = made(request.param, spark, tmp_path / "lake")
+    mirror = made(request.param.removesuffix(BY_TASKS), spark, tmp_path / "lake")
     first = Batch(T)
     for n in range(40):
         first.add("r", T, 1, row(n, f"read {n}"), snapshot="last" if n == 39 else "true")
@@ -160,6 +169,8 @@ def mirror(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypat
         raise AssertionError("the batch goes another way")
 
     monkeypatch.setattr(*mirror.only_way, refuse)
+    if request.param.endswith(BY_TASKS):
+        monkeypatch.setattr(collected, "MOST", 0)
     return mirror
 
 
@@ -522,9 +533,9 @@ def test_random_histories_by_both_ways_and_mixed_give_equal_tables(
     schema = table("t", key=key, id="int32", **WIDE)
     ways = {
         name: made(kind, spark, tmp_path / name, index_memory=memory)
-        for name, memory in {"by index": 100, "by MERGE": 0, "mixed": 100}.items()
+        for name, memory in {"by index": 100, "by tasks": 100, "by MERGE": 0, "mixed": 100}.items()
     }
-    mixed = ways["mixed"]
+    mixed, most = ways["mixed"], collected.MOST
     both = mixed.kept._indexes
     at = 0
     for _ in range(4):
@@ -540,9 +551,11 @@ def test_random_histories_by_both_ways_and_mixed_give_equal_tables(
             op = some.choice("ccud")
             batch.add(op, schema, f"{at + 100:08}/{some.randrange(10**9)}", *((None, image) if op == "d" else (image,)))
         mixed.kept._indexes = Bounded(0) if some.random() < 0.5 else both
-        for mirror in ways.values():
+        for name, mirror in ways.items():
+            by_tasks = name == "by tasks" or (mirror is mixed and some.random() < 0.5)
+            monkeypatch.setattr(collected, "MOST", 0 if by_tasks else most)
             mirror.bring(batch)
         found = {name: mirror.frame() for name, mirror in ways.items()}
-        assert found["by index"] == found["by MERGE"] == found["mixed"]
-    assert ways["by index"].kept._indexes.sizes() != {}
+        assert found["by index"] == found["by tasks"] == found["by MERGE"] == found["mixed"]
+    assert all(ways[name].kept._indexes.sizes() != {} for name in ("by index", "by tasks"))
     assert ways["by MERGE"].kept._indexes.sizes() == {}

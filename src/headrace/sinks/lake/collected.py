@@ -22,7 +22,7 @@ from headrace.apply.standing_rows import looks_at_target
 from headrace.changes.table import Column, TableId
 from headrace.changes.typed import literal
 from headrace.sinks.lake.data_files import arrow_type
-from headrace.sinks.lake.keys import KeyForm
+from headrace.sinks.lake.keys import KeyForm, Keys
 from headrace.sinks.lake.whole_rows import CollectedRows
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
@@ -32,10 +32,18 @@ if TYPE_CHECKING:
 
 MOST = 100_000
 """Up to how many rows of a batch are collected as texts."""
-MOST_LARGE = 20_000
-"""Of tables with large columns."""
+MOST_OF_TABLE = 20_000
+"""Up to how many rows of a table are: more are worth a Spark job of their own."""
 MOST_BYTES = 128 << 20
 """Up to how many bytes Spark keeps the rows of a batch in, for any of them to be collected."""
+TEXTS = (
+    "position",
+    "op <> 'd' as comes",
+    "if(op = 'd', null, after) as after",
+    "key",
+    "if(op = 'd', before, null) as before",
+)
+"""What `fold_texts` reads of change rows."""
 _BETWEEN = "\x1f"
 _DAY = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
@@ -88,14 +96,7 @@ def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[Table
     name = f"concat_ws({literal(_BETWEEN)}, {parts})"
     found = (
         rows.where(f"op in ('r', 'c', 'u', 'd') and {name} in ({', '.join(map(literal, names))})")
-        .selectExpr(
-            f"{name} as name",
-            "position",
-            "op <> 'd' as comes",
-            "if(op = 'd', null, after) as after",
-            "key",
-            "if(op = 'd', before, null) as before",
-        )
+        .selectExpr(f"{name} as name", *TEXTS)
         .toArrow()
         .combine_chunks()
     )
@@ -141,18 +142,7 @@ def fold_texts(
     if len(found) < rows.num_rows:
         return None
     positions = _one(rows, "position")
-    groups = pc.dictionary_encode(found.values).indices if found.values is not None else pa.array(found.prints)
-    order = pc.sort_indices(
-        pa.table({"group": groups, "position": positions}),
-        sort_keys=[("group", "ascending"), ("position", "ascending")],
-    ).to_numpy()
-    group_of = groups.to_numpy()[order]
-    is_last = np.append(group_of[1:] != group_of[:-1], True)
-    if table.decoded:
-        at = positions.take(pa.array(order)).to_pylist()
-        if any(is_disordered(*pair) for pair, ends in zip(pairwise(at), is_last[:-1], strict=True) if not ends):
-            raise no_order(table.id.full_path, label)
-    last = order[is_last]
+    last = last_changes(found, positions, table, label)
     comes = _one(rows, "comes").take(pa.array(last))
     is_there = comes.to_numpy(zero_copy_only=False)
     there, gone = last[is_there], last[~is_there]
@@ -172,6 +162,33 @@ def fold_texts(
     return CollectedRows(
         pa.table(columns), comes, table.schema.key, nullable, position, table.decoded, table.id.full_path
     )
+
+
+def last_changes(keys: Keys, positions: pa.Array, table: TableProfile, label: str) -> NDArray[np.int64]:
+    """Which changes of a batch are the last of their keys.
+
+    Args:
+        keys: of all changes.
+        positions: theirs.
+        table: the table's profile.
+        label: the target as messages name it.
+
+    Raises:
+        SchemaError: which of two changes is the later one is not known.
+    """
+    groups = pc.dictionary_encode(keys.values).indices if keys.values is not None else pa.array(keys.prints)
+    order = pc.sort_indices(
+        pa.table({"group": groups, "position": positions}),
+        sort_keys=[("group", "ascending"), ("position", "ascending")],
+    ).to_numpy()
+    group_of = groups.to_numpy()[order]
+    is_last = np.append(group_of[1:] != group_of[:-1], True)[: len(order)]
+    if table.decoded:
+        at = positions.take(pa.array(order)).to_pylist()
+        if any(is_disordered(*pair) for pair, ends in zip(pairwise(at), is_last[:-1], strict=True) if not ends):
+            raise no_order(table.id.full_path, label)
+    last: NDArray[np.int64] = order[is_last].astype(np.int64)
+    return last
 
 
 def _one(rows: pa.Table, name: str) -> pa.Array:

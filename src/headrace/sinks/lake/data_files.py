@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from types import TracebackType
 from uuid import uuid4
 
@@ -173,6 +174,12 @@ def write_data_file(folder: str, rows: pa.Table, files: fs.FileSystem | None = N
     with DataFileWriter(folder, rows.schema, files) as writer:
         writer.write(rows)
         return writer.close()
+
+
+def delete_data_files(folder: str, written: Iterable[DataFile]) -> None:
+    """Delete files of a local folder that no commit was tried with."""
+    for file in written:
+        (Path(folder) / file.path).unlink(missing_ok=True)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headrace.apply.sequence import is_disordered, no_order
-from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.data_files import DataFile, arrow_type
 from headrace.sinks.lake.key_index import Bounded, KeyIndex
 from headrace.sinks.lake.keys import KeyForm, Keys
 from headrace.sinks.lake.whole_rows import CollectedRows
@@ -35,7 +35,7 @@ YOUNG = 32
 _SIZE = 4
 """Two files are of about one size where their bytes are, to so many bits."""
 _MOST_BYTES = 64 << 20
-"""A batch rewrites no larger file to drop rows, and merges no more than this at once."""
+"""A batch rewrites no more than this to drop rows, and merges no more than this at once."""
 _OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
@@ -85,6 +85,7 @@ class Effect:
         marks: the rows that go now, by file, of files that stay.
         ends: the files that go.
         comes: the rows that come, and those that the files which go still have.
+        written: files of rows that come which tasks wrote, each with its keys and the rows that are marked in it.
         young: small files that become one.
         moved: the rows that these still have.
     """
@@ -92,6 +93,7 @@ class Effect:
     marks: Mapping[str, Rows]
     ends: Collection[str]
     comes: pa.Table
+    written: Sequence[tuple[DataFile, pa.Table, Rows]]
     young: Collection[str]
     moved: pa.Table
 
@@ -190,17 +192,29 @@ class IndexedTable(Generic[Files]):
             newer[places[~is_older]] = True
             if is_older.any():
                 goes[path] = np.unique(rows[is_older])
-        comes = [change.rows.filter(pc.and_(change.comes, pa.array(~newer))).select(schema.names).cast(schema)]
-        marks, ends = {}, []
+        if change.written is None:
+            comes = [change.rows.filter(pc.and_(change.comes, pa.array(~newer))).select(schema.names).cast(schema)]
+            written = []
+        else:
+            comes, lost = [schema.empty_table()], change.written.not_coming(newer)
+            written = [
+                (file, keys, marked)
+                for (file, keys), marked in zip(change.written.files, lost, strict=True)
+                if len(marked) < file.rows
+            ]
+        marks, ends, room = {}, [], _MOST_BYTES
         for path, rows in goes.items():
             gone, most = np.union1d(self.files.gone(path), rows), self._rows[path]
-            left = self._left(path, gone, schema) if most / 2 <= len(gone) < most else None
+            left = None
+            if most / 2 <= len(gone) < most and self._bytes[path] <= room:
+                left = self._left(path, gone, schema)
+                room -= self._bytes[path]
             if left is None and len(gone) < most:
                 marks[path] = rows
                 continue
             ends.append(path)
             comes += [] if left is None else [left]
-        return Effect(marks, ends, pa.concat_tables(comes), *self._young(goes, schema))
+        return Effect(marks, ends, pa.concat_tables(comes), written, *self._young(goes, schema))
 
     def _young(self, touched: Collection[str], schema: pa.Schema) -> tuple[Collection[str], pa.Table]:
         """Small files of about one size that become one, where there are many, and their rows."""
@@ -214,10 +228,8 @@ class IndexedTable(Generic[Files]):
         return found.keys(), pa.concat_tables([schema.empty_table(), *found.values()])
 
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
-        """The rows of a file without some; None where it is large, or was written in a form that pyarrow reads as other
+        """The rows of a file without some; None where it was written in a form that pyarrow reads as other
         values: moments as INT96, or days of the Julian calendar."""
-        if self._bytes[path] > _MOST_BYTES:
-            return None
         with pq.ParquetFile(self.files.place(path)) as file:
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):

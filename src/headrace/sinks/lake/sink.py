@@ -31,7 +31,7 @@ from headrace.changes.typed import quote
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId, FilesUnusable, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
-from headrace.sinks.lake import collected
+from headrace.sinks.lake import collected, folded_files
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.merge_source import seen_by
@@ -42,6 +42,7 @@ from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, 
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
+from headrace.sinks.lake.whole_rows import CollectedRows
 from headrace.sinks.misfits import KeptType, KeptValues, kept_types
 from headrace.sinks.table_sink import given_steps, rows_left_by, side_by_side
 
@@ -137,8 +138,7 @@ class LakeSink(Sink):
         room = collected.MOST
         for work in sorted(works, key=lambda one: one.table.size):
             table, plan = work.table, work.plan
-            large = any(column.large for column in table.schema.columns)
-            if table.size > (min(room, collected.MOST_LARGE) if large else room):
+            if table.size > min(room, collected.MOST_OF_TABLE):
                 break
             if collected.is_simple(table) and plan.exists and not (plan.append or plan.done or plan.changes_columns):
                 with explained(table.id.full_path, work.target, table.id):
@@ -365,7 +365,7 @@ class LakeSink(Sink):
             values = self._values(work)
             if table.written:
                 self._add_files(rows, work, values, batch)
-            elif texts is None or not self._replaced(texts, work, values, batch):
+            elif not self._by_index(rows, work, values, batch, texts):
                 if not work.plan.append and not target.small:
                     expect_many_rows(target.session, rows.sparkSession)
                 with self._carried(as_newest(rows, table), work) as whole:
@@ -373,12 +373,20 @@ class LakeSink(Sink):
             faultpoints.reach(f"{self.fault_point}.after_commit")
         self.upkeep.after_commit(target)
 
-    def _replaced(self, texts: pa.Table, work: _Work, values: lake_merge.Values, batch: BatchId) -> bool:
-        """Bring collected rows by the target's index of keys; False where that can't be, and nothing has happened."""
+    def _by_index(
+        self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId, texts: pa.Table | None
+    ) -> bool:
+        """Bring whole rows by the target's index of keys; False where that can't be, and nothing has happened.
+
+        Rows that were not collected are written into files by the tasks that hold them.
+        """
         table, target, refused = work.table, work.target, False
         if values.kept or values.variants:
             return False
-        change = collected.fold_texts(texts, table, values.nullable_key, values.position, target.label)
+        if texts is not None:
+            change = collected.fold_texts(texts, table, values.nullable_key, values.position, target.label)
+        else:
+            change = self._folded_by_tasks(rows, work, values)
         if change is None:
             return False
 
@@ -387,7 +395,21 @@ class LakeSink(Sink):
             refused = not target.replace_by_index(change)
 
         target.commit(batch, table.id.full_path, by_index, by_index=True)
+        if refused and change.written is not None:
+            change.written.discard()
         return not refused
+
+    def _folded_by_tasks(self, rows: DataFrame, work: _Work, values: lake_merge.Values) -> CollectedRows | None:
+        table, target, plan = work.table, work.target, work.plan
+        if not collected.is_simple(table) or table.size > folded_files.MOST or plan.changes_columns:
+            return None
+        if self.files is None or self._no_index(work) != "":
+            return None
+        prepared = self._prepared_for_files(target, table, plan.layout)
+        if isinstance(prepared, str):
+            return None
+        given = folded_files.TableToWrite(table, prepared, values.nullable_key, target.label)
+        return folded_files.written_files(rows, given)
 
     def _values(self, work: _Work) -> lake_merge.Values:
         """How the columns of the batch's rows are written."""

@@ -123,7 +123,7 @@ class LakeFile(TableFile):
     def _flush(self) -> None:
         if not self._waiting:
             return
-        with _explained(self._table.folder):
+        with explained(self._table.folder):
             if self._writer is None:
                 self._writer = DataFileWriter(self._table.folder, self._schema)
             self._writer.write(pa.Table.from_batches(self._waiting).combine_chunks())
@@ -135,7 +135,7 @@ class LakeFile(TableFile):
         self._flush()
         if self._writer is None:
             return WrittenFile(0, self.attempt)
-        with _explained(self._table.folder):
+        with explained(self._table.folder):
             found = self._writer.close()
         return WrittenFile(found.rows, self.attempt, json.dumps(self._table.action(found), ensure_ascii=False))
 
@@ -147,7 +147,12 @@ class LakeFile(TableFile):
 
 
 @contextmanager
-def _explained(folder: str) -> Iterator[None]:
+def explained(folder: str) -> Iterator[None]:
+    """Says in one sentence that a data file can't be written, and what helps.
+
+    Raises:
+        SinkError: it can't.
+    """
     try:
         yield
     except OSError as error:

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.changes.typed import quote
+from headrace.sinks.lake.data_files import DataFile, delete_data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,13 +50,15 @@ class CollectedRows:
     """The same rows in the driver: at most one per key, each carrying every column.
 
     Args:
-        rows: the target's columns, typed; of a row that goes the columns of the key and the position are filled.
+        rows: the target's columns, typed; of a row that goes the columns of the key and the position are filled. Where
+            tasks wrote those that come into files, these columns are all that is here.
         comes: for each row whether it is there after the change; else it goes.
         key: names of the key columns.
         nullable: names of those of them that may be null.
         position: the name of the column with the position.
         decoded: some row comes from a message, whose position compares in its sequence only.
         source: the table that they are of, as messages name it.
+        written: the files that tasks wrote; None where the rows are here.
     """
 
     rows: pa.Table
@@ -63,6 +68,48 @@ class CollectedRows:
     position: str
     decoded: bool
     source: str
+    written: RowsInFiles | None = None
+
+
+@dataclass(frozen=True)
+class RowsInFiles:
+    """Data files that tasks wrote of a batch's rows, and that no commit names yet.
+
+    Args:
+        folder: where they are, in the local file system.
+        schema: their columns, as the table had them when they were written.
+        files: each with the columns of the key and the position of its rows, in their order.
+        file_of: for each row of `CollectedRows.rows` by which file it comes, by its place; -1 where it goes.
+        row_of: and which row of the file it is.
+        overtaken: for each file the rows that a later change of the batch overtakes, in order.
+    """
+
+    folder: str
+    schema: pa.Schema
+    files: Sequence[tuple[DataFile, pa.Table]]
+    file_of: NDArray[np.int64]
+    row_of: NDArray[np.int64]
+    overtaken: Sequence[NDArray[np.int64]]
+
+    def discard(self) -> None:
+        """Delete them, before any commit was tried with them."""
+        delete_data_files(self.folder, [file for file, _ in self.files])
+
+    def is_as(self, schema: pa.Schema) -> bool:
+        """Whether a table whose files have these columns, in any order, takes them."""
+        theirs = {field.name: field for field in schema}
+        return theirs.keys() == {*self.schema.names} and all(
+            field.equals(theirs[field.name], check_metadata=True) for field in self.schema
+        )
+
+    def not_coming(self, old: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+        """For each file the rows of it that are not to be in the table.
+
+        Args:
+            old: for each row of `CollectedRows.rows` whether the table has a newer one.
+        """
+        files, rows = self.file_of[old], self.row_of[old]
+        return [np.union1d(gone, rows[files == number]) for number, gone in enumerate(self.overtaken)]
 
 
 _COMES = "headrace comes"

@@ -19,7 +19,7 @@ from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, Transaction
 from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
-from headrace.sinks.lake.indexed import Effect, IndexedTable, indexed
+from headrace.sinks.lake.indexed import Effect, IndexedTable, fits, indexed
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.keys import KeyForm
 from headrace.sinks.lake.whole_rows import CollectedRows
@@ -68,9 +68,10 @@ def commit_change(
         OSError: a file can't be read or written; nothing has happened.
         SchemaError: which of two changes is the later one is not known.
     """
-    schema = pa.schema([(name, arrow_type(kind)) for name, kind in facts.columns.items()])
+    schema = schema_of(facts)
     effect = table.effect(change, schema, label)
     actions = _goes(table, effect)
+    actions += _written(table, effect, facts, schema)
     for rows, new in ((effect.comes, True), (effect.moved, False)):
         if rows.num_rows:
             file = write_data_file(str(table.files.folder), rows)
@@ -79,6 +80,32 @@ def commit_change(
             table.wrote(file.path, rows, file.size)
     faultpoints.reach("sink.delta.files_written")
     commit.commit(commit.described(actions), mark)
+
+
+def schema_of(facts: TableFacts) -> pa.Schema:
+    """The columns of a data file."""
+    return pa.schema([(name, arrow_type(kind)) for name, kind in facts.columns.items()])
+
+
+def takes(change: CollectedRows, facts: TableFacts) -> bool:
+    """Whether a table takes the rows of a batch as they are."""
+    if change.written is not None:
+        return change.written.is_as(schema_of(facts))
+    return facts.columns.keys() == {*change.rows.column_names} and fits(change.rows, facts.columns)
+
+
+def _written(table: IndexedTable[LiveFiles], effect: Effect, facts: TableFacts, schema: pa.Schema) -> list[Action]:
+    """The actions that name files which tasks wrote."""
+    indexed = indexed_columns(schema.names, facts.properties)
+    actions = [added(file, statistics(file, schema, indexed)) for file, _, _ in effect.written]
+    some = [number for number, (_, _, rows) in enumerate(effect.written) if len(rows)]
+    vectors = write_vectors(table.files.folder, [effect.written[number][2] for number in some])
+    for number, vector in zip(some, vectors, strict=True):
+        table.files.keep(vector, effect.written[number][2])
+        actions[number] = marked(actions[number]["add"], vector, effect.written[number][0].rows)
+    for file, keys, _ in effect.written:
+        table.wrote(file.path, keys, file.size)
+    return actions
 
 
 def _goes(table: IndexedTable[LiveFiles], effect: Effect) -> list[Action]:

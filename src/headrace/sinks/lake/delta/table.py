@@ -17,12 +17,12 @@ from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
-from headrace.sinks.lake.delta.indexed import commit_change, indexed_table
+from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found
 from headrace.sinks.lake.delta.replacement import replaced
 from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
-from headrace.sinks.lake.indexed import IndexedTable, fits
+from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
@@ -213,11 +213,7 @@ class DeltaTable(LakeTable):
 
     def _by_index(self, indexes: Bounded[IndexedTable[LiveFiles]], commit: Transaction, change: CollectedRows) -> bool:
         facts = commit.facts
-        if (
-            facts.no_index
-            or facts.columns.keys() != {*change.rows.column_names}
-            or not fits(change.rows, facts.columns)
-        ):
+        if facts.no_index or not takes(change, facts):
             return False
         table = self._known_rows(lambda: indexed_table(indexes, self.place, facts, change, commit.version))
         if table is None:

@@ -97,12 +97,19 @@ def commit_change(
             location = f"{facts.data}/{file.path}"
             commit.addRows(table.data_file(location, file.size))
             known.wrote(location, rows, file.size)
+    marks = dict(effect.marks)
+    for file, keys, gone in effect.written:
+        location = f"{facts.data}/{file.path}"
+        commit.addRows(table.data_file(location, file.size))
+        known.wrote(location, keys, file.size)
+        if len(gone):
+            marks[location] = gone
     for path in (*effect.ends, *effect.young):
         commit.removeRows(table.gone_file(path, known.rows_of(path)))
-    if effect.marks:
+    if marks:
         name = f"{uuid4()}-deletes.parquet"
-        size = _write_positions(facts.folder / name, effect.marks)
-        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, effect.marks))
+        size = _write_positions(facts.folder / name, marks)
+        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, marks))
     commit.validateDataFilesExist(list(effect.marks)).validateDeletedFiles()
     commit.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     if files.snapshot is not None:
@@ -132,6 +139,8 @@ def _write_positions(file: Path, marks: Mapping[str, Rows]) -> int:
 
 def takes(change: CollectedRows, facts: TableFacts) -> bool:
     """Whether a table takes the rows of a batch as they are."""
+    if change.written is not None:
+        return change.written.is_as(facts.schema)
     columns, rows = facts.columns, change.rows
     if columns.keys() != {*rows.column_names} or not fits(rows, columns):
         return False

@@ -1,0 +1,203 @@
+"""Large batches of a table: each task folds and types the rows that it holds and writes them as data files.
+
+The driver learns of the keys and positions only. It says which of several changes of a key is the last one, by an index
+which rows of the table go, and makes one commit. Rows cross into Python once, as texts, and never come back.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.apply import TableProfile
+from headrace.errors import HeadraceError
+from headrace.sinks.lake.collected import TEXTS, fold_texts, last_changes
+from headrace.sinks.lake.data_files import DataFile, delete_data_files, write_data_file
+from headrace.sinks.lake.keys import KeyForm
+from headrace.sinks.lake.table_files import PreparedTable, explained
+from headrace.sinks.lake.whole_rows import CollectedRows, RowsInFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST = 2_000_000
+"""Up to how many rows of a table in a batch: the driver holds their keys."""
+_ROWS = 250_000
+_BYTES = 64 << 20
+"""How many rows, and bytes of their texts, a task folds at once."""
+_TOLD = pa.schema([("told", pa.binary())])
+
+
+@dataclass(frozen=True)
+class TableToWrite:
+    """What tasks know of a table.
+
+    Args:
+        profile: what the batch holds of it.
+        prepared: its folder and columns.
+        nullable: the columns of its key that may be null.
+        label: the target as messages name it.
+    """
+
+    profile: TableProfile
+    prepared: PreparedTable
+    nullable: frozenset[str]
+    label: str
+
+    def form(self) -> KeyForm:
+        """How its keys are compared."""
+        return KeyForm({c.name: c.logical.spark_type for c in self.profile.schema.key_columns}, self.nullable)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a batch that one task folded.
+
+    Args:
+        file: the rows that come; None for none.
+        keys: the columns of the key and the position, first of the rows of the file in their order, then of those that
+            go; as a stream of Arrow.
+    """
+
+    file: DataFile | None
+    keys: bytes
+
+    @property
+    def count(self) -> int:
+        """How many rows come."""
+        return 0 if self.file is None else self.file.rows
+
+
+Told = Piece | HeadraceError | None
+"""What came of some rows: an error is the driver's to raise. None for a value whose text is left to Spark."""
+
+
+def written_files(rows: DataFrame, table: TableToWrite) -> CollectedRows | None:
+    """Write a table's rows into data files, and say which come and go. Runs one Spark job.
+
+    Files of an attempt that failed stay behind, and no commit names them.
+
+    Args:
+        rows: change rows among which those of the table are.
+        table: a simple one (`headrace.sinks.lake.collected.is_simple`).
+
+    Returns:
+        None where a value's text is not the canonical one of its type; then no file is left.
+
+    Raises:
+        SchemaError: which of two changes is the later one is not known.
+        SinkError: a file can't be written.
+    """
+    told = rows.where(table.profile.where).selectExpr(*TEXTS).mapInArrow(_writing(table), "told binary").collect()
+    return together([pickle.loads(line["told"]) for line in told], table)
+
+
+def together(told: Sequence[Told], table: TableToWrite) -> CollectedRows | None:
+    """The last change of each key among those of all tasks.
+
+    Args:
+        told: what the tasks say (`fold_into_files`).
+        table: the table.
+
+    Returns, raises:
+        as `written_files`.
+    """
+    pieces = [one for one in told if isinstance(one, Piece)]
+    if len(pieces) == len(told):
+        return _last_of_all(pieces, table)
+    delete_data_files(table.prepared.folder, [piece.file for piece in pieces if piece.file is not None])
+    for one in told:
+        if isinstance(one, HeadraceError):
+            raise one
+    return None
+
+
+def _last_of_all(pieces: Sequence[Piece], table: TableToWrite) -> CollectedRows:
+    profile, position = table.profile, table.prepared.position
+    files: list[tuple[DataFile, pa.Table]] = []
+    parts: list[pa.Table] = []
+    file_of, row_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for piece in pieces:
+        keys = pa.ipc.open_stream(piece.keys).read_all()
+        numbers = np.arange(keys.num_rows)
+        file_of.append(np.where(numbers < piece.count, len(files), -1))
+        row_of.append(numbers)
+        parts.append(keys)
+        if piece.file is not None:
+            files.append((piece.file, keys.slice(0, piece.count)))
+    every = pa.concat_tables(parts).combine_chunks()
+    at, number = np.concatenate(file_of), np.concatenate(row_of)
+    positions = pa.concat_arrays(every.column(position).chunks)
+    last = last_changes(table.form().keys(every), positions, profile, table.label)
+    is_last = np.zeros(len(at), np.bool_)
+    is_last[last] = True
+    lost = [np.flatnonzero(~is_last[at == place]) for place in range(len(files))]
+    in_files = RowsInFiles(table.prepared.folder, table.prepared.schema, files, at[is_last], number[is_last], lost)
+    return CollectedRows(
+        every.filter(pa.array(is_last)),
+        pa.array(in_files.file_of >= 0),
+        profile.schema.key,
+        table.nullable,
+        position,
+        profile.decoded,
+        profile.id.full_path,
+        in_files,
+    )
+
+
+def _writing(table: TableToWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for told in fold_into_files(batches, table):
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(told)])], schema=_TOLD)
+
+    return write
+
+
+def fold_into_files(batches: Iterable[pa.RecordBatch], table: TableToWrite) -> Iterator[Told]:
+    """What a task does: fold as many rows as memory allows at once, write those that come, tell the keys of all.
+
+    Args:
+        batches: `TEXTS` of change rows.
+        table: the table that they are of.
+    """
+    return (_written(some, table) for some in _gathered(batches))
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS or size >= _BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(waiting)
+
+
+def _written(rows: pa.Table, table: TableToWrite) -> Told:
+    prepared = table.prepared
+    try:
+        change = fold_texts(rows, table.profile, table.nullable, prepared.position, table.label)
+        if change is None:
+            return None
+        comes = change.rows.slice(0, change.comes.true_count).select(prepared.schema.names)
+        if any(comes.column(field.name).null_count for field in prepared.schema if not field.nullable):
+            return None
+        file = None
+        if comes.num_rows:
+            with explained(prepared.folder):
+                file = write_data_file(prepared.folder, comes.cast(prepared.schema))
+    except HeadraceError as error:
+        return error
+    keys = change.rows.select([*change.key, prepared.position])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(keys)
+    return Piece(file, sink.getvalue().to_pybytes())
