@@ -224,3 +224,38 @@ def test_a_change_of_key_takes_over_what_it_does_not_say(spark: Any, changes: An
     for op, at, after, before in changes:
         batch.add(op, T, at, after, before)
     assert folded(spark, batch) == expected
+
+
+def at_read(n: int) -> str:
+    """The position of a row that was read, in a read that began at this commit."""
+    return f"{n:08}/r00001:00000001/00000000"
+
+
+AFTER = {"id": "2", "a": "moved", "b": "large"}
+ANOTHER = {"id": "1", "a": "other", "b": "small"}
+
+
+@pytest.mark.parametrize("within", ["the target", "the batch"])
+@pytest.mark.parametrize("left", [False, True], ids=["", "after another row left the new key"])
+def test_a_change_of_key_takes_what_a_read_beside_the_stream_found_of_its_row(
+    spark: Any, within: str, left: bool
+) -> None:
+    """A read stands at the commit at which it began and sees later ones, so its rows may be from after the change."""
+    batch, stood = Batch(T), []
+    old = {"id": "1", "a": "moved", "b": "large"}
+    # What the read found: the row under its new key, and another one that came to the old key since. Or everything as
+    # it was, and a row at the new key that leaves it first.
+    read = [old, {"id": "2", "a": "leaves", "b": "gone"}] if left else [ANOTHER, AFTER]
+    for image in read:
+        if within == "the batch":
+            batch.add("r", T, at_read(1), image)
+        else:
+            stood.append((int(image["id"]), image["a"], image["b"], at_read(1)))
+    if left:
+        batch.add("d", T, 4, None, {"id": "2"})
+    batch.add("u", T, 5, {"id": "2", "a": "moved"}, {"id": "1"})
+    standing = spark.createDataFrame(stood, "id int, a string, b string, since string").selectExpr(
+        "struct(id, a, b) as row", "since", "cast(null as string) as until"
+    )
+    values = {"a": "moved", "b": "large"}
+    assert folded(spark, batch, lambda _: standing) == {1: (None, pos(5)), 2: (values, pos(5))}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.apply.fold import full_image, key_of, keyed, old_key_of
 from headrace.apply.profile import TableProfile
 from headrace.apply.standing_rows import Standing, with_standing
+from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import laid_over, literal, quote
 from headrace.spark.kept_rows import kept_rows
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NOTHING = "cast(map() as map<string,string>)"
+_TRUE_THEN = "(since is null or since < position) and (until is null or until >= position)"
+"""Spark SQL: is a row of the target true when a change comes?"""
 
 
 @contextmanager
@@ -37,9 +40,9 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
     Args:
         rows: the batch's change rows with images as maps, under the newest names.
         table: the profile of the table.
-        standing: gives the target's rows, at least those of the old keys, which it gets as columns `o0`..: `row`, a
-            struct of columns of the source's types; `since` and `until`, the positions between which it is true, null
-            for no bound. None where there is no target.
+        standing: gives the target's rows, at least those of the keys that it gets as columns `o0`..: `row`, a struct
+            of columns of the source's types; `since` and `until`, the positions between which it is true, null for no
+            bound. None where there is no target.
     """
     with _filled(rows, table, standing) as whole, with_standing(whole, table, standing) as found:
         yield found
@@ -61,8 +64,15 @@ def _filled(rows: DataFrame, table: TableProfile, standing: Standing | None) -> 
             yield rows
             return
         settled = marked.where("not _lacks").select(*rows.columns)
-        keys = lacking.selectExpr(*(f"_o{n} as o{n}" for n in range(len(table.schema.key))))
-        stood = None if standing is None else standing(keys)
+        numbers = range(len(table.schema.key))
+        keys = [lacking.selectExpr(*(f"_{letter}{n} as o{n}" for n in numbers)) for letter in "ok"]
+        stood = None if standing is None else standing(keys[0].unionByName(keys[1]))
+        if stood is not None and table.truncate_at is None:
+            read = kept(_read_meanwhile(lacking, marked.select(*rows.columns), table, stood))
+            if not read.isEmpty():
+                settled = settled.unionByName(read.select(*rows.columns))
+                same = [f"_k{n}" for n in numbers]
+                lacking = kept(lacking.join(read.select("position", *same), ["position", *same], "left_anti"))
         # A row may change its key several times in a batch: each round settles those whose row is settled before.
         while True:
             found = kept(_round(lacking, settled.unionByName(lacking.select(*rows.columns)), table, stood))
@@ -90,6 +100,56 @@ def _marked(rows: DataFrame, table: TableProfile) -> DataFrame:
         "*",
         f"coalesce(op = 'u' and {table.where} and ({moved}) and coalesce(size(_full), 0) < {table.own_columns}, false) "
         "as _lacks",
+    )
+
+
+def _read_meanwhile(lacking: DataFrame, changes: DataFrame, table: TableProfile, standing: DataFrame) -> DataFrame:
+    """The key changes whose row was read under its new key already, with what was read put into `after`.
+
+    A read stands at the commit at which it began, and sees later ones. It may have found another row under the old key,
+    which came there after this one had left. No row comes to a key that has one; so where a read brought one to the new
+    key, and no earlier change of the batch takes it away, it is this row or one that came later.
+    """
+    from pyspark.sql import functions as sf
+
+    columns = table.schema.key_columns
+    numbers = range(len(columns))
+    data = changes.where(table.where)
+    touching = keyed(data.where("op <> 'r'"), table).selectExpr("position as at", *(f"k{n}" for n in numbers))
+    in_batch = data.where("op = 'r'").selectExpr(
+        *(f"{key_of(column, table)} as h{n}" for n, column in enumerate(columns)),
+        "position as since",
+        "cast(null as string) as until",
+        f"{full_image('after', table)} as stood",
+    )
+    there = _standing_images(standing, table).unionByName(in_batch).where(f"since rlike '^[^/]*/{SNAPSHOT_ORDER}'")
+    here = " and ".join(f"h{n} <=> _k{n}" for n in numbers)
+    touched = " and ".join(f"k{n} <=> _k{n}" for n in numbers)
+    same = ["position", *(f"_{letter}{n}" for letter in "ko" for n in numbers)]
+    rest = [sf.first(name).alias(name) for name in lacking.columns if name not in same]
+    return (
+        lacking.join(there, sf.expr(f"{here} and {_TRUE_THEN}"))
+        .join(touching, sf.expr(f"{touched} and at < position"), "left_anti")
+        .groupBy(*same)
+        .agg(*rest, sf.expr("max_by(stood, since) as stood"))
+        .withColumn("after", sf.expr(laid_over("stood", "_full")))
+        .select(*lacking.columns)
+    )
+
+
+def _standing_images(standing: DataFrame, table: TableProfile) -> DataFrame:
+    """The target's rows: their keys, between which positions they are true, and their values beside the key."""
+    kinds = {field.name: field for field in standing.schema["row"].dataType.fields}  # type: ignore[attr-defined]
+    values = ", ".join(
+        f"{literal(c.name)}, {canonical_text(f'row.{quote(c.name)}', c)}"
+        for c in table.schema.columns
+        if c.name in kinds and c.name not in table.schema.key
+    )
+    return standing.selectExpr(
+        *(f"row.{quote(name)} as h{n}" for n, name in enumerate(table.schema.key)),
+        "since",
+        "until",
+        f"{f'map({values})' if values else _NOTHING} as stood",
     )
 
 
@@ -123,28 +183,14 @@ def _round(lacking: DataFrame, changes: DataFrame, table: TableProfile, standing
         .agg(*(sf.first(name).alias(name) for name in rest), sf.expr(f"{ordered} as history"))
         .selectExpr("*", f"aggregate(history, {begun}, (acc, x) -> {step}) as s")
     )
-    own = set(table.schema.key)
     key_names = f"array({', '.join(literal(name) for name in table.schema.key)})"
     less = f"(c, v) -> not array_contains({key_names}, c)"
     states = states.withColumn("_full", sf.expr(laid_over(f"map_filter(s.image, {less})", "_full")))
     states = states.withColumn("_known", sf.expr(f"not s.waits and not s.gone and size(_full) >= {table.own_columns}"))
     if standing is not None:
-        kinds = {field.name: field for field in standing.schema["row"].dataType.fields}  # type: ignore[attr-defined]
-        values = ", ".join(
-            f"{literal(c.name)}, {canonical_text(f'row.{quote(c.name)}', c)}"
-            for c in table.schema.columns
-            if c.name in kinds and c.name not in own
-        )
-        old = standing.selectExpr(
-            *(f"row.{quote(name)} as h{n}" for n, name in enumerate(table.schema.key)),
-            "since",
-            "until",
-            f"{f'map({values})' if values else _NOTHING} as stood",
-        )
         here = " and ".join(f"h{n} <=> _o{n}" for n in numbers)
-        true_then = "(since is null or since < position) and (until is null or until >= position)"
-        needed = f"s.keeps and not s.waits and not _known and {here} and {true_then}"
-        states = states.join(old, sf.expr(needed), "left")
+        needed = f"s.keeps and not s.waits and not _known and {here} and {_TRUE_THEN}"
+        states = states.join(_standing_images(standing, table), sf.expr(needed), "left")
         over = laid_over(f"map_filter(stood, {less})", "_full")
         states = states.withColumn("_full", sf.expr(f"if(stood is null, _full, {over})"))
         states = states.withColumn("_known", sf.expr("_known or stood is not null"))
