@@ -20,7 +20,7 @@ from tests.support.catalog_servers import CatalogServers, serving
 from tests.support.iceberg_target import IcebergTarget
 from tests.support.status_shop import Shop
 
-from headrace.errors import SinkError
+from headrace.errors import SchemaError, SinkError
 from headrace.pipeline import load_pipeline
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
@@ -66,7 +66,25 @@ class TestIcebergInHive(TableSinkContract):
 
     @pytest.fixture
     def target(self, spark: Any, servers: CatalogServers, tmp_path: Path) -> ServedTarget:
-        return ServedTarget(spark, catalog_type="hive", uri=servers.metastore, warehouse=str(tmp_path))
+        return ServedTarget(spark, catalog_type="hive", uri=servers.lenient_metastore, warehouse=str(tmp_path))
+
+
+@pytest.mark.system
+def test_a_metastore_that_compares_columns_by_position_is_named_where_it_refuses_a_structure(
+    spark: Any, servers: CatalogServers, tmp_path: Path
+) -> None:
+    target = ServedTarget(spark, catalog_type="hive", uri=servers.metastore, warehouse=str(tmp_path))
+    wide, less = table(id="int32", a="string", n="int32"), table(id="int32", n="int32")
+    target.write(Batch(wide).add("c", wide, 1, {"id": "1", "a": "x", "n": "7"}), 0)
+    batch = Batch(less).add("c", less, 2, {"id": "2", "n": "8"})
+    with pytest.raises(SchemaError, match="compares columns by position") as caught:
+        target.write(batch, 1, schema_change_behavior="evolve")
+    assert "hive.metastore.disallow.incompatible.col.type.changes" in caught.value.remedy
+    assert target.content(wide) == [(1, "x", 7)]
+    target.given["uri"] = servers.lenient_metastore
+    target.given["catalog"] += "_lenient"
+    target.write(batch, 1, schema_change_behavior="evolve")
+    assert target.content(less) == [(1, 7), (2, 8)]
 
 
 @pytest.mark.system

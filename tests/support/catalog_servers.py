@@ -26,23 +26,25 @@ class CatalogServers:
 
     Args:
         rest: the address of the REST catalogue.
-        metastore: that of the Hive metastore.
+        metastore: that of a Hive metastore as it comes, which compares columns by position.
+        lenient_metastore: that of one which takes any columns, as Iceberg wants it.
     """
 
     rest: str
     metastore: str
+    lenient_metastore: str
 
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[CatalogServers]:
-    """Both servers, in one JVM, until the block ends.
+    """All servers, in one JVM, until the block ends.
 
     Args:
         folder: an empty one for their databases and tables.
     """
     jars = [*maven_jars([_CORE, SQLITE]), _tests_jar()]
     with _jvm(folder / "servers.log", jars) as jvm:
-        yield CatalogServers(_rest(jvm, folder), _metastore(jvm, folder))
+        yield CatalogServers(_rest(jvm, folder), _metastore(jvm, folder), _metastore(jvm, folder, lenient=True))
 
 
 def _rest(jvm: Any, folder: Path) -> str:
@@ -61,7 +63,7 @@ def _rest(jvm: Any, folder: Path) -> str:
     return f"http://{_LOOPBACK}:{server.getConnectors()[0].getLocalPort()}"
 
 
-def _metastore(jvm: Any, folder: Path) -> str:
+def _metastore(jvm: Any, folder: Path, *, lenient: bool = False) -> str:
     """Hive's own service over a database in memory; its main program would listen on every address."""
     hive = jvm.org.apache.hadoop.hive
     conf = hive.conf.HiveConf()
@@ -70,14 +72,16 @@ def _metastore(jvm: Any, folder: Path) -> str:
         "datanucleus.schema.autoCreateAll": "true",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": f"{folder}/hive",
+        "hive.metastore.disallow.incompatible.col.type.changes": str(not lenient).lower(),
         # The pools that it knows are not among PySpark's jars.
         "datanucleus.connectionPoolingType": "NONE",
     }
     for name, value in settings.items():
         conf.set(name, value)
     handler = hive.metastore.HiveMetaStore.HMSHandler("headrace-tests", conf, False)
-    # For the locks by which Iceberg commits.
-    hive.metastore.txn.TxnDbUtil.prepDb(conf)
+    if not lenient:
+        # For the locks by which Iceberg commits, once for both: they have one database.
+        hive.metastore.txn.TxnDbUtil.prepDb(conf)
     processor = hive.metastore.TSetIpAddressProcessor(hive.metastore.RetryingHMSHandler.getProxy(conf, handler, False))
     thrift = jvm.org.apache.thrift
     socket = thrift.transport.TServerSocket(jvm.java.net.InetSocketAddress(_LOOPBACK, 0))

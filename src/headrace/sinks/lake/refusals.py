@@ -28,6 +28,10 @@ _CONSTRAINTS = re.compile(
     r"\[(DELTA_VIOLATE_CONSTRAINT|DELTA_NOT_NULL_CONSTRAINT|DELTA_EXCEED_CHAR_VARCHAR|NOT_NULL_ASSERT|EXCEED_LIMIT_LENGTH)"
 )
 """What is raised for a value that the table's constraints forbid."""
+_BY_POSITION = "have types incompatible with the existing columns in their respective positions"
+"""How a Hive metastore refuses an ALTER that leaves another column where one was. Iceberg then does not know whether it
+was done; it was not.
+"""
 _OF_NO_TABLE = re.compile(r"CATALOG_NOT_FOUND|INTERNAL_ERROR|_LEGACY_ERROR|UNABLE_TO_|FAILED_")
 
 
@@ -69,6 +73,12 @@ def explained(source: str, target: LakeTable, table: TableId | None = None) -> I
             raise SchemaError(
                 f"A change for the {target.label} has no place in the order: its sequence is null.",
                 remedy="Leave such rows out, or order by an expression that is never null.",
+            ) from failure
+        if _BY_POSITION in text:
+            raise SchemaError(
+                f"The Hive metastore compares columns by position, and refuses those that the {target.label} gets.",
+                remedy="Set hive.metastore.disallow.incompatible.col.type.changes to false in its settings, and start "
+                "it again. Iceberg's columns have numbers, by which readers find each one wherever it stands.",
             ) from failure
         refuse_misfit(failure)
         if any(kind in text for kind in WRONG_VALUE):
