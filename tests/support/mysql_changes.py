@@ -197,7 +197,8 @@ class Changes:
     def _new_key(self, table: str, low: int) -> str:
         """A row gets a key that no row has; in a partitioned table often one of another partition."""
         if table == "coded":
-            return f"UPDATE coded SET code = 'x{self._rng.random()}' WHERE id = {low}"
+            # Several rows may have one id.
+            return f"UPDATE coded SET code = CONCAT('{self._rng.randrange(10**6)}-', MD5(code)) WHERE id = {low}"
         key = _NUMBER.get(table, "id")
         new = f"(SELECT * FROM (SELECT COALESCE(MAX({key}), 0) + 1 FROM {table}) top)"
         return f"UPDATE {table} SET {key} = {new} WHERE {key} = {low}"
