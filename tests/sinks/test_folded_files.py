@@ -127,3 +127,15 @@ def test_a_folder_that_takes_no_file_is_one_sentence_from_the_driver(tmp_path: P
     told = list(fold_into_files([texts([change(1, "c", id=1, n=1, a="x")])], asked))
     with pytest.raises(SinkError, match=r"Rows can't be written into the folder .* You can repeat the batch\."):
         together(told, asked)
+
+
+def test_a_file_that_the_driver_does_not_find_stops_the_batch(tmp_path: Path) -> None:
+    """As where a task runs on a machine with a disk of its own."""
+    asked = of_table(tmp_path)
+    told = list(fold_into_files([texts([change(1, "c", id=1, n=1, a="x")])], asked))
+    (file,) = tmp_path.iterdir()
+    file.rename(file.with_suffix(".elsewhere"))
+    with pytest.raises(
+        SinkError, match=r"the driver does not find it there\. Give the sink a folder that all machines"
+    ):
+        together(told, asked)

@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from headrace.errors import SinkError
+
 _COMPRESSION = "zstd"
 _ROW_GROUP = 1 << 20
 _PLAIN = {
@@ -180,6 +182,26 @@ def delete_data_files(folder: str, written: Iterable[DataFile]) -> None:
     """Delete files of a local folder that no commit was tried with."""
     for file in written:
         (Path(folder) / file.path).unlink(missing_ok=True)
+
+
+def require_there(folder: str, written: Mapping[str, int]) -> None:
+    """See that the driver has the files that tasks wrote: they may run on machines with a disk of their own.
+
+    Args:
+        folder: the table's, in the local file system.
+        written: the size of each by its path below it.
+
+    Raises:
+        SinkError: one is not there, or not all of it.
+    """
+    for path, size in written.items():
+        place = Path(folder) / path
+        if not place.is_file() or place.stat().st_size != size:
+            raise SinkError(
+                f"A task wrote a data file of {size} bytes into the folder {folder}, and the driver does not find it "
+                "there.",
+                remedy="Give the sink a folder that all machines of the cluster share, or one of an object store.",
+            )
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.apply import TableProfile
 from headrace.errors import HeadraceError
 from headrace.sinks.lake.collected import TEXTS, fold_texts, last_changes
-from headrace.sinks.lake.data_files import DataFile, delete_data_files, write_data_file
+from headrace.sinks.lake.data_files import DataFile, delete_data_files, require_there, write_data_file
 from headrace.sinks.lake.keys import KeyForm
 from headrace.sinks.lake.table_files import PreparedTable, explained
 from headrace.sinks.lake.whole_rows import CollectedRows, RowsInFiles
@@ -91,7 +91,7 @@ def written_files(rows: DataFrame, table: TableToWrite) -> CollectedRows | None:
 
     Raises:
         SchemaError: which of two changes is the later one is not known.
-        SinkError: a file can't be written.
+        SinkError: a file can't be written, or the driver does not find it.
     """
     told = rows.where(table.profile.where).selectExpr(*TEXTS).mapInArrow(_writing(table), "told binary").collect()
     return together([pickle.loads(line["told"]) for line in told], table)
@@ -108,9 +108,11 @@ def together(told: Sequence[Told], table: TableToWrite) -> CollectedRows | None:
         as `written_files`.
     """
     pieces = [one for one in told if isinstance(one, Piece)]
+    files = [piece.file for piece in pieces if piece.file is not None]
     if len(pieces) == len(told):
+        require_there(table.prepared.folder, {file.path: file.size for file in files})
         return _last_of_all(pieces, table)
-    delete_data_files(table.prepared.folder, [piece.file for piece in pieces if piece.file is not None])
+    delete_data_files(table.prepared.folder, files)
     for one in told:
         if isinstance(one, HeadraceError):
             raise one

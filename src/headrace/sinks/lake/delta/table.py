@@ -16,6 +16,7 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.data_files import require_there
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.delta.live_files import LiveFiles
@@ -229,8 +230,10 @@ class DeltaTable(LakeTable):
         with log.transaction() as commit:
             if reason := commit.facts.no_files:
                 return reason
+            added = [json.loads(action) for action in actions]
+            require_there(str(commit.facts.folder), {one["add"]["path"]: one["add"]["size"] for one in added})
             written = [] if rows is None else commit.write(rows)
-            commit.commit([*commit.described(map(json.loads, actions)), *written], self._mark)
+            commit.commit([*commit.described(added), *written], self._mark)
         return ""
 
     def facts(self) -> TableFacts | str:

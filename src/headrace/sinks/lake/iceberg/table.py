@@ -15,6 +15,7 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.data_files import require_there
 from headrace.sinks.lake.iceberg.branch import Branch, moved
 from headrace.sinks.lake.iceberg.facts import TableFacts, no_marks
 from headrace.sinks.lake.iceberg.indexed import commit_change, indexed_table, takes
@@ -207,7 +208,9 @@ class IcebergTable(LakeTable):
             return reason
         assert self._branch is not None
         append = table.own.newAppend().toBranch(self._branch.name)
-        for file in map(json.loads, actions):
+        files = [json.loads(action) for action in actions]
+        require_there(str(table.facts.folder), {file["path"]: file["size"] for file in files})
+        for file in files:
             append.appendFile(table.data_file(f"{table.facts.data}/{file['path']}", file["size"]))
         for name, text in self._mark.items():
             append.set(name, text)
