@@ -108,6 +108,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     )
 
 
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker for all tests of a process that bear the marker kafka, each with topics of its own."""
+    from headrace_emulators.kafka.broker import KafkaBroker
+
+    with KafkaBroker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker.bootstrap
+
+
 @pytest.fixture
 def generated_code(spark: SparkSession) -> Iterator[None]:
     """Spark generates code for its plans, as it does for users, and does not interpret them (`tests/java`)."""

@@ -65,31 +65,25 @@ def way() -> Iterator[Way]:
 
 
 @pytest.fixture(scope="module")
-def through_kafka(
-    spark: SparkSession, way: Way, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, DataFrame]]:
+def through_kafka(spark: SparkSession, way: Way, bootstrap: str) -> dict[str, DataFrame]:
     """The changes in every format, sent through a broker, as decoded change rows by format."""
-    from headrace_emulators.kafka.broker import KafkaBroker
-
     changes = changes_frame(spark).cache()
-    with KafkaBroker(tmp_path_factory.mktemp("broker")) as broker:
-        columns = ("key", "value", "headers", "position")
-        named = [
-            way.encode(changes, format).selectExpr(f"concat('{format}-', topic) as topic", *columns)
-            for format in FORMATS
-        ]
-        messages = reduce(DataFrame.union, named).coalesce(1).sortWithinPartitions("position")
-        kafka = messages.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
-        kafka.option("includeHeaders", "true").save()
-        read = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
-        sent = read.option("subscribePattern", ".*-.*").option("includeHeaders", "true").load().cache()
-        sent.count()
-        found = {}
-        for format in FORMATS:
-            mine = sent.where(f"startswith(topic, '{format}-')")
-            mine = mine.withColumn("topic", mine.topic.substr(len(format) + 2, 1000))
-            found[format] = way.decode(mine, format).cache()
-        yield found
+    columns = ("key", "value", "headers", "position")
+    named = [
+        way.encode(changes, format).selectExpr(f"concat('{format}-', topic) as topic", *columns) for format in FORMATS
+    ]
+    messages = reduce(DataFrame.union, named).coalesce(1).sortWithinPartitions("position")
+    kafka = messages.write.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    kafka.option("includeHeaders", "true").save()
+    read = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    sent = read.option("subscribePattern", ".*-.*").option("includeHeaders", "true").load().cache()
+    sent.count()
+    found = {}
+    for format in FORMATS:
+        mine = sent.where(f"startswith(topic, '{format}-')")
+        mine = mine.withColumn("topic", mine.topic.substr(len(format) + 2, 1000))
+        found[format] = way.decode(mine, format).cache()
+    return found
 
 
 @pytest.mark.kafka

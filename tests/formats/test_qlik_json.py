@@ -177,16 +177,13 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_the_metadata_topic_is_read_when_decode_is_called(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace_emulators.kafka.broker import KafkaBroker
-
+def test_the_metadata_topic_is_read_when_decode_is_called(spark: SparkSession, bootstrap: str) -> None:
     values = [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)]
-    with KafkaBroker(tmp_path) as broker:
-        line = local_rows(spark, [(METADATA,)], "value string")
-        line.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "meta").save()
-        options = {"metadata_topic": "meta", "bootstrap_servers": broker.bootstrap}
-        rows = decode(frame(spark, values), format="qlik_json", **options).collect()
-        assert by_offset(rows)[0].table.name == "KIT"
+    line = local_rows(spark, [(METADATA,)], "value string")
+    line.write.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("topic", "meta").save()
+    options = {"metadata_topic": "meta", "bootstrap_servers": bootstrap}
+    rows = decode(frame(spark, values), format="qlik_json", **options).collect()
+    assert by_offset(rows)[0].table.name == "KIT"
 
 
 def test_a_stream_decodes_what_a_batch_does_with_the_metadata_given(spark: SparkSession, tmp_path: Path) -> None:

@@ -328,50 +328,47 @@ def test_the_dead_letter_sink_is_checked_first(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_through_kafka_and_back(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace_emulators.kafka.broker import KafkaBroker
+def test_through_kafka_and_back(spark: SparkSession, tmp_path: Path, bootstrap: str) -> None:
+    servers = {"bootstrap.servers": bootstrap}
 
-    with KafkaBroker(tmp_path / "broker") as broker:
-        servers = {"bootstrap.servers": broker.bootstrap}
-
-        def send(*values: bytes | None) -> None:
-            rows = [("orders", None if v == good else b"k\xff", v, [("trace", b"\xfe")]) for v in values]
-            frame = local_rows(
-                spark, rows, "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>"
-            )
-            frame.coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).save()
-
-        good = json.dumps(DEBEZIUM_CREATE).encode()
-        send(good, b'{"no": "event"}', b"\x00\xff", good)
-        path = file(
-            tmp_path,
-            {**servers, "format": {"type": "debezium_json", "on_error": "dead_letter"}},
-            dead_letter={"type": "kafka", **servers},
+    def send(*values: bytes | None) -> None:
+        rows = [("orders", None if v == good else b"k\xff", v, [("trace", b"\xfe")]) for v in values]
+        frame = local_rows(
+            spark, rows, "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>"
         )
-        running = load_pipeline(path).start(spark, once=True)
-        assert running.wait(PATIENCE)
-        assert running.progress().messages.unreadable == 2
-        send(b"\x01")
-        again = load_pipeline(path).start(spark, once=True)
-        assert again.wait(PATIENCE)
-        assert again.progress().messages.unreadable == 1
+        frame.coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", bootstrap).save()
 
-        status = load_pipeline(path).status()
-        assert status.messages is not None
-        assert (status.messages.unreadable, status.messages.dead_letters) == (3, 3)
-        assert status.to_json()["messages"]["unreadable"] == 3
+    good = json.dumps(DEBEZIUM_CREATE).encode()
+    send(good, b'{"no": "event"}', b"\x00\xff", good)
+    path = file(
+        tmp_path,
+        {**servers, "format": {"type": "debezium_json", "on_error": "dead_letter"}},
+        dead_letter={"type": "kafka", **servers},
+    )
+    running = load_pipeline(path).start(spark, once=True)
+    assert running.wait(PATIENCE)
+    assert running.progress().messages.unreadable == 2
+    send(b"\x01")
+    again = load_pipeline(path).start(spark, once=True)
+    assert again.wait(PATIENCE)
+    assert again.progress().messages.unreadable == 1
 
-        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
-        found = reader.option("subscribe", "orders.dead_letter").option("includeHeaders", "true").load().collect()
-        found.sort(key=lambda row: (row["timestamp"], row["partition"], row["offset"]))
-        assert {bytes(row["value"]) for row in found} == {b'{"no": "event"}', b"\x00\xff", b"\x01"}
-        for row in found:
-            headers = {h["key"]: bytes(h["value"]) for h in row["headers"]}
-            assert bytes(row["key"]) == b"k\xff"
-            assert (headers["trace"], headers["headrace.error.topic"]) == (b"\xfe", b"orders")
-            assert headers["headrace.error.reason"]
-        offsets = {int({h["key"]: h["value"] for h in row["headers"]}["headrace.error.offset"]) for row in found}
-        assert offsets == {1, 2, 4}
+    status = load_pipeline(path).status()
+    assert status.messages is not None
+    assert (status.messages.unreadable, status.messages.dead_letters) == (3, 3)
+    assert status.to_json()["messages"]["unreadable"] == 3
+
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    found = reader.option("subscribe", "orders.dead_letter").option("includeHeaders", "true").load().collect()
+    found.sort(key=lambda row: (row["timestamp"], row["partition"], row["offset"]))
+    assert {bytes(row["value"]) for row in found} == {b'{"no": "event"}', b"\x00\xff", b"\x01"}
+    for row in found:
+        headers = {h["key"]: bytes(h["value"]) for h in row["headers"]}
+        assert bytes(row["key"]) == b"k\xff"
+        assert (headers["trace"], headers["headrace.error.topic"]) == (b"\xfe", b"orders")
+        assert headers["headrace.error.reason"]
+    offsets = {int({h["key"]: h["value"] for h in row["headers"]}["headrace.error.offset"]) for row in found}
+    assert offsets == {1, 2, 4}
 
 
 ID = {"field": "id", "type": "int32", "optional": False}

@@ -153,61 +153,56 @@ def in_transaction(bootstrap: str, topic: str, *values: str, commit: bool) -> No
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: Path, bootstrap: str) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from headrace_emulators.kafka.broker import KafkaBroker
-
     def send(*lines: tuple[str, str]) -> None:
         rows = local_rows(spark, lines, "topic string, value string")
-        rows.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).save()
+        rows.write.format("kafka").option("kafka.bootstrap.servers", bootstrap).save()
 
-    with KafkaBroker(tmp_path / "broker") as broker:
-        send(("a", "c 1"), ("b", "c 2"), ("other", "c 3"))
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
-        assert sorted(t for _, _, texts in written(tmp_path / "out") for t in texts) == ["c 1", "c 2"]
-        send(("b", "d 2"))
-        running = pipeline(tmp_path, broker.bootstrap).start(spark, once=True)
-        assert running.wait(PATIENCE)
-        assert written(tmp_path / "out")[-1][2] == ["d 2"]
-        assert running.progress().tables[0].table == "dbo.b"
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
-        assert len(written(tmp_path / "out")) == 2
-        source = pipeline(tmp_path, broker.bootstrap)._model.source
-        assert isinstance(source, KafkaTopics)
-        ids = source.ids(spark.sparkContext._jvm)
-        assert set(ids()) == {"a", "b"}
-        assert len({*ids().values(), ""}) == 3
-        # A table is not made from a topic whose oldest messages are gone, unless the user says that it may be.
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        (done,) = admin.delete_records([TopicPartition("a", 0, 1)]).values()
-        done.result(PATIENCE)
-        into_tables = pipeline(tmp_path, broker.bootstrap, sink={"type": "delta", "path": "lake"}, checkpoint="new")
-        with pytest.raises(
-            DataLossError, match=r"Partition 0 of topic 'a' begins at offset 1: older .*on_trimmed: con"
-        ):
-            into_tables.start(spark, once=True)
-        findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
-        (found,) = (one for one in findings if one.subject == "source")
-        assert (found.verdict, "begins at offset 1" in found.sentence) == (Verdict.WRONG, True)
-        # What a producer rolled back did not happen, and the records that say so are no messages to wait for.
-        in_transaction(broker.bootstrap, "a", "rolled back", commit=False)
-        in_transaction(broker.bootstrap, "b", "c 4", commit=True)
-        in_transaction(broker.bootstrap, "a", "rolled back too", commit=False)
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
-        assert [texts for _, _, texts in written(tmp_path / "out")[2:]] == [["c 4"]]
-        # A topic that was made again may hold more than was read of the old one: only its id tells.
-        before = ids()
-        (deleted,) = admin.delete_topics(["a"]).values()
-        deleted.result(PATIENCE)
-        until(lambda: "a" not in ids(), "the topic is gone")
-        send(*(("a", f"c {n}") for n in range(10, 20)))
-        until(lambda: ids().get("a", before["a"]) != before["a"], "the topic is there again")
-        with pytest.raises(DataLossError, match=r"Topic 'a' was deleted and made again since this checkpoint read it"):
-            pipeline(tmp_path, broker.bootstrap).start(spark, once=True)
-        findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
-        assert "Topic 'a' was deleted and made again" in next(f.sentence for f in findings if f.subject == "source")
-        loose = {"fail_on_data_loss": False}
-        assert pipeline(tmp_path, broker.bootstrap, **loose).start(spark, once=True).wait(PATIENCE)
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
+    send(("a", "c 1"), ("b", "c 2"), ("other", "c 3"))
+    assert pipeline(tmp_path, bootstrap).start(spark, once=True).wait(PATIENCE)
+    assert sorted(t for _, _, texts in written(tmp_path / "out") for t in texts) == ["c 1", "c 2"]
+    send(("b", "d 2"))
+    running = pipeline(tmp_path, bootstrap).start(spark, once=True)
+    assert running.wait(PATIENCE)
+    assert written(tmp_path / "out")[-1][2] == ["d 2"]
+    assert running.progress().tables[0].table == "dbo.b"
+    assert pipeline(tmp_path, bootstrap).start(spark, once=True).wait(PATIENCE)
+    assert len(written(tmp_path / "out")) == 2
+    source = pipeline(tmp_path, bootstrap)._model.source
+    assert isinstance(source, KafkaTopics)
+    ids = source.ids(spark.sparkContext._jvm)
+    assert set(ids()) == {"a", "b"}
+    assert len({*ids().values(), ""}) == 3
+    # A table is not made from a topic whose oldest messages are gone, unless the user says that it may be.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (done,) = admin.delete_records([TopicPartition("a", 0, 1)]).values()
+    done.result(PATIENCE)
+    into_tables = pipeline(tmp_path, bootstrap, sink={"type": "delta", "path": "lake"}, checkpoint="new")
+    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a' begins at offset 1: older .*on_trimmed: con"):
+        into_tables.start(spark, once=True)
+    findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
+    (found,) = (one for one in findings if one.subject == "source")
+    assert (found.verdict, "begins at offset 1" in found.sentence) == (Verdict.WRONG, True)
+    # What a producer rolled back did not happen, and the records that say so are no messages to wait for.
+    in_transaction(bootstrap, "a", "rolled back", commit=False)
+    in_transaction(bootstrap, "b", "c 4", commit=True)
+    in_transaction(bootstrap, "a", "rolled back too", commit=False)
+    assert pipeline(tmp_path, bootstrap).start(spark, once=True).wait(PATIENCE)
+    assert [texts for _, _, texts in written(tmp_path / "out")[2:]] == [["c 4"]]
+    # A topic that was made again may hold more than was read of the old one: only its id tells.
+    before = ids()
+    (deleted,) = admin.delete_topics(["a"]).values()
+    deleted.result(PATIENCE)
+    until(lambda: "a" not in ids(), "the topic is gone")
+    send(*(("a", f"c {n}") for n in range(10, 20)))
+    until(lambda: ids().get("a", before["a"]) != before["a"], "the topic is there again")
+    with pytest.raises(DataLossError, match=r"Topic 'a' was deleted and made again since this checkpoint read it"):
+        pipeline(tmp_path, bootstrap).start(spark, once=True)
+    findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
+    assert "Topic 'a' was deleted and made again" in next(f.sentence for f in findings if f.subject == "source")
+    loose = {"fail_on_data_loss": False}
+    assert pipeline(tmp_path, bootstrap, **loose).start(spark, once=True).wait(PATIENCE)
+    assert pipeline(tmp_path, bootstrap).start(spark, once=True).wait(PATIENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
@@ -147,6 +148,22 @@ def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
     return IcebergMirror(IcebergTarget(spark, folder, **options))
 
 
+def read(mirror: Mirror) -> Mirror:
+    """After it got 40 rows in two files."""
+    first = Batch(T)
+    for n in range(40):
+        first.add("r", T, 1, row(n, f"read {n}"), snapshot="last" if n == 39 else "true")
+    return mirror.bring(first)
+
+
+@pytest.fixture(scope="module")
+def read_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with Delta's table of these rows, which may be copied, because its log names files relatively."""
+    folder = tmp_path_factory.mktemp("read") / "lake"
+    read(made("delta", spark, folder))
+    return folder
+
+
 BY_TASKS = " by tasks"
 
 
@@ -160,10 +177,11 @@ BY_TASKS = " by tasks"
 def mirror(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """One that has 40 rows in two files, and no other way than the index."""
     mirror = made(request.param.removesuffix(BY_TASKS), spark, tmp_path / "lake")
-    first = Batch(T)
-    for n in range(40):
-        first.add("r", T, 1, row(n, f"read {n}"), snapshot="last" if n == 39 else "true")
-    mirror.bring(first)
+    if isinstance(mirror, DeltaMirror):
+        shutil.copytree(request.getfixturevalue("read_lake"), tmp_path / "lake")
+        mirror.number = 1
+    else:
+        read(mirror)
 
     def refuse(*_: Any) -> bool:
         raise AssertionError("the batch goes another way")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,6 @@ KEYS = [
     *(f'{{"id":{n}}}'.encode() for n in range(12)),
     *(bytes([0, 0, n, 200]) for n in range(9)),
 ]
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace_emulators.kafka.broker import KafkaBroker
-
-    broker = KafkaBroker(tmp_path_factory.mktemp("broker"))
-    broker.start()
-    yield broker.bootstrap
-    broker.stop()
 
 
 def kafka_sink(bootstrap: str, **options: Any) -> KafkaSink:

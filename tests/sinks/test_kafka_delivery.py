@@ -6,7 +6,7 @@ Against a real broker; those that need no Spark have none.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from headrace.testing.change_history import pos
 from headrace.testing.waiting import until
 
 if TYPE_CHECKING:
-    from headrace_emulators.kafka.broker import KafkaBroker
+    pass
 
 pytestmark = pytest.mark.kafka
 
@@ -38,19 +38,6 @@ KEYS = [
 ]
 
 Row = tuple[str, int | None, bytes | None, bytes | None, list[dict[str, Any]] | None, str]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    from headrace_emulators.kafka.broker import KafkaBroker
-
-    with KafkaBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def bootstrap(broker: KafkaBroker) -> str:
-    return broker.bootstrap
 
 
 def made(bootstrap: str, *names: str, partitions: int = 1, **settings: str) -> None:

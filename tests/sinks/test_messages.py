@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,16 +215,6 @@ def test_a_broker_that_does_not_answer_is_said_at_once() -> None:
         kafka_sink(bootstrap_servers=f"127.0.0.1:{port}").check()
     with pytest.raises(SinkError, match="'nowhere' is no broker address"):
         kafka_sink(bootstrap_servers="nowhere").check()
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace_emulators.kafka.broker import KafkaBroker
-
-    broker = KafkaBroker(tmp_path_factory.mktemp("broker"))
-    broker.start()
-    yield broker.bootstrap
-    broker.stop()
 
 
 @pytest.mark.kafka
