@@ -37,7 +37,7 @@ from typing import Any, Self
 import yaml
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from memory import below
-from stream import Cost, spent
+from stream import Cost, shares, spent
 
 from headrace_emulators.kafka.broker import KafkaBroker
 
@@ -227,13 +227,9 @@ class Result:
     def line(self) -> str:
         """The rate per second of CPU with its range, and where the CPU went."""
         rates = [self.changes / cost.cpu for cost in self.costs]
-        parts = ", ".join(
-            f"{part} {statistics.median(getattr(cost, part) for cost in self.costs):.1f} s"
-            for part in ("driver", "jvm", "python")
-        )
         return (
-            f"{statistics.median(rates):10,.0f} per second of CPU ({min(rates):,.0f} to {max(rates):,.0f}); {parts}; "
-            f"{statistics.median(cost.wall for cost in self.costs):.1f} s by the clock"
+            f"{statistics.median(rates):10,.0f} per second of CPU ({min(rates):,.0f} to {max(rates):,.0f}); "
+            f"{shares(self.costs)}; {statistics.median(cost.wall for cost in self.costs):.1f} s by the clock"
         )
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import apply
 from confluent_kafka.admin import AdminClient, NewTopic
 from lake import HAND, INDEX, MERGE
-from stream import Cost, spent
+from stream import Cost, shares, spent
 
 from headrace.changes import TableId
 from headrace.formats.convert import encode
@@ -75,14 +75,11 @@ def main() -> None:
         for way in (INDEX, MERGE, HAND):
             whole, start = (statistics.median(one.cpu for one in found[way, topic]) for topic in ("many", "few"))
             wall = statistics.median(one.wall for one in found[way, "many"])
-            parts = ", ".join(
-                f"{name} {statistics.median(getattr(one, name) for one in found[way, 'many']):.1f}"
-                for name in ("driver", "jvm", "python")
-            )
             print(
                 f"{given.format} to {given.lake}, {given.messages:,} messages in batches of {given.batch:,}, {way:9}: "
                 f"{given.messages / (whole - start):,.0f} messages per second of CPU without the start "
-                f"({start:.1f} s), {given.messages / whole:,.0f} with it ({whole:.1f} s: {parts}), {wall:.1f} s",
+                f"({start:.1f} s), {given.messages / whole:,.0f} with it ({whole:.1f} s: "
+                f"{shares(found[way, 'many'])}), {wall:.1f} s",
                 flush=True,
             )
 

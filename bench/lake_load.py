@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from postgresql import ROWS, SCHEMA, SETTINGS
-from stream import Cost, spent
+from stream import Cost, shares, spent
 
 from headrace.pipeline import first_loads, load_pipeline
 from headrace.spark.jars import DELTA, ICEBERG
@@ -60,15 +60,11 @@ def main() -> None:
                         found.setdefault((way, table), []).append(cost)
     for way in _WAYS:
         whole, start = (statistics.median(one.cpu for one in found[way, table]) for table in ("wide", "few"))
-        parts = [
-            statistics.median(getattr(one, name) for one in found[way, "wide"]) for name in ("driver", "jvm", "python")
-        ]
         wall = statistics.median(one.wall for one in found[way, "wide"])
-        shown = ", ".join(f"{name} {part:.1f}" for name, part in zip(("driver", "JVM", "workers"), parts, strict=True))
         print(
             f"{given.format}: {given.rows:,} rows of 10 columns, written {way}: {given.rows / (whole - start):,.0f} "
             f"rows per second of CPU without the start ({start:.1f} s), {given.rows / whole:,.0f} with it "
-            f"({whole:.1f} s: {shown}); {given.rows / wall:,.0f} per second",
+            f"({whole:.1f} s: {shares(found[way, 'wide'])}); {given.rows / wall:,.0f} per second",
             flush=True,
         )
 

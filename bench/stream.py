@@ -51,6 +51,12 @@ class Cost:
         return self.driver + self.jvm + self.python
 
 
+def shares(costs: Sequence[Cost]) -> str:
+    """Where the CPU of several runs went, in medians."""
+    parts = ((name, statistics.median(getattr(cost, name) for cost in costs)) for name in ("driver", "jvm", "python"))
+    return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts)
+
+
 def main() -> None:
     """Set up, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
