@@ -20,12 +20,12 @@ from headrace.apply import (
     profile,
     sequenced,
 )
-from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
+from headrace.apply.change_log import rows_left
 from headrace.apply.standing_rows import looks_at_target
 from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
-from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.table import TableId, TableSchema
 from headrace.changes.table_files import TableFiles
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError
@@ -40,8 +40,9 @@ from headrace.sinks.lake.refusals import explained, refuse_shared
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
+from headrace.sinks.lake.target_columns import own_columns, wanted_layout
 from headrace.sinks.lake.upkeep import Upkeep
-from headrace.sinks.lake.variants import VARIANT, as_variant, is_json, variants_in, with_documents
+from headrace.sinks.lake.variants import VARIANT, as_variant, variants_in, with_documents
 from headrace.sinks.lake.whole_rows import CollectedRows
 from headrace.sinks.misfits import KeptType, KeptValues, kept_types
 from headrace.sinks.table_sink import given_steps, rows_left_by, side_by_side
@@ -49,13 +50,6 @@ from headrace.sinks.table_sink import given_steps, rows_left_by, side_by_side
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-LOG_COLUMNS = (
-    TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
-    TargetColumn(EVENT_TIME, "timestamp", "Headrace: when the source committed the change"),
-    TargetColumn(ABSENT, "array<string>", "Headrace: columns that the change did not carry; null for none"),
-    TargetColumn(BEFORE, "map<string,string>", "Headrace: the row before the change, as canonical texts"),
-)
 
 
 @dataclass(frozen=True)
@@ -140,14 +134,19 @@ class LakeSink(Sink):
             table, plan = work.table, work.plan
             if table.size > min(room, collected.MOST_OF_TABLE):
                 break
-            if collected.is_simple(table) and plan.exists and not (plan.append or plan.done or plan.changes_columns):
-                with explained(table.id.full_path, work.target, table.id):
-                    if self._no_index(work) == "":
-                        wanted[table.id] = work
-                        room -= table.size
+            if plan.exists and not (plan.append or plan.done) and self._goes_by_index(work):
+                wanted[table.id] = work
+                room -= table.size
         if not wanted or not collected.are_small(rows):
             return {}
         return collected.collect_texts(rows, [work.table for work in wanted.values()])
+
+    def _goes_by_index(self, work: _Work) -> bool:
+        """Whether the last change of each key is all that the batch says, and an index finds the rows of these keys."""
+        if not collected.is_simple(work.table) or work.plan.changes_columns:
+            return False
+        with explained(work.table.id.full_path, work.target, work.table.id):
+            return self._no_index(work) == ""
 
     def _no_index(self, work: _Work) -> str | None:
         """Why small batches of a table go by MERGE, as the end of a sentence; empty where they go by an index of its
@@ -233,7 +232,7 @@ class LakeSink(Sink):
         if stored_as == "append":
             return rows_left(rows, self._kept.schema(schema), self.settings.position_column)
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else self._live(rows)
-        return rows.drop(*(column.name for column in self._own_columns(stored_as)))
+        return rows.drop(*(column.name for column in own_columns(self.settings)))
 
     def _live(self, rows: DataFrame) -> DataFrame:
         """Rows of a mirror without those that are marked as deleted."""
@@ -277,22 +276,7 @@ class LakeSink(Sink):
                 f"Table {schema.id} has no key, so each update of a row would leave a deleted one.",
                 remedy="Add a key, or send the table to a sink with delete_mode hard.",
             )
-        # A truncate is a row of a change log too, and has no key.
-        never_null = {c.name for c in schema.key_columns if not c.nullable and stored_as != "append"}
-        layout = TargetLayout(
-            source=schema.id.full_path,
-            columns=tuple(
-                TargetColumn(c.name, self._type(c, schema), c.comment, c.name not in never_null) for c in schema.columns
-            ),
-            key=schema.key,
-            own=self._own_columns(stored_as),
-            comment=schema.comment,
-            stored_as=stored_as,
-            deleted=self.settings.mark,
-            json=frozenset(c.name for c in schema.columns if self._may_be_variant(c, schema)),
-            clustered=self.settings.cluster_by_key,
-            beside=lake_history.UNSEEN_COLUMNS if stored_as == "2" else (),
-        )
+        layout = wanted_layout(self.settings, schema)
         with explained(table.id.full_path, target, table.id):
             plan = target.plan(
                 layout,
@@ -319,7 +303,7 @@ class LakeSink(Sink):
                 table.id.full_path,
                 table.steps,
                 batch.owner,
-                own=frozenset(column.name for column in self._own_columns(stored_as)),
+                own=frozenset(column.name for column in own_columns(self.settings)),
                 stored_as=stored_as,
                 takeover=self.settings.takeover,
             )
@@ -400,12 +384,10 @@ class LakeSink(Sink):
         return not refused
 
     def _folded_by_tasks(self, rows: DataFrame, work: _Work, values: lake_merge.Values) -> CollectedRows | None:
-        table, target, plan = work.table, work.target, work.plan
-        if not collected.is_simple(table) or table.size > folded_files.MOST or plan.changes_columns:
+        table, target = work.table, work.target
+        if self.files is None or table.size > folded_files.MOST or not self._goes_by_index(work):
             return None
-        if self.files is None or self._no_index(work) != "":
-            return None
-        prepared = self._prepared_for_files(target, table, plan.layout)
+        prepared = self._prepared_for_files(target, table, work.plan.layout)
         if isinstance(prepared, str):
             return None
         given = folded_files.TableToWrite(table, prepared, values.nullable_key, target.label)
@@ -602,22 +584,3 @@ class LakeSink(Sink):
                 known = rows.sparkSession.table(seen)
                 again = lake_merge.merge(rows, table, target, values, ignore_nulls=ignore_nulls, known=known)
                 target.commit(batch, source, again)
-
-    def _type(self, column: Column, schema: TableSchema) -> str:
-        """The type of a column that is new in a target."""
-        wanted = self.settings.json_columns == VARIANT and self._may_be_variant(column, schema)
-        return VARIANT if wanted else column.logical.spark_type
-
-    def _may_be_variant(self, column: Column, schema: TableSchema) -> bool:
-        # Variants can't be compared, and so tell no row from another.
-        return is_json(column) and bool(schema.key) and column.name not in schema.key
-
-    def _own_columns(self, stored_as: str) -> tuple[TargetColumn, ...]:
-        position = TargetColumn(self.settings.position_column, "string", "Headrace: position of the row's last change")
-        if stored_as == "2":
-            return lake_history.columns("struct<position:string,event_time:timestamp>")
-        if stored_as == "append":
-            return (position, *LOG_COLUMNS)
-        mark = self.settings.mark
-        deleted = (TargetColumn(mark, "boolean", "Headrace: whether the source has deleted the row"),) if mark else ()
-        return (position, *deleted)
