@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.apply import disordered, profile, sequenced
-from headrace.apply.sequence import is_disordered
+from headrace.apply.sequence import has_disorder, is_disordered
 from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
@@ -63,6 +64,7 @@ def test_which_positions_have_no_order(spark: Any) -> None:
 @pytest.mark.parametrize(("kept", "new", "expected"), PAIRS)
 def test_the_driver_finds_the_same_positions_without_order(kept: str | None, new: str, expected: bool) -> None:
     assert is_disordered(kept, new) is expected
+    assert has_disorder(pa.array([kept], pa.string()), pa.array([new])) is expected
 
 
 def positions(spark: Any, batch: Batch, sequence_by: str = "", epochs: Any = None) -> list[str]:

@@ -20,6 +20,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headrace.apply.transactions import origin_of
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
@@ -130,6 +133,19 @@ def is_disordered(kept: str | None, new: str) -> bool:
             return not new.startswith(GIVEN) or (other and kept.split(END)[0] == new.split(END)[0])
         return other and not new.startswith(GIVEN)
     return re.search(_OLD_FORM, new if MARK in kept else kept) is None
+
+
+def has_disorder(kept: pa.Array, new: pa.Array) -> bool:
+    """Whether `is_disordered` is true of any two positions of these columns, which are equally long.
+
+    Two of one sequence, as nearly all are, are recognised column by column.
+    """
+    same = pc.equal(pc.utf8_slice_codeunits(kept, -SUFFIX), pc.utf8_slice_codeunits(new, -SUFFIX))
+    for positions in (kept, new):
+        of_message = pc.and_not(pc.match_substring(positions, MARK), pc.starts_with(positions, GIVEN))
+        same = pc.and_kleene(same, of_message)
+    rest = pc.invert(pc.fill_null(same, False))
+    return any(map(is_disordered, kept.filter(rest).to_pylist(), new.filter(rest).to_pylist()))
 
 
 def no_order(source: str, target: str = "") -> SchemaError:

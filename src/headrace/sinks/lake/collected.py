@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.apply import TableProfile, kept_bytes, no_order
-from headrace.apply.sequence import is_disordered
+from headrace.apply.sequence import has_disorder
 from headrace.apply.shared_keys import may_share_keys
 from headrace.apply.standing_rows import looks_at_target
 from headrace.changes.table import Column, TableId
@@ -184,8 +184,8 @@ def last_changes(keys: Keys, positions: pa.Array, table: TableProfile, label: st
     group_of = groups.to_numpy()[order]
     is_last = np.append(group_of[1:] != group_of[:-1], True)[: len(order)]
     if table.decoded:
-        at = positions.take(pa.array(order)).to_pylist()
-        if any(is_disordered(*pair) for pair, ends in zip(pairwise(at), is_last[:-1], strict=True) if not ends):
+        earlier = np.flatnonzero(~is_last)
+        if has_disorder(*(positions.take(pa.array(order[earlier + step])) for step in (0, 1))):
             raise no_order(table.id.full_path, label)
     last: NDArray[np.int64] = order[is_last].astype(np.int64)
     return last

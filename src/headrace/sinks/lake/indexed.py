@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from headrace.apply.sequence import is_disordered, no_order
+from headrace.apply.sequence import has_disorder, no_order
 from headrace.sinks.lake.data_files import DataFile, arrow_type
 from headrace.sinks.lake.key_index import Bounded, KeyIndex
 from headrace.sinks.lake.keys import KeyForm, Keys
@@ -196,7 +196,7 @@ class IndexedTable(Generic[Files]):
             comes = [change.rows.filter(pc.and_(change.comes, pa.array(~newer))).select(schema.names).cast(schema)]
             written = []
         else:
-            comes, lost = [schema.empty_table()], change.written.not_coming(newer)
+            comes, lost = [schema.empty_table()], change.written.rows_to_mark(newer)
             written = [
                 (file, keys, marked)
                 for (file, keys), marked in zip(change.written.files, lost, strict=True)
@@ -228,8 +228,8 @@ class IndexedTable(Generic[Files]):
         return found.keys(), pa.concat_tables([schema.empty_table(), *found.values()])
 
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
-        """The rows of a file without some; None where it was written in a form that pyarrow reads as other
-        values: moments as INT96, or days of the Julian calendar."""
+        """The rows of a file without some; None where it was written in a form that pyarrow reads as other values:
+        timestamps as INT96, or days of the Julian calendar."""
         with pq.ParquetFile(self.files.place(path)) as file:
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
@@ -264,7 +264,7 @@ class IndexedTable(Generic[Files]):
             if name is None:
                 return np.ones(len(rows), np.bool_)
             kept = _values(file, name, rows)
-        if change.decoded and any(map(is_disordered, kept.to_pylist(), new.to_pylist())):
+        if change.decoded and has_disorder(kept, new):
             raise no_order(change.source, label)
         found: NDArray[np.bool_] = pc.fill_null(pc.less(kept, new), True).to_numpy(zero_copy_only=False)
         return found
