@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "cast(map() as map<string,string>)"
 _TRUE_THEN = "(since is null or since < position) and (until is null or until >= position)"
-"""Spark SQL: is a row of the target true when a change comes?"""
+"""Spark SQL: whether a row of the target is the current one at the position of a change."""
 
 
 @contextmanager
@@ -41,8 +41,8 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
         rows: the batch's change rows with images as maps, under the newest names.
         table: the profile of the table.
         standing: gives the target's rows, at least those of the keys that it gets as columns `o0`..: `row`, a struct
-            of columns of the source's types; `since` and `until`, the positions between which it is true, null for no
-            bound. None where there is no target.
+            of columns of the source's types; `since` and `until`, the positions between which it is true, null where
+            nothing limits it. Without a target it is None.
     """
     with _filled(rows, table, standing) as whole, with_standing(whole, table, standing) as found:
         yield found

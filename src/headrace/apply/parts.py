@@ -1,4 +1,4 @@
-"""How the rows of a batch lie: few of them together, many of them table by table."""
+"""How the rows of a batch are partitioned: few in one partition, many by table."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ MOST = 2_000_000
 _ROWS = 250_000
 _BYTES = 64 << 20
 """How many rows, and bytes of their texts, a task folds at once."""
-_TOLD = pa.schema([("told", pa.binary())])
+_RESULT = pa.schema([("result", pa.binary())])
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TableToWrite:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FoldedRows:
     """Some rows of a batch that one task folded.
 
     Args:
@@ -73,14 +73,14 @@ class Piece:
         return 0 if self.file is None else self.file.rows
 
 
-Told = Piece | HeadraceError | None
-"""What came of some rows: an error is the driver's to raise. None for a value whose text is left to Spark."""
+TaskResult = FoldedRows | HeadraceError | None
+"""What a task makes of some rows. The driver raises an error; None means that Spark must read a value's text."""
 
 
 def written_files(rows: DataFrame, table: TableToWrite) -> CollectedRows | None:
     """Write a table's rows into data files, and say which come and go. Runs one Spark job.
 
-    Files of an attempt that failed stay behind, and no commit names them.
+    An attempt that fails leaves files that no commit names.
 
     Args:
         rows: change rows among which those of the table are.
@@ -93,46 +93,46 @@ def written_files(rows: DataFrame, table: TableToWrite) -> CollectedRows | None:
         SchemaError: which of two changes is the later one is not known.
         SinkError: a file can't be written, or the driver does not find it.
     """
-    told = rows.where(table.profile.where).selectExpr(*TEXTS).mapInArrow(_writing(table), "told binary").collect()
-    return together([pickle.loads(line["told"]) for line in told], table)
+    results = rows.where(table.profile.where).selectExpr(*TEXTS).mapInArrow(_writing(table), "result binary").collect()
+    return combine([pickle.loads(line["result"]) for line in results], table)
 
 
-def together(told: Sequence[Told], table: TableToWrite) -> CollectedRows | None:
+def combine(results: Sequence[TaskResult], table: TableToWrite) -> CollectedRows | None:
     """The last change of each key among those of all tasks.
 
     Args:
-        told: what the tasks say (`fold_into_files`).
+        results: what the tasks report (`fold_into_files`).
         table: the table.
 
     Returns, raises:
         as `written_files`.
     """
-    pieces = [one for one in told if isinstance(one, Piece)]
-    files = [piece.file for piece in pieces if piece.file is not None]
-    if len(pieces) == len(told):
+    folded = [result for result in results if isinstance(result, FoldedRows)]
+    files = [one.file for one in folded if one.file is not None]
+    if len(folded) == len(results):
         require_there(table.prepared.folder, {file.path: file.size for file in files})
-        return _last_of_all(pieces, table)
+        return _last_of_all(folded, table)
     delete_data_files(table.prepared.folder, files)
-    for one in told:
-        if isinstance(one, HeadraceError):
-            raise one
+    for result in results:
+        if isinstance(result, HeadraceError):
+            raise result
     return None
 
 
-def _last_of_all(pieces: Sequence[Piece], table: TableToWrite) -> CollectedRows:
+def _last_of_all(folded: Sequence[FoldedRows], table: TableToWrite) -> CollectedRows:
     profile, position = table.profile, table.prepared.position
     files: list[tuple[DataFile, pa.Table]] = []
-    parts: list[pa.Table] = []
+    keys_of: list[pa.Table] = []
     file_of, row_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for piece in pieces:
-        keys = pa.ipc.open_stream(piece.keys).read_all()
+    for one in folded:
+        keys = pa.ipc.open_stream(one.keys).read_all()
         numbers = np.arange(keys.num_rows)
-        file_of.append(np.where(numbers < piece.count, len(files), -1))
+        file_of.append(np.where(numbers < one.count, len(files), -1))
         row_of.append(numbers)
-        parts.append(keys)
-        if piece.file is not None:
-            files.append((piece.file, keys.slice(0, piece.count)))
-    every = pa.concat_tables(parts).combine_chunks()
+        keys_of.append(keys)
+        if one.file is not None:
+            files.append((one.file, keys.slice(0, one.count)))
+    every = pa.concat_tables(keys_of).combine_chunks()
     at, number = np.concatenate(file_of), np.concatenate(row_of)
     positions = pa.concat_arrays(every.column(position).chunks)
     last = last_changes(table.form().keys(every), positions, profile, table.label)
@@ -154,14 +154,14 @@ def _last_of_all(pieces: Sequence[Piece], table: TableToWrite) -> CollectedRows:
 
 def _writing(table: TableToWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for told in fold_into_files(batches, table):
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(told)])], schema=_TOLD)
+        for result in fold_into_files(batches, table):
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)])], schema=_RESULT)
 
     return write
 
 
-def fold_into_files(batches: Iterable[pa.RecordBatch], table: TableToWrite) -> Iterator[Told]:
-    """What a task does: fold as many rows as memory allows at once, write those that come, tell the keys of all.
+def fold_into_files(batches: Iterable[pa.RecordBatch], table: TableToWrite) -> Iterator[TaskResult]:
+    """What a task does: fold as many rows as memory allows at once, write those that come, report the keys of all.
 
     Args:
         batches: `TEXTS` of change rows.
@@ -183,7 +183,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _written(rows: pa.Table, table: TableToWrite) -> Told:
+def _written(rows: pa.Table, table: TableToWrite) -> TaskResult:
     prepared = table.prepared
     try:
         change = fold_texts(rows, table.profile, table.nullable, prepared.position, table.label)
@@ -202,4 +202,4 @@ def _written(rows: pa.Table, table: TableToWrite) -> Told:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         stream.write_table(keys)
-    return Piece(file, sink.getvalue().to_pybytes())
+    return FoldedRows(file, sink.getvalue().to_pybytes())

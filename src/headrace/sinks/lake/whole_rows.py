@@ -81,7 +81,7 @@ class RowsInFiles:
         files: each with the columns of the key and the position of its rows, in their order.
         file_of: for each row of `CollectedRows.rows` by which file it comes, by its place; -1 where it goes.
         row_of: and which row of the file it is.
-        overtaken: for each file the rows that a later change of the batch overtakes, in order.
+        superseded: for each file the rows that have a later change in the batch, in order.
     """
 
     folder: str
@@ -89,27 +89,27 @@ class RowsInFiles:
     files: Sequence[tuple[DataFile, pa.Table]]
     file_of: NDArray[np.int64]
     row_of: NDArray[np.int64]
-    overtaken: Sequence[NDArray[np.int64]]
+    superseded: Sequence[NDArray[np.int64]]
 
     def discard(self) -> None:
         """Delete them, before any commit was tried with them."""
         delete_data_files(self.folder, [file for file, _ in self.files])
 
-    def is_as(self, schema: pa.Schema) -> bool:
+    def matches(self, schema: pa.Schema) -> bool:
         """Whether a table whose files have these columns, in any order, takes them."""
         theirs = {field.name: field for field in schema}
         return theirs.keys() == {*self.schema.names} and all(
             field.equals(theirs[field.name], check_metadata=True) for field in self.schema
         )
 
-    def not_coming(self, old: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-        """For each file the rows of it that are not to be in the table.
+    def rows_to_mark(self, old: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+        """For each file the rows that the commit marks as deleted.
 
         Args:
             old: for each row of `CollectedRows.rows` whether the table has a newer one.
         """
         files, rows = self.file_of[old], self.row_of[old]
-        return [np.union1d(gone, rows[files == number]) for number, gone in enumerate(self.overtaken)]
+        return [np.union1d(gone, rows[files == number]) for number, gone in enumerate(self.superseded)]
 
 
 _COMES = "headrace comes"

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+
 from headrace.sinks.lake.data_files import arrow_type
 
 VECTORS = "delta.enableDeletionVectors"
@@ -91,6 +93,11 @@ class TableFacts:
     def columns(self) -> dict[str, str]:
         """The columns with their types as Spark's DDL has them; those of nested ones are of no use."""
         return {field["name"]: _DDL.get(str(field["type"]), str(field["type"])) for field in self.fields}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a data file."""
+        return pa.schema([(name, arrow_type(kind)) for name, kind in self.columns.items()])
 
     @property
     def is_nested(self) -> bool:

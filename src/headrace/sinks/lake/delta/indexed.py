@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.sinks.lake.data_files import arrow_type, write_data_file
+from headrace.sinks.lake.data_files import write_data_file
 from headrace.sinks.lake.delta.actions import Action, added, marked, removed
 from headrace.sinks.lake.delta.deletion_vectors import write_vectors
 from headrace.sinks.lake.delta.facts import TableFacts
@@ -68,7 +68,7 @@ def commit_change(
         OSError: a file can't be read or written; nothing has happened.
         SchemaError: which of two changes is the later one is not known.
     """
-    schema = schema_of(facts)
+    schema = facts.schema
     effect = table.effect(change, schema, label)
     actions = _goes(table, effect)
     actions += _written(table, effect, facts, schema)
@@ -82,15 +82,10 @@ def commit_change(
     commit.commit(commit.described(actions), mark)
 
 
-def schema_of(facts: TableFacts) -> pa.Schema:
-    """The columns of a data file."""
-    return pa.schema([(name, arrow_type(kind)) for name, kind in facts.columns.items()])
-
-
 def takes(change: CollectedRows, facts: TableFacts) -> bool:
     """Whether a table takes the rows of a batch as they are."""
     if change.written is not None:
-        return change.written.is_as(schema_of(facts))
+        return change.written.matches(facts.schema)
     return facts.columns.keys() == {*change.rows.column_names} and fits(change.rows, facts.columns)
 
 

@@ -140,7 +140,7 @@ def _write_positions(file: Path, marks: Mapping[str, Rows]) -> int:
 def takes(change: CollectedRows, facts: TableFacts) -> bool:
     """Whether a table takes the rows of a batch as they are."""
     if change.written is not None:
-        return change.written.is_as(facts.schema)
+        return change.written.matches(facts.schema)
     columns, rows = facts.columns, change.rows
     if columns.keys() != {*rows.column_names} or not fits(rows, columns):
         return False
