@@ -11,7 +11,8 @@ from headrace.errors import NewerRelease
 from headrace.sinks.base import BatchId
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
-from headrace.sinks.lake.table import FORMAT_VERSION, KEY, OWNER, SOURCE_TABLE, LakeTable, TargetLayout
+from headrace.sinks.lake.layout import TargetLayout
+from headrace.sinks.lake.table import FORMAT_VERSION, KEY, OWNER, SOURCE_TABLE, LakeTable
 
 BATCH = BatchId("p", "c", 1)
 LAYOUT = TargetLayout("db.s.t", (TargetColumn("id", "int"),), ("id",), ())
@@ -54,6 +55,9 @@ class Told(LakeTable):
 
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
         work()
+
+    def has_rows_of_others(self, batch: BatchId, source: str) -> bool:
+        return False
 
     def has(self, batch: BatchId, source: str) -> bool:
         return False

@@ -13,6 +13,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+from headrace import faultpoints
 from headrace.errors import HeadraceError
 from headrace.pipeline import first_loads, load_pipeline
 from headrace.pipeline.first_loads import no_first_loads
@@ -345,6 +346,32 @@ def test_a_target_that_gets_other_rows_meanwhile_is_read_again_for(
     assert "somebody else came first. They are read once more." in caplog.text
     assert loads.by_arrow("moved", "t")["t"].to_pylist() == ["one", "two"]
     assert not any(name.endswith(OURS) for name in loads.names("moved", "t"))
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("before", [1, 2])
+def test_rows_of_others_that_come_while_a_table_is_loaded_are_no_second_ones(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before: int
+) -> None:
+    loads.database.execute(
+        "create table t (id int primary key, t text); insert into t select n, 'ours' from generate_series(1, 60) n"
+    )
+    commits = []
+
+    def meanwhile(point: str) -> None:
+        if point == f"sink.{loads.kind}.before_commit":
+            commits.append(point)
+            if len(commits) == before:
+                ids = loads.spark.range(1, 61, 7).selectExpr("cast(id as int) as id", "'foreign' as t")
+                rows = ids.selectExpr("*", "cast(null as string) as _headrace_position")
+                rows.write.format(loads.kind).mode("append").save(loads.place("moved", "t"))
+
+    monkeypatch.setattr(faultpoints, "reach", meanwhile)
+    with caplog.at_level(logging.INFO):
+        loads.run("moved", snapshot_chunk_rows=10, snapshot_chunks_per_batch=2)
+    found = loads.by_arrow("moved", "t")
+    assert (found["id"].to_pylist(), {*found["t"].to_pylist()}) == ([*range(1, 61)], {"ours"})
+    assert "the rest of its first snapshot goes by MERGE" in caplog.text
 
 
 REASONS = (

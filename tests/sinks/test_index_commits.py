@@ -6,146 +6,23 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterable
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from tests.support.delta_target import DeltaTarget
-from tests.support.iceberg_target import IcebergTarget
+from tests.support.lake_mirror import DeltaMirror, Mirror, T, made
 
 from headrace import faultpoints
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake import collected, indexed
-from headrace.sinks.lake.delta import table as delta_table
+from headrace.sinks.lake.data_files import arrow_type
 from headrace.sinks.lake.delta.facts import TableFacts
-from headrace.sinks.lake.iceberg.branch import Branch
 from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
-from headrace.sinks.lake.indexed import IndexedTable
+from headrace.sinks.lake.indexed import IndexedTable, unfit
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.table import say_no_index
 from headrace.testing.change_history import Batch, from_message, table
-
-T = table("t", id="int64", a="string")
-
-
-class Mirror:
-    """A target that one sink writes, as in a run."""
-
-    target: DeltaTarget | IcebergTarget
-    only_way: ClassVar[tuple[object, str]]
-    """What a batch that goes by the index does not come to."""
-    files_written: ClassVar[str]
-    """Where a batch stands that has its files and no commit yet."""
-    refused_options: ClassVar[list[tuple[dict[str, Any], str]]]
-    """With them a new table has no index, and why."""
-    refused_change: ClassVar[tuple[str, str]]
-    """What somebody else does to the table so that it has none any more, and why."""
-
-    def __init__(self, target: DeltaTarget | IcebergTarget) -> None:
-        self.target = target
-        self.spark = target.spark
-        self.kept = target.sink()
-        self.number = 0
-
-    def successor(self) -> Mirror:
-        """The same target, written by a process that was started later."""
-        return type(self)(self.target)
-
-    def bring(self, batch: Batch) -> Mirror:
-        self.kept.write(batch.rows(self.spark), BatchId("p", "checkpoint", self.number))
-        self.number += 1
-        return self
-
-    def content(self) -> list[tuple[Any, ...]]:
-        return self.target.content(T)
-
-    def frame(self) -> list[str]:
-        """The rows as texts, which tell the two zeros apart and find a NaN equal to another."""
-        found = self.read().selectExpr("to_json(struct(*)) as v")
-        return sorted(line["v"] for line in found.collect())
-
-    def read(self) -> Any:
-        raise NotImplementedError
-
-    def sql(self, statement: str) -> None:
-        """A statement of somebody else's."""
-        raise NotImplementedError
-
-    def compact(self) -> None:
-        raise NotImplementedError
-
-    def undo(self) -> None:
-        """Take back the last commit."""
-        raise NotImplementedError
-
-    def version(self) -> int:
-        raise NotImplementedError
-
-    def files(self) -> int:
-        """How many data files it has."""
-        return self.read().selectExpr("input_file_name()").distinct().count()
-
-
-class DeltaMirror(Mirror):
-    only_way = delta_table, "replaced"
-    files_written = "sink.delta.files_written"
-    refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
-        ({"readers": "trino,polars"}, "it has no deletion vectors ('readers')"),
-    ]
-    refused_change = "alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')", "it has column mapping"
-
-    def read(self) -> Any:
-        return self.spark.read.format("delta").load(self.target.path("t"))
-
-    def sql(self, statement: str) -> None:
-        self.spark.sql(statement.format(f"delta.`{self.target.path('t')}`")).collect()
-
-    def compact(self) -> None:
-        self.sql("optimize {}")
-
-    def undo(self) -> None:
-        self.sql(f"restore table {{}} to version as of {self.version() - 1}")
-
-    def version(self) -> int:
-        return self.target.version()
-
-
-class IcebergMirror(Mirror):
-    only_way = Branch, "begin"
-    files_written = "sink.iceberg.before_publish"
-    refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
-        ({"merge_on_read": False}, "deleted rows are not marked in it"),
-        ({"format_version": "3"}, "it does not have the format 2"),
-    ]
-    refused_change = "alter table {} write ordered by a", "it has a sort order"
-
-    def read(self) -> Any:
-        return self.target.table().read()
-
-    def sql(self, statement: str) -> None:
-        found = self.target.table()
-        found.session.sql(statement.format(found.sql_name)).collect()
-
-    def compact(self) -> None:
-        for procedure in ("rewrite_data_files", "rewrite_position_delete_files"):
-            self.sql(f"call lake.system.{procedure}(table => 'dbo.t', options => map('rewrite-all', 'true'))")
-
-    def undo(self) -> None:
-        found = self.target.table()
-        assert found.exists
-        _, before = islice(found._table().descent(), 2)
-        self.sql(f"call lake.system.rollback_to_snapshot('dbo.t', {before.snapshotId()})")
-
-    def version(self) -> int:
-        return len(self.target.snapshots())
-
-
-def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
-    if kind == "delta":
-        return DeltaMirror(DeltaTarget(spark, folder, **options))
-    return IcebergMirror(IcebergTarget(spark, folder, **options))
 
 
 def read(mirror: Mirror) -> Mirror:
@@ -441,6 +318,25 @@ def test_a_table_of_which_more_is_to_be_kept_has_no_index(table: TableFacts | Ic
     assert bool(reason) is bool(table.no_index)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "reason"),
+    [
+        ({"a": "int"}, {"a": "int"}, ""),
+        ({"a": "tinyint"}, {"a": "bigint"}, ""),
+        ({"a": "bigint"}, {"a": "int"}, "its column 'a' is int, and"),
+        ({"a": "decimal(9,2)"}, {"a": "decimal(12,2)"}, "its column 'a' is decimal(12,2), and"),
+        ({"a": "int"}, {"a": "decimal(12,2)"}, "its column 'a' is decimal(12,2), and"),
+        ({"a": "timestamp"}, {"a": "timestamp_ntz"}, "its column 'a' is timestamp_ntz, and"),
+        ({"a": "variant"}, {"a": "variant"}, "its column 'a' is variant, and"),
+        ({"a": "int"}, {"a": "int", "b": "int"}, "it has columns that the source's table lacks"),
+    ],
+)
+def test_rows_go_by_an_index_only_as_they_are(rows: dict[str, str], columns: dict[str, str], reason: str) -> None:
+    found = unfit({name: arrow_type(kind) for name, kind in rows.items()}, columns)
+    assert found.startswith(reason)
+    assert bool(found) is bool(reason)
+
+
 def test_a_plan_says_which_way_small_batches_take(mirror: Mirror) -> None:
     def way(sink: Any, schema: Any = T) -> str:
         return str(sink.preview(schema, BatchId("p", "checkpoint", 1), mirror.spark).way)
@@ -457,6 +353,9 @@ def test_a_plan_says_which_way_small_batches_take(mirror: Mirror) -> None:
     assert way(sink(), table("keyless", key=(), id="int64")) == "by MERGE, because it has no key"
     fewer = sink(schema_change_behavior="lenient")
     assert way(fewer, table("t", id="int64")) == "by MERGE, because it has columns that the source's table lacks"
+    # Columns that a batch leaves out, or adds first, are no reason against it.
+    more = table("t", id="int64", a="string", b="string")
+    assert way(sink(schema_change_behavior="ignore"), more) == way(mirror.kept, more) == "by an index of its keys"
     mirror.sql(mirror.refused_change[0])
     assert way(mirror.kept).startswith(f"by MERGE, because {mirror.refused_change[1]}")
 
@@ -480,11 +379,21 @@ def test_keys_that_need_more_memory_than_there_is_go_by_merge(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.undo()
-    mirror.kept._indexes.most = 100
+    kept = mirror.kept._indexes
+    kept.most = 100
     caplog.set_level("INFO")
     mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
     assert mirror.content() == rows({**READ, 3: "new"})
     assert "need more memory" in caplog.text
+    assert "need more memory" in mirror.kept.preview(T, BatchId("p", "checkpoint", 1), mirror.spark).way
+    # It fits again, when its turn comes.
+    kept.most = 1000
+    mirror.bring(Batch(T).add("u", T, 6, row(3, "newer")))
+    assert kept.sizes() == {}
+    while kept.is_left_out(mirror.kept.place(T.id)):
+        pass
+    mirror.bring(Batch(T).add("u", T, 7, row(3, "newest")))
+    assert (len(kept.sizes()), mirror.content()) == (1, rows({**READ, 3: "newest"}))
 
 
 def test_a_file_that_can_not_be_read_goes_by_merge(

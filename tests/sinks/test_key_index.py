@@ -163,6 +163,23 @@ def test_the_table_that_was_used_the_longest_ago_goes_first() -> None:
     assert kept.get("b") is None
     assert kept.sizes() == {"a": 4, "c": 4}
     assert not kept.put("too large", Sized(11))
-    assert kept.get("too large") is None
-    assert kept.is_too_large("too large")
-    assert not kept.is_too_large("b")
+    # Nothing had to go for it.
+    assert kept.sizes() == {"a": 4, "c": 4}
+    assert not kept.is_left_out("b")
+
+
+def test_a_table_that_was_too_large_is_tried_again_now_and_then() -> None:
+    kept: Bounded[Sized] = Bounded(10)
+    tried = []
+    for batch in range(1000):
+        if not kept.is_left_out("t"):
+            tried.append(batch)
+            kept.put("t", Sized(11)) if len(tried) < 4 else kept.refuse("t")
+    assert tried == [0, 65, 194, 451, 964]
+    while kept.is_left_out("t"):
+        pass
+    assert kept.put("t", Sized(10))
+    assert not kept.is_left_out("t")
+    # The next time it begins anew.
+    kept.refuse("t")
+    assert sum(kept.is_left_out("t") for _ in range(100)) == 64

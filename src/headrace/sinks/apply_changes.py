@@ -17,12 +17,13 @@ from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.iceberg.table import IcebergTable
+from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import NamePattern, escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.refusals import explained
 from headrace.sinks.lake.sessions import SMALL, session_for
 from headrace.sinks.lake.sink import LakeSink
-from headrace.sinks.lake.table import LakeTable, TargetLayout
+from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.misfits import kept_types
 from headrace.sinks.table_sink import given_steps
 

@@ -284,8 +284,6 @@ def indexed(
     Raises:
         as `advance` and `IndexedTable.index`.
     """
-    if indexes.is_too_large(place):
-        return None
     known = indexes.get(place)
     table = known if known is not None and known.identity == table.identity else table
     advance(table.files)
@@ -297,16 +295,33 @@ def indexed(
     return table if indexes.put(place, table) else None
 
 
-def fits(rows: pa.Table, columns: Mapping[str, str]) -> bool:
-    """Whether rows have the types of a table's columns, so that nothing of them is cast but to wider whole numbers."""
-    return all(_becomes(rows.schema.field(name).type, arrow_type(kind)) for name, kind in columns.items())
+def unfit(rows: Mapping[str, pa.DataType | None], columns: Mapping[str, str]) -> str:
+    """Why rows can't be a table's as they are, as the end of a sentence; empty where they can, and nothing of them is
+    cast but to wider whole numbers.
+
+    Args:
+        rows: their columns with the types that these have.
+        columns: the table's, with Spark's types.
+    """
+    if columns.keys() - rows.keys():
+        return "it has columns that the source's table lacks"
+    return next(
+        (
+            f"its column '{name}' is {columns.get(name)}, and the source's table has another type"
+            for name, kind in rows.items()
+            if not _becomes(kind, arrow_type(columns.get(name, "")))
+        ),
+        "",
+    )
 
 
-def _becomes(kind: pa.DataType, wanted: pa.DataType | None) -> bool:
+def _becomes(kind: pa.DataType | None, wanted: pa.DataType | None) -> bool:
+    if kind is None or wanted is None:
+        return False
     kind = _plain(kind)
     if kind == wanted:
         return True
-    if wanted is None or not (pa.types.is_integer(kind) and pa.types.is_integer(wanted)):
+    if not (pa.types.is_integer(kind) and pa.types.is_integer(wanted)):
         return False
     return bool(kind.bit_width < wanted.bit_width)
 

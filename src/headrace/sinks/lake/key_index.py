@@ -22,6 +22,8 @@ from headrace.sinks.lake.keys import Keys
 _YOUNG = 100_000
 """Up to how many rows parts of an index are put together, so that there are few."""
 _MOST_YOUNG = 16
+_PAUSE = 64
+"""So many batches of a table go by before it is tried again whether its keys fit."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class Bounded(Generic[Item]):
     def __init__(self, most: int) -> None:
         self.most = most
         self._items: OrderedDict[str, Item] = OrderedDict()
-        self._too_large: set[str] = set()
+        self._refused: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Item | None:
@@ -196,26 +198,36 @@ class Bounded(Generic[Item]):
         Returns:
             Whether it is kept: not where it alone is larger than what there may be.
         """
+        if item.size > self.most:
+            self.refuse(name)
+            return False
         with self._lock:
+            self._refused.pop(name, None)
             self._items[name] = item
             self._items.move_to_end(name)
             while sum(kept.size for kept in self._items.values()) > self.most:
-                gone, _ = self._items.popitem(last=False)
-                if gone == name:
-                    self._too_large.add(name)
-                    return False
-            return True
+                self._items.popitem(last=False)
+            return name in self._items
 
     def refuse(self, name: str) -> None:
         """Forget a table, which would be larger than what there may be."""
         with self._lock:
             self._items.pop(name, None)
-            self._too_large.add(name)
+            _, pause = self._refused.get(name, (0, _PAUSE // 2))
+            self._refused[name] = 2 * pause, 2 * pause
 
-    def is_too_large(self, name: str) -> bool:
-        """Whether a table was refused, so that it is not read again and again for nothing."""
+    def is_left_out(self, name: str) -> bool:
+        """Whether a table was refused, so that it is not read again and again for nothing. Each question counts.
+
+        It may have become smaller, or its files fewer. So it has another turn after a pause, which is twice as long
+        each time that it is refused.
+        """
         with self._lock:
-            return name in self._too_large
+            if name not in self._refused:
+                return False
+            left, pause = self._refused[name]
+            self._refused[name] = left - 1, pause
+            return left > 0
 
     def sizes(self) -> Mapping[str, int]:
         """How many bytes each takes."""

@@ -88,10 +88,14 @@ def append(rows: DataFrame, table: TableProfile, target: LakeTable, values: Valu
             written[quote(values.position)] = "s.position"
             if values.deleted:
                 written[quote(values.deleted)] = "false"
-            target.session.sql(
-                f"insert into {target.sql_name} ({', '.join(written)}) "
-                f"select {', '.join(written.values())} from {source} s"
-            )
+            shown = ", ".join(f"{value} as {name}" for name, value in written.items())
+            found = target.session.sql(f"select {shown} from {source} s")
+            if table.schema.key and target.append(found):
+                return
+            with seen_by(target, found) as name:
+                target.session.sql(
+                    f"insert into {target.sql_name} ({', '.join(written)}) select {', '.join(written)} from {name}"
+                )
 
     return work
 

@@ -34,11 +34,14 @@ from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn,
 from headrace.sinks.lake import collected, folded_files
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
+from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.indexed import unfit
+from headrace.sinks.lake.layout import LakePlan, TargetLayout
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.refusals import explained, refuse_shared
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
-from headrace.sinks.lake.table import TRIES, LakePlan, LakeTable, TargetLayout, TargetMoved
+from headrace.sinks.lake.table import TRIES, LakeTable, TargetMoved
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
 from headrace.sinks.lake.target_columns import own_columns, wanted_layout
 from headrace.sinks.lake.upkeep import Upkeep
@@ -162,9 +165,11 @@ class LakeSink(Sink):
         }
         why = next((reason for reason, is_so in reasons.items() if is_so), "")
         why = why or target.no_index(None if plan.exists else self.new_table_properties()) or ""
-        if not why and plan.exists and not plan.changes_columns:
-            names = {column.name for column in (*plan.layout.columns, *plan.layout.own)}
-            why = "" if names == target.types().keys() else "it has columns that the source's table lacks"
+        if not why and plan.exists:
+            casts = plan.evolution.casts or {}
+            rows = {c.name: arrow_type(casts.get(c.name, c.logical.spark_type)) for c in work.table.schema.columns}
+            rows |= {column.name: arrow_type(column.type) for column in plan.layout.own}
+            why = unfit(rows, plan.evolution.columns_after(target.types()))
         return why
 
     def _written(self, table: TableProfile) -> TableProfile:

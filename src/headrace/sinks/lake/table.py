@@ -9,7 +9,6 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,7 +24,7 @@ from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution
 from headrace.sinks.lake.catalog import Namespace
 from headrace.sinks.lake.indexed import Files, IndexedTable, LogUnreadable
 from headrace.sinks.lake.key_index import Bounded
-from headrace.sinks.lake.key_ranges import comparable
+from headrace.sinks.lake.layout import LakePlan, TargetLayout, column_ddl, key_names
 from headrace.sinks.lake.sessions import SMALL_TARGET
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
@@ -50,8 +49,7 @@ _PROPERTIES = frozenset([OWNER, KEY, SOURCE_TABLE, PHASE, STORED_AS, DELETED, FO
 """The properties that this release and earlier ones give a target. A release does not write to one that has another."""
 INITIAL = "initial"
 STREAMING = "streaming"
-_MOST_CLUSTERED = 4
-"""Delta takes no more."""
+_TOO_LARGE = "the keys of its rows need more memory than 'index_memory' allows"
 _KEY_NAME = re.compile(r"`((?:[^`]|``)*)`")
 
 
@@ -61,77 +59,6 @@ TRIES = 4
 
 class TargetMoved(SinkError):
     """Something landed in a table after it was looked at; nothing of the batch did. To be looked at again."""
-
-
-@dataclass(frozen=True)
-class TargetLayout:
-    """How a target must look.
-
-    Args:
-        source: what it mirrors, as messages name it and as the target remembers it.
-        columns: the source's; of those with JSON the type that they get if they are new.
-        key: names of the key columns.
-        own: our columns beside them.
-        comment: what the source says of the table.
-        stored_as: `1` and `2` (the SCD type), `append`, or the kind of a table of Headrace's own.
-        deleted: which of our columns marks deleted rows; empty where they are removed.
-        json: names of the columns with JSON, which may be strings or variants in a target that is there.
-        clustered: a new table is clustered by its key.
-        beside: names of our columns in a table beside the target, which has the source's columns too.
-    """
-
-    source: str
-    columns: tuple[TargetColumn, ...]
-    key: tuple[str, ...]
-    own: tuple[TargetColumn, ...]
-    comment: str | None = None
-    stored_as: str = "1"
-    deleted: str = ""
-    json: frozenset[str] = frozenset()
-    clustered: bool = False
-    beside: tuple[str, ...] = ()
-
-    @property
-    def cluster(self) -> tuple[str, ...]:
-        """The columns by which a new table is clustered."""
-        kinds = {column.name: column.type for column in self.columns}
-        fit = tuple(name for name in self.key if comparable(kinds.get(name, "")))
-        return fit[:_MOST_CLUSTERED] if self.clustered else ()
-
-    @property
-    def key_names(self) -> str:
-        """The key columns as they stand in the target's property."""
-        return key_names(self.key)
-
-
-@dataclass(frozen=True)
-class LakePlan:
-    """What has to be done to a target before a batch's data, and how the data goes in. Nothing was done yet.
-
-    Args:
-        layout: how the target must look.
-        exists: whether the table is there.
-        append: the rows are new for certain, so that they need not be merged.
-        done: the target has the batch already.
-        set: table properties to set; all of them where the table is to be created.
-        evolution: what to do with columns that differ.
-        mark: the rows that are there must be marked as not deleted, in a column that is new.
-        variants: names of columns with JSON that are variants in the target.
-    """
-
-    layout: TargetLayout
-    exists: bool
-    append: bool
-    done: bool
-    set: Mapping[str, str]
-    evolution: Evolution = field(default_factory=Evolution)
-    mark: bool = False
-    variants: frozenset[str] = frozenset()
-
-    @property
-    def changes_columns(self) -> bool:
-        """Whether the target's columns become others before the data."""
-        return self.mark or self.evolution != Evolution()
 
 
 class LakeTable(ABC):
@@ -200,6 +127,15 @@ class LakeTable(ABC):
         """Whether the table has this batch already, as far as can be told before the commit."""
 
     @abstractmethod
+    def has_rows_of_others(self, batch: BatchId, source: str) -> bool:
+        """Whether somebody else may have brought rows since the last commit of a batch's owner, or without one since
+        the table is there.
+
+        While all batches ask, and land only where nothing came in between, a table of a first snapshot has its
+        owner's rows only.
+        """
+
+    @abstractmethod
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table, empty; harmless where it is there."""
 
@@ -240,6 +176,17 @@ class LakeTable(ABC):
     def vacuum(self, hours: int) -> None:
         """Delete files that only versions older than so many hours have."""
 
+    def append(self, rows: DataFrame) -> bool:
+        """Add rows, which have the table's columns, where nobody else has brought any; within `commit`.
+
+        Returns:
+            Whether that was done. Where the format takes part in an append by SQL nothing has happened.
+
+        Raises:
+            TargetMoved: somebody else's rows came since `plan`.
+        """
+        return False
+
     def replace(self, change: WholeRows) -> bool:
         """Do it in one commit without a MERGE, where the format can. Otherwise nothing has happened."""
         return False
@@ -254,6 +201,7 @@ class LakeTable(ABC):
         if self.indexes is None:
             return None
         reason = self._no_index(properties) if self.indexes.most else "'index_memory' is 0"
+        reason = reason or ("" if properties is not None else self._left_out)
         if reason and properties is None:
             say_no_index(self.label, reason)
         return reason
@@ -268,14 +216,21 @@ class LakeTable(ABC):
         Args:
             find: reads the index on; None where its keys need more memory than there may be.
         """
-        reason = "the keys of its rows need more memory than 'index_memory' allows"
+        reason = _TOO_LARGE
         try:
             if (known := find()) is not None:
                 return known
         except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
             reason = f"the keys of its rows can't be read ({failure})"
         say_no_index(self.label, reason)
+        self._left_out = reason
         return None
+
+    @cached_property
+    def _left_out(self) -> str:
+        """Why this batch goes by MERGE though the table could have an index, as the end of a sentence; empty for no
+        reason."""
+        return _TOO_LARGE if self.indexes is not None and self.indexes.is_left_out(self.place) else ""
 
     def replace_by_index(self, change: CollectedRows) -> bool:
         """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
@@ -411,6 +366,13 @@ class LakeTable(ABC):
             columns = layout.columns
         change = {name: value for name, value in identity.items() if properties.get(name) != value}
         initial = owner is not None and properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
+        looked_up = bool(initial and exists and rows and first_read and layout.key and layout.stored_as == "1")
+        if looked_up and batch is not None and self.has_rows_of_others(batch, layout.source):
+            _LOG.info(
+                "Others brought rows to the %s, so the rest of its first snapshot goes by MERGE.",
+                self.label,
+            )
+            initial, change[PHASE] = False, STREAMING
         if initial and (first_read_ends or (rows and not first_read)):
             change[PHASE] = STREAMING
         elif not exists:
@@ -583,14 +545,3 @@ def _json_type(column: TargetColumn, layout: TargetLayout, have: Mapping[str, st
 
 def _names_in(property: str) -> tuple[str, ...]:
     return tuple(name.replace("``", "`") for name in _KEY_NAME.findall(property))
-
-
-def key_names(key: tuple[str, ...]) -> str:
-    """Key columns as they stand in a target's property."""
-    return ", ".join(quote(name) for name in key)
-
-
-def column_ddl(column: TargetColumn, *, nullable: bool) -> str:
-    """A column as DDL."""
-    comment = f" comment {literal(column.comment)}" if column.comment else ""
-    return f"{quote(column.name)} {column.type}{'' if nullable or column.nullable else ' not null'}{comment}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION
-from headrace.changes.table import Column, TableSchema
+from headrace.changes.table import TableSchema
 from headrace.sinks.evolution import TargetColumn
 from headrace.sinks.lake import history
+from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.options import LakeSettings
-from headrace.sinks.lake.table import TargetLayout
-from headrace.sinks.lake.variants import VARIANT, is_json
+from headrace.sinks.lake.variants import VARIANT, may_be_variant
 
 _LOG = (
     TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
@@ -28,7 +28,7 @@ def wanted_layout(settings: LakeSettings, schema: TableSchema) -> TargetLayout:
     stored_as = settings.stored_as_scd_type
     # A truncate is a row of a change log too, and has no key.
     never_null = {c.name for c in schema.key_columns if not c.nullable and stored_as != "append"}
-    json = frozenset(c.name for c in schema.columns if _may_be_variant(c, schema))
+    json = frozenset(c.name for c in schema.columns if may_be_variant(c, schema))
     kinds = {
         c.name: VARIANT if settings.json_columns == VARIANT and c.name in json else c.logical.spark_type
         for c in schema.columns
@@ -57,8 +57,3 @@ def own_columns(settings: LakeSettings) -> tuple[TargetColumn, ...]:
     mark = settings.mark
     deleted = (TargetColumn(mark, "boolean", "Headrace: whether the source has deleted the row"),) if mark else ()
     return (position, *deleted)
-
-
-def _may_be_variant(column: Column, schema: TableSchema) -> bool:
-    # Variants can't be compared, and so tell no row from another.
-    return is_json(column) and bool(schema.key) and column.name not in schema.key

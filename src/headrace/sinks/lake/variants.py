@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headrace.changes.table import Column
+from headrace.changes.table import Column, TableSchema
 from headrace.changes.typed import literal, quote
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ def with_documents(rows: DataFrame, names: Iterable[str]) -> DataFrame:
     )
 
 
-def is_json(column: Column) -> bool:
-    """Whether a column of a source has JSON documents."""
-    return column.logical.kind == "json"
+def may_be_variant(column: Column, schema: TableSchema) -> bool:
+    """Whether a column has JSON documents, and is one that can be a variant.
+
+    Variants can't be compared, and so tell no row from another.
+    """
+    return column.logical.kind == "json" and bool(schema.key) and column.name not in schema.key

@@ -70,6 +70,11 @@ class CollectedRows:
     source: str
     written: RowsInFiles | None = None
 
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The columns of the rows with their types."""
+        return dict(zip(self.rows.schema.names, self.rows.schema.types, strict=True))
+
 
 @dataclass(frozen=True)
 class RowsInFiles:

@@ -127,6 +127,11 @@ class TableFacts:
         return self.properties.get(name, "").lower() == "true"
 
     @property
+    def is_serializable(self) -> bool:
+        """Whether no append of others lands after a commit that has read the table and before it."""
+        return self.properties.get("delta.isolationLevel", _SERIALIZABLE) == _SERIALIZABLE
+
+    @property
     def plain(self) -> bool:
         """Whether rows can come and go without more ado: nothing is to be computed from them, or to be kept of them."""
         if self.features is not None and not self.features <= _KNOWN_FEATURES:
@@ -164,8 +169,7 @@ class TableFacts:
             "it is append-only": self.is_on("delta.appendOnly"),
             "its log has checkpoints of version 2": "v2Checkpoint" in (self.features or ()),
             "its checkpoints lack statistics as JSON": properties.get(_AS_JSON, "true").lower() != "true",
-            "others may append rows to it at the same time": properties.get("delta.isolationLevel", _SERIALIZABLE)
-            != _SERIALIZABLE,
+            "others may append rows to it at the same time": not self.is_serializable,
             "the Python package pyroaring is not installed": importlib.util.find_spec("pyroaring") is None,
         }
         return next((reason for reason, is_so in reasons.items() if is_so), "")

@@ -19,7 +19,7 @@ from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, Transaction
 from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
-from headrace.sinks.lake.indexed import Effect, IndexedTable, fits, indexed
+from headrace.sinks.lake.indexed import Effect, IndexedTable, indexed, unfit
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.keys import KeyForm
 from headrace.sinks.lake.whole_rows import CollectedRows
@@ -86,7 +86,7 @@ def takes(change: CollectedRows, facts: TableFacts) -> bool:
     """Whether a table takes the rows of a batch as they are."""
     if change.written is not None:
         return change.written.matches(facts.schema)
-    return facts.columns.keys() == {*change.rows.column_names} and fits(change.rows, facts.columns)
+    return not unfit(change.types, facts.columns)
 
 
 def _written(table: IndexedTable[LiveFiles], effect: Effect, facts: TableFacts, schema: pa.Schema) -> list[Action]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,6 +91,10 @@ class DeltaLog:
         """Why rows of the table can't be found by an index of keys, as the end of a sentence; empty where they can."""
         return self.facts.no_index if self.known else "this build of Delta has other parts"
 
+    def has_rows_of_others(self, applications: Collection[str]) -> bool:
+        """Whether a commit brought rows since the last one of these applications; of a log that lacks commits, too."""
+        return _has_rows_of_others(self._jvm, self._log, int(self._snapshot.version()), applications)
+
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """A commit to be made, on the newest version of the table."""
@@ -139,6 +143,12 @@ class Transaction:
     def marks_rows(self) -> bool:
         """Whether rows of the table are marked as deleted, so that their files stay."""
         return self.facts.is_on(VECTORS)
+
+    def has_rows_of_others(self, applications: Collection[str]) -> bool:
+        """`DeltaLog.has_rows_of_others` up to that version, or in a table to which others may append meanwhile."""
+        if not self.facts.is_serializable:
+            return True
+        return _has_rows_of_others(self._jvm, self._log, self.version, applications)
 
     def files(self, where: Sequence[str]) -> Any:
         """The files that may have rows of which all of these conditions are true, as a sequence of Scala.
@@ -267,11 +277,36 @@ def conflicts_found(label: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as failure:
         if not _OTHERS.search(f"{type(failure).__name__} {failure}"):
             raise
-        raise TargetMoved(
-            f"Other commits to the {label} got in the way of a batch {TRIES} times in a row.",
-            remedy="Compact the table while the pipeline stands, or let the sink do it (compact_every). You can repeat "
-            "the batch.",
-        ) from failure
+        raise other_commits(label) from failure
+
+
+def other_commits(label: str) -> TargetMoved:
+    """The error of a batch that others were faster than."""
+    return TargetMoved(
+        f"Other commits to the {label} got in the way of a batch {TRIES} times in a row.",
+        remedy="Compact the table while the pipeline stands, or let the sink do it (compact_every). You can repeat "
+        "the batch.",
+    )
+
+
+def _has_rows_of_others(jvm: Any, log: Any, version: int, applications: Collection[str]) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    names = getattr(jvm.org.apache.spark.sql.delta.util, "FileNames$").__getattr__("MODULE$")
+    settings = log.newDeltaHadoopConf()
+    for at in range(version, -1, -1):
+        try:
+            text = str(log.store().read(names.unsafeDeltaFile(log.logPath(), at), settings).mkString("\n"))
+        except Py4JJavaError as failure:
+            if "FileNotFoundException" not in str(failure.java_exception):
+                raise
+            return True
+        lines = text.split("\n")
+        if any(json.loads(line)["txn"]["appId"] in applications for line in lines if line.startswith('{"txn"')):
+            return False
+        if any(json.loads(line)["add"]["dataChange"] for line in lines if line.startswith('{"add"')):
+            return True
+    return False
 
 
 def facts_of(snapshot: Any, log: Any) -> TableFacts:

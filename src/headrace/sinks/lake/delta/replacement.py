@@ -5,7 +5,7 @@ It looks once for the rows that go, at nothing but their keys and positions, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> 
     if set(there.columns) != set(change.columns):
         return False
     written = [f"{change.columns[name]} as {quote(name)}" for name in there.columns]
-    if not _same_types(there, coming.selectExpr(*written)):
+    if not has_types(coming.selectExpr(*written), _types(there)):
         return False
     source = change.rows.selectExpr("position", f"struct({', '.join(f'row.{quote(n)}' for n in change.key)}) as row")
     source = (sf.broadcast(source) if change.sent else source).alias("s")
@@ -98,6 +98,10 @@ def _unused(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     return [name + end for name in names]
 
 
-def _same_types(one: DataFrame, other: DataFrame) -> bool:
-    types = [{field.name: field.dataType.simpleString() for field in frame.schema} for frame in (one, other)]
-    return types[0] == types[1]
+def has_types(rows: DataFrame, columns: Mapping[str, str]) -> bool:
+    """Whether rows have exactly these columns with these types."""
+    return _types(rows) == columns
+
+
+def _types(rows: DataFrame) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in rows.schema}

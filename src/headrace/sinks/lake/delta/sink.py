@@ -32,11 +32,12 @@ from headrace.sinks.lake.delta.table import DeltaTable, folder_of, needs_mapping
 from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
-from headrace.sinks.lake.table import LakeTable, TargetLayout
+from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.table_files import LakeFiles
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import DELTA

@@ -20,14 +20,15 @@ from headrace.sinks.lake.data_files import require_there
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.delta.live_files import LiveFiles
-from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found
-from headrace.sinks.lake.delta.replacement import replaced
+from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found, other_commits
+from headrace.sinks.lake.delta.replacement import has_types, replaced
 from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.layout import TargetLayout, column_ddl
 from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
-from headrace.sinks.lake.table import LakeTable, TargetLayout, column_ddl
+from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 from headrace.spark.jars import DELTA
@@ -111,6 +112,7 @@ class DeltaTable(LakeTable):
         super().__init__(session, namespace=namespace, indexes=indexes)
         self._folder = place if isinstance(place, str) else None
         self._mark: BatchMark | None = None
+        self._names: frozenset[str] = frozenset()
         self._seen: DeltaLog | None = None
         self._parts = ("delta", place) if isinstance(place, str) else place
 
@@ -156,6 +158,7 @@ class DeltaTable(LakeTable):
         # SQL has no options: it takes application and version from the session's settings.
         name = _application(batch, source, batch.sink) if batch.offsets else _name_without_offsets(batch, source)
         self._mark = BatchMark(name, _version(batch), batch.number)
+        self._names = frozenset(_applications(batch, source))
         try:
             with (
                 _settings(self.session, {_APP_ID: name, _VERSION: str(self._mark.version)}),
@@ -170,12 +173,32 @@ class DeltaTable(LakeTable):
         log = self._look()
         if log is None:
             return False
-        names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
-        for name, has_offsets in {**names, _name_without_offsets(batch, source): False}.items():
+        for name, has_offsets in _applications(batch, source).items():
             version = log.transaction_version(name)
             if version is not None and _last_batch(version, batch, has_offsets).covers(batch, f"the {self.label}"):
                 return True
         return False
+
+    def has_rows_of_others(self, batch: BatchId, source: str) -> bool:
+        """By the newest commits. In other builds of Delta, and over Spark Connect, nobody looks."""
+        log = self._log
+        return log is not None and log.known and log.has_rows_of_others(frozenset(_applications(batch, source)))
+
+    def append(self, rows: DataFrame) -> bool:
+        """Do it in a transaction that counts as having read the table: an INSERT lands after any other one."""
+
+        def appended(commit: Transaction) -> bool:
+            if not commit.plain or not has_types(rows, commit.facts.columns):
+                return False
+            self._refuse_rows_of_others(commit)
+            commit.commit(commit.write(rows.select(*map(quote, commit.facts.columns))), self._mark)
+            return True
+
+        return self._below_commands(appended)
+
+    def _refuse_rows_of_others(self, commit: Transaction) -> None:
+        if commit.has_rows_of_others(self._names):
+            raise other_commits(self.label)
 
     def replace(self, change: WholeRows) -> bool:
         """Do it as Delta's commands do it, below them."""
@@ -230,6 +253,7 @@ class DeltaTable(LakeTable):
         with log.transaction() as commit:
             if reason := commit.facts.no_files:
                 return reason
+            self._refuse_rows_of_others(commit)
             added = [json.loads(action) for action in actions]
             require_there(str(commit.facts.folder), {one["add"]["path"]: one["add"]["size"] for one in added})
             written = [] if rows is None else commit.write(rows)
@@ -367,6 +391,12 @@ def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 def _application(batch: BatchId, source: str, sink: str) -> str:
     """The name under which Delta keeps the last batch of an owner, with its offsets."""
     return f"headrace-offsets/{batch.owner}/{source}{'#' if sink else ''}{sink}"
+
+
+def _applications(batch: BatchId, source: str) -> dict[str, bool]:
+    """The names under which the last batch of an owner may stand, and whether its offsets are there too."""
+    names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
+    return {**names, _name_without_offsets(batch, source): False}
 
 
 def _name_without_offsets(batch: BatchId, source: str) -> str:

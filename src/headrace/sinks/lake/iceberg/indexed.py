@@ -21,7 +21,7 @@ from headrace.sinks.lake.data_files import write_data_file
 from headrace.sinks.lake.iceberg.facts import TableFacts, numbered
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
-from headrace.sinks.lake.indexed import IndexedTable, Rows, fits, indexed
+from headrace.sinks.lake.indexed import IndexedTable, Rows, indexed, unfit
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.keys import KeyForm
 from headrace.sinks.lake.whole_rows import CollectedRows
@@ -141,7 +141,6 @@ def takes(change: CollectedRows, facts: TableFacts) -> bool:
     """Whether a table takes the rows of a batch as they are."""
     if change.written is not None:
         return change.written.matches(facts.schema)
-    columns, rows = facts.columns, change.rows
-    if columns.keys() != {*rows.column_names} or not fits(rows, columns):
+    if unfit(change.types, facts.columns):
         return False
-    return not any(rows.column(name).filter(change.comes).null_count for name in facts.required)
+    return not any(change.rows.column(name).filter(change.comes).null_count for name in facts.required)

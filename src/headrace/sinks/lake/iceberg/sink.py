@@ -34,11 +34,12 @@ from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_icebe
 from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
-from headrace.sinks.lake.table import LakeTable, TargetLayout
+from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.table_files import LakeFiles
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import ICEBERG

@@ -23,7 +23,8 @@ from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
-from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl, say_no_index
+from headrace.sinks.lake.layout import LakePlan, TargetLayout, column_ddl
+from headrace.sinks.lake.table import LakeTable, say_no_index
 from headrace.sinks.lake.whole_rows import CollectedRows
 
 if TYPE_CHECKING:
@@ -296,6 +297,17 @@ class IcebergTable(LakeTable):
             if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
                 return LastBatch(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
         return False
+
+    def has_rows_of_others(self, batch: BatchId, source: str) -> bool:
+        """By the newest snapshots. Where some are expired, nobody knows."""
+        oldest = None
+        for oldest in self._table().descent():
+            said = oldest.summary()
+            if (said.get(OWNER), said.get(TARGET)) == (batch.owner, source):
+                return False
+            if oldest.operation() != "replace" and said.get("added-data-files") not in (None, "0"):
+                return True
+        return oldest is not None and oldest.parentId() is not None
 
     def commits_since_compaction(self, most: int) -> int:
         """Snapshots that brought data before the last one that replaced files by others of the same rows."""

@@ -1,0 +1,140 @@
+"""A table of a lake that one sink writes, as in a run, and that somebody else can write to with Spark."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.support.delta_target import DeltaTarget
+from tests.support.iceberg_target import IcebergTarget
+
+from headrace.sinks.base import BatchId
+from headrace.sinks.lake.delta import table as delta_table
+from headrace.sinks.lake.delta.log import Transaction
+from headrace.sinks.lake.iceberg.branch import Branch
+from headrace.testing.change_history import Batch, table
+
+T = table("t", id="int64", a="string")
+
+
+class Mirror:
+    """A target that one sink writes, as in a run."""
+
+    target: DeltaTarget | IcebergTarget
+    only_way: ClassVar[tuple[object, str]]
+    """What a batch that goes by the index does not come to."""
+    files_written: ClassVar[str]
+    """Where a batch stands that has its files and no commit yet."""
+    last_step: ClassVar[tuple[type, str]]
+    """The last step of a batch that does not go by the index: its commit, or what publishes it."""
+    refused_options: ClassVar[list[tuple[dict[str, Any], str]]]
+    """With them a new table has no index, and why."""
+    refused_change: ClassVar[tuple[str, str]]
+    """What somebody else does to the table so that it has none any more, and why."""
+
+    def __init__(self, target: DeltaTarget | IcebergTarget) -> None:
+        self.target = target
+        self.spark = target.spark
+        self.kept = target.sink()
+        self.number = 0
+
+    def successor(self) -> Mirror:
+        """The same target, written by a process that was started later."""
+        return type(self)(self.target)
+
+    def bring(self, batch: Batch) -> Mirror:
+        self.kept.write(batch.rows(self.spark), BatchId("p", "checkpoint", self.number))
+        self.number += 1
+        return self
+
+    def content(self) -> list[tuple[Any, ...]]:
+        return self.target.content(T)
+
+    def frame(self) -> list[str]:
+        """The rows as texts, which tell the two zeros apart and find a NaN equal to another."""
+        found = self.read().selectExpr("to_json(struct(*)) as v")
+        return sorted(line["v"] for line in found.collect())
+
+    def read(self) -> Any:
+        raise NotImplementedError
+
+    def sql(self, statement: str) -> None:
+        """A statement of somebody else's."""
+        raise NotImplementedError
+
+    def compact(self) -> None:
+        raise NotImplementedError
+
+    def undo(self) -> None:
+        """Take back the last commit."""
+        raise NotImplementedError
+
+    def version(self) -> int:
+        raise NotImplementedError
+
+    def files(self) -> int:
+        """How many data files it has."""
+        return self.read().selectExpr("input_file_name()").distinct().count()
+
+
+class DeltaMirror(Mirror):
+    only_way = delta_table, "replaced"
+    files_written = "sink.delta.files_written"
+    last_step = Transaction, "commit"
+    refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
+        ({"readers": "trino,polars"}, "it has no deletion vectors ('readers')"),
+    ]
+    refused_change = "alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')", "it has column mapping"
+
+    def read(self) -> Any:
+        return self.spark.read.format("delta").load(self.target.path("t"))
+
+    def sql(self, statement: str) -> None:
+        self.spark.sql(statement.format(f"delta.`{self.target.path('t')}`")).collect()
+
+    def compact(self) -> None:
+        self.sql("optimize {}")
+
+    def undo(self) -> None:
+        self.sql(f"restore table {{}} to version as of {self.version() - 1}")
+
+    def version(self) -> int:
+        return self.target.version()
+
+
+class IcebergMirror(Mirror):
+    only_way = Branch, "begin"
+    files_written = "sink.iceberg.before_publish"
+    last_step = Branch, "publish"
+    refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
+        ({"merge_on_read": False}, "deleted rows are not marked in it"),
+        ({"format_version": "3"}, "it does not have the format 2"),
+    ]
+    refused_change = "alter table {} write ordered by a", "it has a sort order"
+
+    def read(self) -> Any:
+        return self.target.table().read()
+
+    def sql(self, statement: str) -> None:
+        found = self.target.table()
+        found.session.sql(statement.format(found.sql_name)).collect()
+
+    def compact(self) -> None:
+        for procedure in ("rewrite_data_files", "rewrite_position_delete_files"):
+            self.sql(f"call lake.system.{procedure}(table => 'dbo.t', options => map('rewrite-all', 'true'))")
+
+    def undo(self) -> None:
+        found = self.target.table()
+        assert found.exists
+        _, before = islice(found._table().descent(), 2)
+        self.sql(f"call lake.system.rollback_to_snapshot('dbo.t', {before.snapshotId()})")
+
+    def version(self) -> int:
+        return len(self.target.snapshots())
+
+
+def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
+    if kind == "delta":
+        return DeltaMirror(DeltaTarget(spark, folder, **options))
+    return IcebergMirror(IcebergTarget(spark, folder, **options))
