@@ -53,6 +53,8 @@ BY_TASKS = " by tasks"
 )
 def mirror(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """One that has 40 rows in two files, and no other way than the index."""
+    # Those by tasks have the names of the others.
+    say_no_index.cache_clear()
     mirror = made(request.param.removesuffix(BY_TASKS), spark, tmp_path / "lake")
     if isinstance(mirror, DeltaMirror):
         shutil.copytree(request.getfixturevalue("read_lake"), tmp_path / "lake")
@@ -364,7 +366,6 @@ def test_a_table_without_an_index_goes_by_merge_which_is_said_once(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.undo()
-    say_no_index.cache_clear()
     statement, reason = mirror.refused_change
     mirror.sql(statement)
     caplog.set_level("INFO")
