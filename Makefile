@@ -23,7 +23,7 @@ SPARKS := 4.0 $(RELEASES)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-fast test-real matrix matrix-part proof soak bench docs lint format dist clean
+.PHONY: help setup demo test short-tests test-all test-fast test-real matrix matrix-part proof soak bench docs lint format dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -70,8 +70,12 @@ demo: ## capture changes of a database with history into Kafka messages and tabl
 	@$(MAKE) --no-print-directory -j3 $(INSTALLED) $(FETCHED_FOR_DEMO) $(COMPILED)
 	@$(BIN)/headrace demo $(ARGS)
 
-test: lint ## everything that must pass before a commit: with a JVM and beside it without
+# Types take twenty seconds of one core.
+test: setup ## everything that must pass before a commit: style, types, tests with a JVM and without, side by side
 	@$(BIN)/python -m tests.parts --age
+	@$(MAKE) --no-print-directory -j2 lint short-tests
+
+short-tests: setup
 	$(BIN)/python -m tests.side_by_side "not system and not soak and not live and not real" $(ARGS)
 
 test-all: lint ## everything that runs here, in parts; goes on where it stopped; writes docs/tested.md (ARGS="systems real" chooses)
