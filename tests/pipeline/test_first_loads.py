@@ -374,6 +374,35 @@ def test_rows_of_others_that_come_while_a_table_is_loaded_are_no_second_ones(
     assert "the rest of its first snapshot goes by MERGE" in caplog.text
 
 
+ODD_TEXTS = ("EU", "a/b=c%20d", "null", "é 😀", "~7e", " a ", "x:y?#[]{}^")
+
+
+@pytest.mark.jvm
+def test_tables_with_partitions_are_the_same_by_both_ways(loads: Loads, by_spark: Callable[[bool], None]) -> None:
+    loads.database.execute("create table t (id int primary key, region text, day date, n int)")
+    for number, text in enumerate((*ODD_TEXTS, None)):
+        region = "null" if text is None else f"'{text}'"
+        loads.database.execute(
+            f"insert into t select {number} * 10 + k, {region}, date '1969-12-30' + k, k from generate_series(0, 4) k"
+        )
+    given = {"partition_by": ["region", "day"] if loads.kind == "delta" else ["region", "month(day)", "bucket(4, id)"]}
+    for on, name in ((False, "files"), (True, "spark")):
+        by_spark(on)
+        loads.run(name, sink=given, snapshot_chunk_rows=9)
+    assert all(name.endswith(OURS) for name in loads.names("files", "t"))
+    # Rows move from partition to partition, and go.
+    loads.database.execute(
+        "update t set region = 'a/b=c%20d', day = day + 40 where n = 1; update t set region = null where n = 2; "
+        "delete from t where n = 3"
+    )
+    for name in ("files", "spark"):
+        loads.run(name, sink=given)
+    assert loads.by_spark("files", "t") == loads.by_spark("spark", "t")
+    one, other = (loads.by_arrow(lake, "t").drop_columns("_headrace_position") for lake in ("files", "spark"))
+    assert one.equals(other)
+    assert one.num_rows == 32
+
+
 REASONS = (
     ({}, {}, ""),
     ({"on_table_error": "stop"}, {}, ""),

@@ -97,6 +97,19 @@ MASK = "column.mask.with.3.chars"
             ["No captured column matches 'nope' of option 'except_column_list' of sink 1 (delta)."],
         ),
         (
+            {
+                "sink": {
+                    "type": "iceberg",
+                    "warehouse": "lake",
+                    "partition_by": ["email", "bucket(4, orders.id)", "truncate(2,nope)", "day(x)"],
+                }
+            },
+            [
+                "No captured column matches 'truncate(2,nope)' of option 'partition_by' of sink 1 (iceberg).",
+                "No captured column matches 'day(x)' of option 'partition_by' of sink 1 (iceberg).",
+            ],
+        ),
+        (
             {"sink": SINK | {"stored_as_scd_type": "2", "track_history_column_list": ["email", "nope"]}},
             ["No captured column matches 'nope' of option 'track_history_column_list' of sink 1 (delta)."],
         ),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from tests.support.lake_mirror import DeltaMirror, Mirror, T, made
 
 from headrace import faultpoints
-from headrace.errors import SchemaError
+from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake import collected, indexed
-from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.data_files import DataFileWriter, arrow_type
 from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
 from headrace.sinks.lake.indexed import IndexedTable, unfit
@@ -258,7 +260,9 @@ REFUSED: list[tuple[TableFacts, str]] = [
     (facts(configuration={}), "no deletion vectors"),
     (facts(location="s3a://bucket/t"), "not in a local folder"),
     (facts(location="file:/no/such/folder"), "not in a local folder"),
-    (facts(partitionColumns=["id"]), "partitions"),
+    (facts(partitionColumns=["id"]), ""),
+    (facts(partitionColumns=["id"], field={"type": "double"}), "partitions by column 'id', which is double"),
+    (facts(partitionColumns=["id"], field={"type": "timestamp"}), "partitions by column 'id', which is timestamp"),
     (facts({"delta.columnMapping.mode": "name"}), "column mapping"),
     (facts({"delta.constraints.positive": "id > 0"}), "constraints"),
     (facts(field={"nullable": False}), "constraints"),
@@ -288,9 +292,13 @@ def iceberg_facts(fields: Iterable[tuple[str, Any]] = (), **given: Any) -> Icebe
     schema = {"fields": [{"id": n, "name": name, "required": n == 1, "type": kind} for n, (name, kind) in
                          enumerate(made, 1)]}  # fmt: skip
     modes = {"write.merge.mode": "merge-on-read", **given.pop("properties", {})}
-    found = {"id": "1", "format": 2, "partitioned": False, "ordered": False, "properties": modes, "data": "/tmp/data",
-             "default_files": "file:///", "equality_deletes": False}  # fmt: skip
+    found = {"id": "1", "format": 2, "spec": '{"fields": []}', "specs": 1, "ordered": False, "properties": modes,
+             "data": "/tmp/data", "default_files": "file:///", "equality_deletes": False}  # fmt: skip
     return IcebergFacts.of(json.dumps(schema), **found | given)
+
+
+def partitioned(transform: str) -> str:
+    return json.dumps({"fields": [{"name": "p", "transform": transform, "source-id": 1, "field-id": 1000}]})
 
 
 REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
@@ -305,7 +313,10 @@ REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
     (iceberg_facts(data="/tmp/data", default_files="hdfs://host/"), "not in a local folder"),
     (iceberg_facts(data="s3://bucket/t/data"), "not in a local folder"),
     (iceberg_facts(data="file:/no/such/folder/data"), "not in a local folder"),
-    (iceberg_facts(partitioned=True), "partitions"),
+    (iceberg_facts(spec=partitioned("bucket[16]")), ""),
+    (iceberg_facts(spec=partitioned("day")), "partitions by column 'id', which is bigint"),
+    (iceberg_facts(spec=partitioned("void")), "partitions by something that is not known"),
+    (iceberg_facts(specs=2), "its partitions became others"),
     (iceberg_facts(ordered=True), "sort order"),
     (iceberg_facts(equality_deletes=True), "deleted by their values"),
     (iceberg_facts([("a", "uuid")]), "column a is Iceberg's uuid"),
@@ -410,6 +421,44 @@ def test_a_file_that_can_not_be_read_goes_by_merge(
     mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
     assert mirror.content() == rows({**READ, 3: "new"})
     assert "can't be read (not there)" in caplog.text
+
+
+def test_a_disk_that_is_full_stops_a_batch_in_one_sentence_and_leaves_nothing(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
+    batch = Batch(T).add("u", T, 6, row(3, "newer")).add("d", T, 6, before=row(4, "read 4"))
+
+    def full(self: DataFileWriter, rows: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    version = mirror.version()
+    with monkeypatch.context() as patch, pytest.raises(SinkError, match=r"can't be written into the folder .*No space"):
+        patch.setattr(DataFileWriter, "write", full)
+        mirror.bring(batch)
+    assert (mirror.version(), mirror.content()) == (version, rows({**READ, 3: "new"}))
+    mirror.bring(batch)
+    left = {**READ, 3: "newer"}
+    del left[4]
+    assert mirror.content() == rows(left)
+
+
+def test_a_data_file_that_vanished_stops_a_batch_that_needs_it(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.bring(Batch(T).add("u", T, 5, row(3, "new")))
+    monkeypatch.undo()
+    (name,) = {line["f"] for line in mirror.read().where("id = 7").selectExpr("input_file_name() as f").collect()}
+    file = Path(unquote(urlsplit(name).path))
+    content, version = file.read_bytes(), mirror.version()
+    file.unlink()
+    batch = Batch(T)
+    for id in READ.keys() - {7}:
+        batch.add("u", T, 6, row(id, "newer"))
+    with pytest.raises(SinkError, match="can't be written"):
+        mirror.bring(batch)
+    assert mirror.version() == version
+    file.write_bytes(content)
+    mirror.bring(batch)
+    assert mirror.content() == rows({**dict.fromkeys(READ, "newer"), 7: "read 7"})
 
 
 WIDE = {

@@ -24,7 +24,7 @@ SCHEMA = TableSchema(TableId("d", "s", "t"), COLUMNS, ("id",))
 
 
 def files(folder: Path, mark: str = "") -> DeltaFiles:
-    table = PreparedDelta(str(folder), {"id": "int", "at": "date"}, "_position", mark, ("id", "_position"))
+    table = PreparedDelta(str(folder), {"id": "int", "at": "date"}, "_position", mark, (), ("id", "_position"))
     # As it comes to a worker.
     return DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
 
@@ -40,7 +40,7 @@ def test_rows_become_one_file_with_our_columns_and_what_the_log_says_of_it(tmp_p
     assert file.write(texts(["7", None], ["2024-02-29", "0044-03-15 BC"]), "c/1/0")
     assert file.write(texts(["-1"], [None]), "c/1/0")
     written = WrittenFile.from_text(file.close().to_text())
-    action = json.loads(written.action)["add"]
+    action = json.loads(written.action)[0]["add"]
     rows = pq.read_table(tmp_path / action["path"])
     assert rows.column_names == ["id", "at", "_position", *([mark] if mark else [])]
     assert rows["id"].to_pylist() == [7, None, -1]
@@ -54,12 +54,16 @@ def test_rows_become_one_file_with_our_columns_and_what_the_log_says_of_it(tmp_p
 
 def test_a_file_of_iceberg_has_the_numbers_of_its_columns_and_no_null_where_the_table_has_none(tmp_path: Path) -> None:
     columns, ids = {"id": "int", "at": "date"}, {"id": 1, "at": 7, "_position": 3}
-    made = IcebergFiles({place_of(SCHEMA): PreparedIceberg(str(tmp_path), columns, "_position", "", ids, ("id",))})
+    spec = json.dumps({"fields": [{"name": "p", "transform": "month", "source-id": 7, "field-id": 1000}]})
+    parts = [("at", "month", 0)]
+    table = PreparedIceberg(str(tmp_path), columns, "_position", "", parts, ids, ("id",), spec)
+    made = IcebergFiles({place_of(SCHEMA): table})
     file = IcebergFiles.from_text(made.to_text()).file(SCHEMA)
     assert file is not None
     assert not file.write(texts(["7", None], [None, None]), "c/1/0")
-    assert file.write(texts(["7"], [None]), "c/1/0")
-    action = json.loads(file.close().action)
+    assert file.write(texts(["7"], ["1970-02-28"]), "c/1/0")
+    (action,) = json.loads(file.close().action)
+    assert (action["partition"], Path(action["path"]).parent) == ('{"1000":1}', Path("at=1"))
     found = pq.ParquetFile(tmp_path / action["path"])
     assert {field.name: (number_of(field), field.nullable) for field in found.schema_arrow} == {
         "id": (1, False),
@@ -106,7 +110,32 @@ def test_attempts_of_one_task_have_files_and_names_of_their_own(tmp_path: Path) 
         file.write(texts(["1"], [None]), "c/1/0")
         found.append(file.close())
     assert len({one.attempt for one in found}) == 2
-    assert len({json.loads(one.action)["add"]["path"] for one in found}) == 2
+    assert len({json.loads(one.action)[0]["add"]["path"] for one in found}) == 2
+
+
+def test_rows_of_several_partitions_become_a_file_of_each_without_the_column_that_the_log_has(tmp_path: Path) -> None:
+    table = PreparedDelta(str(tmp_path), {"id": "int", "at": "date"}, "_position", "", [("at", "plain", 0)], ("id",))
+    made = DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
+    file = made.file(SCHEMA)
+    assert file is not None
+    assert file.write(texts(["1", "2", "3"], ["2024-02-29", None, "2024-02-29"]), "c/1/0")
+    assert file.write(texts(["4"], ["0001-01-01"]), "c/2/0")
+    written = file.close()
+    found = {}
+    for action in json.loads(written.action):
+        rows = pq.ParquetFile(tmp_path / action["add"]["path"]).read()
+        assert rows.column_names == ["id", "_position"]
+        found[action["add"]["partitionValues"]["at"]] = rows["id"].to_pylist()
+    assert (written.rows, found) == (4, {"2024-02-29": [1, 3], None: [2], "0001-01-01": [4]})
+    # Not more than may be open at once.
+    file = made.file(SCHEMA)
+    assert file is not None
+    days = [f"2024-{month:02}-{day:02}" for month in range(1, 5) for day in range(1, 28)]
+    assert not file.write(texts(["1"] * len(days), days), "c/1/0")
+    assert file.write(texts(["1"] * 100, days[:100]), "c/1/0")
+    assert not file.write(texts(["1"], days[100:101]), "c/1/0")
+    file.discard()
+    assert file.close().rows == 0
 
 
 def test_a_structure_that_the_target_was_not_prepared_for_is_not_written(tmp_path: Path) -> None:
@@ -117,7 +146,8 @@ def test_a_structure_that_the_target_was_not_prepared_for_is_not_written(tmp_pat
 FIELD = {"name": "id", "type": "integer", "nullable": True, "metadata": {}}
 REFUSED = (
     ({}, {}, ""),
-    ({"partitionColumns": ["id"]}, {}, "it has partitions"),
+    ({"partitionColumns": ["id"]}, {}, ""),
+    ({"partitionColumns": ["id"], "fields": [{**FIELD, "type": "double"}]}, {}, "it has partitions by column 'id'"),
     ({"configuration": {"delta.columnMapping.mode": "name"}}, {}, "it has column mapping"),
     ({"configuration": {"delta.constraints.c": "id > 0"}}, {}, "it has constraints"),
     ({"configuration": {"delta.enableChangeDataFeed": "true"}}, {}, "it has a change data feed"),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tests.support.delta_target import DeltaTarget
 from tests.support.iceberg_target import IcebergTarget
 
+from headrace.changes import TableSchema
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.log import Transaction
@@ -57,6 +58,10 @@ class Mirror:
         return sorted(line["v"] for line in found.collect())
 
     def read(self) -> Any:
+        """The rows of the table `t`."""
+        return self.read_table(T)
+
+    def read_table(self, schema: TableSchema) -> Any:
         raise NotImplementedError
 
     def sql(self, statement: str) -> None:
@@ -87,8 +92,8 @@ class DeltaMirror(Mirror):
     ]
     refused_change = "alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')", "it has column mapping"
 
-    def read(self) -> Any:
-        return self.spark.read.format("delta").load(self.target.path("t"))
+    def read_table(self, schema: TableSchema) -> Any:
+        return self.spark.read.format("delta").load(self.target.path(schema.id.name))
 
     def sql(self, statement: str) -> None:
         self.spark.sql(statement.format(f"delta.`{self.target.path('t')}`")).collect()
@@ -113,8 +118,8 @@ class IcebergMirror(Mirror):
     ]
     refused_change = "alter table {} write ordered by a", "it has a sort order"
 
-    def read(self) -> Any:
-        return self.target.table().read()
+    def read_table(self, schema: TableSchema) -> Any:
+        return self.target.table(schema).read()
 
     def sql(self, statement: str) -> None:
         found = self.target.table()

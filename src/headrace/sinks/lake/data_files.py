@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from headrace.errors import SinkError
+from headrace.sinks.lake.partitions import WHOLE, Partition
 
 _COMPRESSION = "zstd"
 _ROW_GROUP = 1 << 20
@@ -86,6 +87,7 @@ class DataFile:
         rows: how many it has.
         modified: when it was closed, in milliseconds since 1970.
         ranges: what its columns hold, by name.
+        partition: of which partition its rows are.
     """
 
     path: str
@@ -93,6 +95,7 @@ class DataFile:
     rows: int
     modified: int
     ranges: Mapping[str, ColumnRange]
+    partition: Partition = WHOLE
 
 
 class DataFileWriter(AbstractContextManager["DataFileWriter"]):
@@ -105,14 +108,20 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         folder: the table's folder in the file system.
         schema: names and types of the columns (`arrow_type`), in the table's order.
         files: the file system; the local one by default.
+        partition: of which partition its rows are; whose folder is made.
 
     Raises:
         OSError: the folder can't be written.
     """
 
-    def __init__(self, folder: str, schema: pa.Schema, files: fs.FileSystem | None = None) -> None:
+    def __init__(
+        self, folder: str, schema: pa.Schema, files: fs.FileSystem | None = None, *, partition: Partition = WHOLE
+    ) -> None:
         self._files = files or fs.LocalFileSystem()
-        self._path = f"part-00000-{uuid4()}-c000.{_COMPRESSION}.parquet"
+        self._partition = partition
+        if partition.folder:
+            self._files.create_dir(f"{folder.rstrip('/')}/{partition.folder}")
+        self._path = f"{partition.folder}part-00000-{uuid4()}-c000.{_COMPRESSION}.parquet"
         self._place = f"{folder.rstrip('/')}/{self._path}"
         self._schema = schema
         self._rows = 0
@@ -156,7 +165,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         self._closed = True
         modified = self._files.get_file_info(self._place).mtime_ns // 1_000_000
         ranges = {field.name: known.found for field, known in zip(self._schema, self._ranges, strict=True)}
-        return DataFile(self._path, size, self._rows, modified, ranges)
+        return DataFile(self._path, size, self._rows, modified, ranges, self._partition)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -171,9 +180,11 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
             self._files.delete_file(self._place)
 
 
-def write_data_file(folder: str, rows: pa.Table, files: fs.FileSystem | None = None) -> DataFile:
+def write_data_file(
+    folder: str, rows: pa.Table, files: fs.FileSystem | None = None, *, partition: Partition = WHOLE
+) -> DataFile:
     """Write rows, at least one, as one data file (`DataFileWriter`)."""
-    with DataFileWriter(folder, rows.schema, files) as writer:
+    with DataFileWriter(folder, rows.schema, files, partition=partition) as writer:
         writer.write(rows)
         return writer.close()
 

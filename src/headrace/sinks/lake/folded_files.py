@@ -59,21 +59,15 @@ class FoldedRows:
     """Some rows of a batch that one task folded.
 
     Args:
-        file: the rows that come; None for none.
-        keys: the columns of the key and the position, first of the rows of the file in their order, then of those that
-            go; as a stream of Arrow.
+        file: the rows that come, all of one partition; None for rows that go.
+        keys: the columns of the key and the position of the rows in their order, as a stream of Arrow.
     """
 
     file: DataFile | None
     keys: bytes
 
-    @property
-    def count(self) -> int:
-        """How many rows come."""
-        return 0 if self.file is None else self.file.rows
 
-
-TaskResult = FoldedRows | HeadraceError | None
+TaskResult = list[FoldedRows] | HeadraceError | None
 """What a task makes of some rows. The driver raises an error; None means that Spark must read a value's text."""
 
 
@@ -107,9 +101,9 @@ def combine(results: Sequence[TaskResult], table: TableToWrite) -> CollectedRows
     Returns, raises:
         as `written_files`.
     """
-    folded = [result for result in results if isinstance(result, FoldedRows)]
+    folded = [one for result in results if isinstance(result, list) for one in result]
     files = [one.file for one in folded if one.file is not None]
-    if len(folded) == len(results):
+    if all(isinstance(result, list) for result in results):
         require_there(table.prepared.folder, {file.path: file.size for file in files})
         return _last_of_all(folded, table)
     delete_data_files(table.prepared.folder, files)
@@ -126,12 +120,11 @@ def _last_of_all(folded: Sequence[FoldedRows], table: TableToWrite) -> Collected
     file_of, row_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for one in folded:
         keys = pa.ipc.open_stream(one.keys).read_all()
-        numbers = np.arange(keys.num_rows)
-        file_of.append(np.where(numbers < one.count, len(files), -1))
-        row_of.append(numbers)
+        file_of.append(np.full(keys.num_rows, -1 if one.file is None else len(files)))
+        row_of.append(np.arange(keys.num_rows))
         keys_of.append(keys)
         if one.file is not None:
-            files.append((one.file, keys.slice(0, one.count)))
+            files.append((one.file, keys))
     every = pa.concat_tables(keys_of).combine_chunks()
     at, number = np.concatenate(file_of), np.concatenate(row_of)
     positions = pa.concat_arrays(every.column(position).chunks)
@@ -192,14 +185,23 @@ def _written(rows: pa.Table, table: TableToWrite) -> TaskResult:
         comes = change.rows.slice(0, change.comes.true_count).select(prepared.schema.names)
         if any(comes.column(field.name).null_count for field in prepared.schema if not field.nullable):
             return None
-        file = None
-        if comes.num_rows:
+        folded = []
+        for partition, some in prepared.partitioning.split(comes.cast(prepared.schema)):
             with explained(prepared.folder):
-                file = write_data_file(prepared.folder, comes.cast(prepared.schema))
+                file = write_data_file(prepared.folder, some.select(prepared.inside), partition=partition)
+            folded.append(FoldedRows(file, _keys(some, change)))
     except HeadraceError as error:
         return error
-    keys = change.rows.select([*change.key, prepared.position])
+    goes = change.rows.slice(comes.num_rows)
+    return [*folded, FoldedRows(None, _keys(goes, change))] if goes.num_rows else folded
+
+
+def _keys(rows: pa.Table, change: CollectedRows) -> bytes:
+    names = [*change.key, change.position]
+    # Files say what is never null, and rows that go don't.
+    keys = rows.select(names).cast(change.rows.select(names).schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         stream.write_table(keys)
-    return FoldedRows(file, sink.getvalue().to_pybytes())
+    found: bytes = sink.getvalue().to_pybytes()
+    return found

@@ -40,7 +40,7 @@ _OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
 class LogUnreadable(Exception):
-    """The log has no such version, or a part that is not known here."""
+    """The log has no such version, or a part that is not known here, or names a file that can't be read."""
 
 
 class FilesAtVersion(ABC):
@@ -75,6 +75,47 @@ class FilesAtVersion(ABC):
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
         """The names of the table's columns as a file has them, by their names now."""
         return {name: name for name in file.schema_arrow.names}
+
+    def partition(self, path: str) -> str:
+        """To which partition a file belongs, as text that no other partition has."""
+        return ""
+
+    def constants(self, path: str) -> Mapping[str, pa.Scalar]:
+        """The values of columns that have one in all rows of a file, and are not in it.
+
+        Raises:
+            pyarrow.ArrowInvalid: one is none of its column's type.
+        """
+        return {}
+
+    def read(self, path: str, columns: Collection[str], missing: pa.Schema | None = None) -> pa.Table:
+        """Columns of a file, by their names now.
+
+        Args:
+            path: the file.
+            columns: which ones.
+            missing: the types of columns that may be missing, and then are null.
+
+        Raises:
+            OSError: it can't be read.
+            LogUnreadable: it is somewhere else.
+            KeyError: a column is not there.
+        """
+        with pq.ParquetFile(self.place(path)) as file:
+            names, constants = self.columns(file), self.constants(path)
+            inside = [name for name in columns if name not in constants and (missing is None or name in names)]
+            found = file.read(columns=[names[name] for name in inside], use_threads=False)
+            rows = file.metadata.num_rows
+        arrays = []
+        for name in columns:
+            if name in inside:
+                arrays.append(found.column(names[name]))
+            elif name in constants:
+                arrays.append(pa.chunked_array([pa.repeat(constants[name], rows)]))
+            else:
+                assert missing is not None
+                arrays.append(pa.chunked_array([pa.nulls(rows, missing.field(name).type)]))
+        return pa.table(dict(zip(columns, arrays, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -151,11 +192,9 @@ class IndexedTable(Generic[Files]):
         for path in self.files.rows:
             if path not in self._index.paths:
                 place = self.files.place(path)
+                keys = self.form.keys(self.files.read(path, self.form.columns))
                 with pq.ParquetFile(place) as file:
-                    names = self.files.columns(file)
-                    found = file.read(columns=[names[name] for name in self.form.columns], use_threads=False)
-                    keys = self.form.keys(found.rename_columns({names[name]: name for name in self.form.columns}))
-                    newest = _newest(file.metadata, names.get(self._position))
+                    newest = _newest(file.metadata, self.files.columns(file).get(self._position))
                     self._take_in(path, keys, newest, place.stat().st_size, file.metadata.num_rows)
 
     def _take_in(self, path: str, keys: Keys, newest: str | None, size: int, rows: int | None = None) -> None:
@@ -176,9 +215,15 @@ class IndexedTable(Generic[Files]):
             label: the table as messages name it.
 
         Raises:
-            OSError: a file can't be read.
+            LogUnreadable: a file can't be read.
             SchemaError: which of two changes is the later one is not known.
         """
+        try:
+            return self._effect(change, schema, label)
+        except OSError as failure:
+            raise LogUnreadable(f"{failure}") from failure
+
+    def _effect(self, change: CollectedRows, schema: pa.Schema, label: str) -> Effect:
         keys = self.form.keys(change.rows)
         newer = np.zeros(change.rows.num_rows, np.bool_)
         goes: dict[str, Rows] = {}
@@ -221,7 +266,7 @@ class IndexedTable(Generic[Files]):
         sizes = defaultdict(list)
         for path, size in self._bytes.items():
             if path not in touched and size <= _MOST_BYTES // YOUNG:
-                sizes[size.bit_length() // _SIZE].append(path)
+                sizes[size.bit_length() // _SIZE, self.files.partition(path)].append(path)
         alike = next((paths[:YOUNG] for _, paths in sorted(sizes.items()) if len(paths) >= YOUNG), [])
         left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
         found = {path: rows for path, rows in left.items() if rows is not None}
@@ -234,20 +279,12 @@ class IndexedTable(Generic[Files]):
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
                 return None
-            names = self.files.columns(file)
-            found = file.read(columns=[names[name] for name in schema.names if name in names], use_threads=False)
-        stay = np.delete(np.arange(found.num_rows), gone)
-        found = found.take(pa.array(stay))
+        found = self.files.read(path, schema.names, missing=schema)
+        found = found.take(pa.array(np.delete(np.arange(found.num_rows), gone)))
         try:
-            columns = [
-                found.column(names[field.name]).cast(field.type)
-                if field.name in names
-                else pa.nulls(len(stay), field.type)
-                for field in schema
-            ]
+            return found.cast(schema)
         except pa.ArrowInvalid:
             return None
-        return pa.Table.from_arrays(columns, schema=schema)
 
     def wrote(self, path: str, rows: pa.Table, size: int) -> None:
         """Know the keys of a new file of so many bytes, which count from the version on that has it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headrace.changes.typed import literal, quote
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.key_ranges import comparable
+from headrace.sinks.lake.partitions import Partitioning
 
 _MOST_CLUSTERED = 4
 """Delta takes no more."""
@@ -27,6 +28,7 @@ class TargetLayout:
         deleted: which of our columns marks deleted rows; empty where they are removed.
         json: names of the columns with JSON, which may be strings or variants in a target that is there.
         clustered: a new table is clustered by its key.
+        partitioning: how a new table is partitioned.
         beside: names of our columns in a table beside the target, which has the source's columns too.
     """
 
@@ -39,6 +41,7 @@ class TargetLayout:
     deleted: str = ""
     json: frozenset[str] = frozenset()
     clustered: bool = False
+    partitioning: Partitioning = field(default_factory=Partitioning)
     beside: tuple[str, ...] = ()
 
     @property

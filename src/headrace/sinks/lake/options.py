@@ -7,6 +7,7 @@ from headrace.changes.table import TableId
 from headrace.errors import OptionError
 from headrace.options import Names, bare
 from headrace.settings import Settings, option
+from headrace.sinks.lake.partitions import listed_fields
 from headrace.sinks.lake.upkeep import UpkeepSettings
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.misfits import KeptValues
@@ -79,6 +80,15 @@ class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
         """The column that marks deleted rows; empty where they are removed."""
         return self.deleted_column if self.delete_mode == "soft" else ""
 
+    partition_by: tuple[str, ...] = option(
+        "By what new tables are partitioned: columns (`region`), and in Iceberg `year(c)`, `month(c)`, `day(c)`, "
+        "`hour(c)`, `bucket(16, c)` and `truncate(4, c)`, too. A name counts in every table that has the column, "
+        "`table.column` in one. A table that is there keeps its partitions. Delta keeps an empty text in a column of "
+        "its partitions as null, so choose none that may be empty, above all none of a key.",
+        kind=listed_fields,
+        default=(),
+        names=Names("columns", "chooses"),
+    )
     cluster_by_key: bool = option(
         "Whether new tables are clustered by their key, so that files that are compacted later hold ranges of keys: "
         "liquid clustering in Delta, which other writers must know too, a sort order in Iceberg. At most four columns "

@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from headrace.sinks.lake.indexed import Files, IndexedTable, LogUnreadable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import LakePlan, TargetLayout, column_ddl, key_names
 from headrace.sinks.lake.sessions import SMALL_TARGET
+from headrace.sinks.lake.table_files import explained
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 from headrace.versions import require_known, require_readable
@@ -221,10 +223,27 @@ class LakeTable(ABC):
             if (known := find()) is not None:
                 return known
         except (LogUnreadable, OSError, KeyError, pa.ArrowException) as failure:
-            reason = f"the keys of its rows can't be read ({failure})"
+            reason = _unreadable(failure)
+        self._leave_out(reason)
+        return None
+
+    def _done(self, commit: Callable[[], None], folder: Path) -> bool:
+        """Make a commit by the index; False where rows of the table can't be read, which is logged once.
+
+        Raises:
+            SinkError: a file can't be written; nothing has happened.
+        """
+        try:
+            with explained(str(folder)):
+                commit()
+            return True
+        except LogUnreadable as failure:
+            self._leave_out(_unreadable(failure))
+            return False
+
+    def _leave_out(self, reason: str) -> None:
         say_no_index(self.label, reason)
         self._left_out = reason
-        return None
 
     @cached_property
     def _left_out(self) -> str:
@@ -529,6 +548,10 @@ class LakeTable(ABC):
                 f"The {self.label} belongs {whose}, not to '{owner}'.",
                 remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another target.",
             )
+
+
+def _unreadable(failure: Exception) -> str:
+    return f"the keys of its rows can't be read ({failure})"
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 from uuid import uuid4
@@ -17,12 +18,15 @@ from headrace.changes.table import TableSchema
 from headrace.changes.table_files import TableFile, TableFiles, WrittenFile
 from headrace.errors import SinkError
 from headrace.sinks.lake.data_files import DataFile, DataFileWriter, arrow_type
+from headrace.sinks.lake.partitions import Partition, PartitionField, Partitioning
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 
 _ROWS = 250_000
 _BYTES = 64 << 20
 """How many rows, and bytes of them, make a row group."""
+_PARTITIONS = 100
+"""So many files an attempt has open at once; rows of more partitions go on as change rows."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,28 @@ class PreparedTable(ABC):
         columns: the source's, with their Spark types, as the table has them.
         position: the name of the column with the position of a row's last change.
         mark: the name of the column that marks deleted rows; empty for none.
+        partitions: by what rows are told apart, each as the parts of a `PartitionField`.
     """
 
     folder: str
     columns: Mapping[str, str]
     position: str
     mark: str
+    partitions: Sequence[tuple[str, str, int]]
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """How rows are told apart."""
+        return Partitioning(tuple(PartitionField(*parts) for parts in self.partitions))
+
+    @property
+    def inside(self) -> list[str]:
+        """The columns that are in a file."""
+        return list(self.schema.names)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a file: the source's, and ours."""
+        """The columns of its rows: the source's, and ours."""
         own = {self.position: pa.string()} | ({self.mark: pa.bool_()} if self.mark else {})
         return pa.schema({name: arrow_type(kind) for name, kind in self.columns.items()} | own)
 
@@ -84,7 +100,7 @@ def place_of(schema: TableSchema) -> str:
 
 
 class LakeFile(TableFile):
-    """One Parquet file, under a name that no other attempt has.
+    """One Parquet file of each partition, under names that no other attempt has.
 
     Args:
         table: what it belongs to.
@@ -96,8 +112,8 @@ class LakeFile(TableFile):
         self._table = table
         self._places = [names.index(name) for name in table.columns]
         self._schema = table.schema
-        self._writer: DataFileWriter | None = None
-        self._waiting: list[pa.RecordBatch] = []
+        self._writers: dict[Partition, DataFileWriter] = {}
+        self._waiting: dict[Partition, list[pa.Table]] = defaultdict(list)
         self._rows = self._bytes = 0
 
     def write(self, texts: Sequence[pa.Array], position: str) -> bool:
@@ -112,38 +128,45 @@ class LakeFile(TableFile):
         arrays.append(pa.repeat(pa.scalar(position, pa.string()), count))
         if self._table.mark:
             arrays.append(pa.repeat(pa.scalar(False), count))
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        self._waiting.append(batch)
+        rows = pa.Table.from_arrays(arrays, schema=self._schema)
+        parts = self._table.partitioning.split(rows)
+        if len({*self._writers, *self._waiting, *(partition for partition, _ in parts)}) > _PARTITIONS:
+            return False
+        for partition, some in parts:
+            self._waiting[partition].append(some)
         self._rows += count
-        self._bytes += batch.nbytes
+        self._bytes += rows.nbytes
         if self._rows >= _ROWS or self._bytes >= _BYTES:
             self._flush()
         return True
 
     def _flush(self) -> None:
-        if not self._waiting:
-            return
-        with explained(self._table.folder):
-            if self._writer is None:
-                self._writer = DataFileWriter(self._table.folder, self._schema)
-            self._writer.write(pa.Table.from_batches(self._waiting).combine_chunks())
+        table = self._table
+        with explained(table.folder):
+            for partition, waiting in self._waiting.items():
+                rows = pa.concat_tables(waiting).select(self._table.inside).combine_chunks()
+                if partition not in self._writers:
+                    self._writers[partition] = DataFileWriter(table.folder, rows.schema, partition=partition)
+                self._writers[partition].write(rows)
         self._waiting.clear()
         self._rows = self._bytes = 0
 
     def close(self) -> WrittenFile:
-        """Finish the file, with what a commit says of it."""
+        """Finish the files, with what a commit says of them."""
         self._flush()
-        if self._writer is None:
-            return WrittenFile(0, self.attempt)
         with explained(self._table.folder):
-            found = self._writer.close()
-        return WrittenFile(found.rows, self.attempt, json.dumps(self._table.action(found), ensure_ascii=False))
+            found = [writer.close() for writer in self._writers.values()]
+        if not found:
+            return WrittenFile(0, self.attempt)
+        actions = [self._table.action(file) for file in found]
+        return WrittenFile(sum(file.rows for file in found), self.attempt, json.dumps(actions, ensure_ascii=False))
 
     def discard(self) -> None:
-        """Delete it where it was not finished."""
+        """Delete what was not finished."""
         self._waiting.clear()
-        if self._writer is not None:
-            self._writer.__exit__(None, None, None)
+        with ExitStack() as files:
+            for writer in self._writers.values():
+                files.enter_context(writer)
 
 
 @contextmanager

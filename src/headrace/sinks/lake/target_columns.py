@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION
 from headrace.changes.table import TableSchema
+from headrace.errors import SchemaError
 from headrace.sinks.evolution import TargetColumn
 from headrace.sinks.lake import history
 from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.options import LakeSettings
+from headrace.sinks.lake.partitions import Partitioning, partitioning_of
 from headrace.sinks.lake.variants import VARIANT, may_be_variant
 
 _LOG = (
@@ -24,6 +28,9 @@ def wanted_layout(settings: LakeSettings, schema: TableSchema) -> TargetLayout:
     Args:
         settings: the sink's.
         schema: the table's structure.
+
+    Raises:
+        SchemaError: it is to be partitioned by a column that has no such values.
     """
     stored_as = settings.stored_as_scd_type
     # A truncate is a row of a change log too, and has no key.
@@ -43,6 +50,7 @@ def wanted_layout(settings: LakeSettings, schema: TableSchema) -> TargetLayout:
         deleted=settings.mark,
         json=json,
         clustered=settings.cluster_by_key,
+        partitioning=_partitioning(settings, schema, kinds),
         beside=history.UNSEEN_COLUMNS if stored_as == "2" else (),
     )
 
@@ -57,3 +65,13 @@ def own_columns(settings: LakeSettings) -> tuple[TargetColumn, ...]:
     mark = settings.mark
     deleted = (TargetColumn(mark, "boolean", "Headrace: whether the source has deleted the row"),) if mark else ()
     return (position, *deleted)
+
+
+def _partitioning(settings: LakeSettings, schema: TableSchema, columns: Mapping[str, str]) -> Partitioning:
+    found = partitioning_of(settings.partition_by, schema.id, columns)
+    if odd := found.odd_column(columns):
+        raise SchemaError(
+            f"The target of table {schema.id} can't be partitioned by {odd}.",
+            remedy="Name another column in the sink's option 'partition_by', or for other tables only: table.column.",
+        )
+    return found

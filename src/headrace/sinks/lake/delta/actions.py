@@ -10,24 +10,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.sinks.lake.data_files import DataFile
+from headrace.sinks.lake.partitions import UNPARTITIONED, Partitioning, delta_value
 
 Entry = Mapping[str, Any]
 """What stands in the log of a file: the inside of its `add`."""
 Action = dict[str, Any]
 
 
-def added(file: DataFile, statistics: str, *, new: bool = True) -> Action:
-    """A new file of a table without partitions.
+def added(
+    file: DataFile,
+    statistics: str,
+    partitioning: Partitioning = UNPARTITIONED,
+    columns: Mapping[str, str] | None = None,
+    *,
+    new: bool = True,
+) -> Action:
+    """A new file.
 
     Args:
         file: the file.
         statistics: as `headrace.sinks.lake.delta.statistics` has them.
+        partitioning: the table's.
+        columns: the table's, with Spark's types; needed where it has partitions.
         new: whether its rows are, and do not come from files that go.
     """
+    found = zip(partitioning.columns, file.partition.values, strict=True)
+    values = {name: delta_value(value, (columns or {})[name]) for name, value in found}
     return {
         "add": {
             "path": file.path,
-            "partitionValues": {},
+            "partitionValues": values,
             "size": file.size,
             "modificationTime": file.modified,
             "dataChange": new,

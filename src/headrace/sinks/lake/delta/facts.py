@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.partitions import PLAIN, PartitionField, Partitioning
 
 VECTORS = "delta.enableDeletionVectors"
 NO_VECTORS = "it has no deletion vectors ('readers')"
@@ -55,7 +56,7 @@ class TableFacts:
         id: tells it from another one in the same place.
         location: where its folder is, as a URI.
         fields: its columns, as Spark writes a structure as JSON.
-        partitioned: whether it has partitions.
+        partitions: the columns by which it has partitions.
         properties: its properties.
         features: those that its writers must know; None for a table from before features were listed.
         protocol: what readers and writers must know, as the log has it.
@@ -64,7 +65,7 @@ class TableFacts:
     id: str
     location: str
     fields: tuple[Mapping[str, Any], ...]
-    partitioned: bool
+    partitions: tuple[str, ...]
     properties: Mapping[str, str]
     features: frozenset[str] | None
     protocol: Mapping[str, Any]
@@ -83,7 +84,7 @@ class TableFacts:
             said["id"],
             location,
             tuple(json.loads(said["schemaString"])["fields"]),
-            bool(said.get("partitionColumns")),
+            tuple(said.get("partitionColumns") or ()),
             said.get("configuration") or {},
             frozenset(needs.get("writerFeatures") or ()) if needs["minWriterVersion"] >= _FEATURES else None,
             needs,
@@ -96,8 +97,18 @@ class TableFacts:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a data file."""
+        """The columns of its rows."""
         return pa.schema([(name, arrow_type(kind)) for name, kind in self.columns.items()])
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """How its rows are told apart."""
+        return Partitioning(tuple(PartitionField(name, PLAIN) for name in self.partitions))
+
+    @property
+    def inside(self) -> list[str]:
+        """The columns that are in its files."""
+        return [name for name in self.columns if name not in self.partitions]
 
     @property
     def is_nested(self) -> bool:
@@ -145,14 +156,15 @@ class TableFacts:
         """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
         properties, folder = self.properties, self.folder
         odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
+        parts = self.partitioning.odd_column(self.columns)
         limits = any(name.startswith("delta.constraints.") for name in properties)
         limits = limits or any(not field["nullable"] or _LIMITS & {*field["metadata"]} for field in self.fields)
         reasons = {
             "it is not in a local folder": folder is None or not folder.is_dir(),
-            "it has partitions": self.partitioned,
             "it has column mapping": properties.get("delta.columnMapping.mode", "none") != "none",
             "it has constraints": limits,
             f"its column {odd}": bool(odd),
+            f"it has partitions by {parts}": bool(parts),
             "it has a change data feed, row tracking, computed columns or another feature that needs Delta's own "
             "commands": not self.plain,
             "it is an Iceberg table too": bool(properties.get("delta.universalFormat.enabledFormats")),

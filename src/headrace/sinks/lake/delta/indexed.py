@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.sinks.lake.data_files import write_data_file
+from headrace.sinks.lake.data_files import DataFile, arrow_type, write_data_file
 from headrace.sinks.lake.delta.actions import Action, added, marked, removed
 from headrace.sinks.lake.delta.deletion_vectors import write_vectors
 from headrace.sinks.lake.delta.facts import TableFacts
@@ -43,7 +42,12 @@ def indexed_table(
     assert facts.folder is not None
     form = KeyForm({name: facts.columns[name] for name in change.key}, change.nullable)
     table = IndexedTable((facts.id, facts.location), form, change.position, LiveFiles(facts.folder))
-    return indexed(indexes, place, table, lambda files: files.advance(version))
+
+    def advance(files: LiveFiles) -> None:
+        files.types = {name: arrow_type(facts.columns[name]) for name in facts.partitions}
+        files.advance(version)
+
+    return indexed(indexes, place, table, advance)
 
 
 def commit_change(
@@ -65,18 +69,18 @@ def commit_change(
         label: the table as messages name it.
 
     Raises:
-        OSError: a file can't be read or written; nothing has happened.
+        LogUnreadable: a file can't be read; nothing has happened.
+        OSError: a file can't be written; likewise.
         SchemaError: which of two changes is the later one is not known.
     """
     schema = facts.schema
     effect = table.effect(change, schema, label)
     actions = _goes(table, effect)
-    actions += _written(table, effect, facts, schema)
-    for rows, new in ((effect.comes, True), (effect.moved, False)):
-        if rows.num_rows:
-            file = write_data_file(str(table.files.folder), rows)
-            shown = statistics(file, schema, indexed_columns(schema.names, facts.properties))
-            actions.append(added(file, shown, new=new))
+    actions += _written(table, effect, facts)
+    for all_rows, new in ((effect.comes, True), (effect.moved, False)):
+        for partition, rows in facts.partitioning.split(all_rows):
+            file = write_data_file(str(table.files.folder), rows.select(facts.inside), partition=partition)
+            actions.append(_added(file, facts, new=new))
             table.wrote(file.path, rows, file.size)
     faultpoints.reach("sink.delta.files_written")
     commit.commit(commit.described(actions), mark)
@@ -89,10 +93,14 @@ def takes(change: CollectedRows, facts: TableFacts) -> bool:
     return not unfit(change.types, facts.columns)
 
 
-def _written(table: IndexedTable[LiveFiles], effect: Effect, facts: TableFacts, schema: pa.Schema) -> list[Action]:
+def _added(file: DataFile, facts: TableFacts, *, new: bool = True) -> Action:
+    shown = statistics(file, facts.schema, indexed_columns(facts.inside, facts.properties))
+    return added(file, shown, facts.partitioning, facts.columns, new=new)
+
+
+def _written(table: IndexedTable[LiveFiles], effect: Effect, facts: TableFacts) -> list[Action]:
     """The actions that name files which tasks wrote."""
-    indexed = indexed_columns(schema.names, facts.properties)
-    actions = [added(file, statistics(file, schema, indexed)) for file, _, _ in effect.written]
+    actions = [_added(file, facts) for file, _, _ in effect.written]
     some = [number for number, (_, _, rows) in enumerate(effect.written) if len(rows)]
     vectors = write_vectors(table.files.folder, [effect.written[number][2] for number in some])
     for number, vector in zip(some, vectors, strict=True):

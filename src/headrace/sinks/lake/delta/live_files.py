@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.sinks.lake.delta.actions import Entry
@@ -36,6 +37,8 @@ class LiveFiles(FilesAtVersion):
         self.version = -1
         self.entries: dict[str, Entry] = {}
         """The files by path, as they stand in the log."""
+        self.types: Mapping[str, pa.DataType | None] = {}
+        """The columns by which the table has partitions, with their types."""
         self._log = folder / "_delta_log"
         self._rows: dict[str, int] = {}
         self._vectors: dict[str, Rows] = {}
@@ -59,6 +62,15 @@ class LiveFiles(FilesAtVersion):
         if name not in self._vectors:
             self._vectors[name] = read_vector(self.folder, vector)
         return self._vectors[name]
+
+    def partition(self, path: str) -> str:
+        """By the values of the log."""
+        return json.dumps(self.entries[path].get("partitionValues") or {}, sort_keys=True)
+
+    def constants(self, path: str) -> Mapping[str, pa.Scalar]:
+        """The values of its partition, which the log has as text."""
+        values = self.entries[path].get("partitionValues") or {}
+        return {name: pa.scalar(values[name] or None, pa.string()).cast(kind) for name, kind in self.types.items()}
 
     def keep(self, vector: Mapping[str, Any], rows: Rows) -> None:
         """Know the rows of a vector that was written."""

@@ -35,6 +35,7 @@ from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
+from headrace.sinks.lake.partitions import IDENTITY, parse_field
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.table import LakeTable
@@ -147,6 +148,7 @@ class DeltaSink(LakeSink):
         if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             require_library("Delta Lake", "delta", DELTA)
         _refuse_two_places(settings)
+        _refuse_partitions(settings)
         self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(settings.index_memory << 20)
         self._naming = None if settings.catalog is None else Naming.of(settings, settings.catalog, identifier)
 
@@ -254,8 +256,9 @@ class DeltaSink(LakeSink):
         own = {column.name: column.type for column in layout.own}
         if facts.columns != columns | own:
             return "its target has other columns"
-        indexed = indexed_columns(list(facts.columns), facts.properties)
-        return PreparedDelta(str(facts.folder), columns, self.settings.position_column, self.settings.mark, indexed)
+        indexed = indexed_columns(facts.inside, facts.properties)
+        position, mark = self.settings.position_column, self.settings.mark
+        return PreparedDelta(str(facts.folder), columns, position, mark, facts.partitioning.parts, indexed)
 
     def _refuse_without_catalog(self, spark: SparkSession) -> None:
         """Stop where the session can't keep tables under these names.
@@ -280,6 +283,22 @@ class DeltaSink(LakeSink):
                 remedy="Start it with Hive support (spark.sql.catalogImplementation=hive); for headrace run set "
                 "the sink's option 'catalog_type' to 'hive'.",
             )
+
+
+def _refuse_partitions(settings: DeltaSettings) -> None:
+    parts = [text for text in settings.partition_by if parse_field(text).transform != IDENTITY]
+    if parts:
+        raise OptionError(
+            f"Delta tables are partitioned by columns, and '{parts[0]}' is a part of one.",
+            remedy="Name a column, or set 'cluster_by_key' instead of 'partition_by'.",
+            option="partition_by",
+        )
+    if settings.partition_by and settings.cluster_by_key:
+        raise OptionError(
+            "A Delta table has partitions or is clustered, and both 'partition_by' and 'cluster_by_key' are set.",
+            remedy="Remove one of them.",
+            option="partition_by",
+        )
 
 
 def _refuse_two_places(settings: DeltaSettings) -> None:

@@ -242,8 +242,9 @@ class DeltaTable(LakeTable):
         table = self._known_rows(lambda: indexed_table(indexes, self.place, facts, change, commit.version))
         if table is None:
             return False
-        commit_change(table, commit, change, facts, self._mark, self.label)
-        return True
+        assert facts.folder is not None
+        mark = self._mark
+        return self._done(lambda: commit_change(table, commit, change, facts, mark, self.label), facts.folder)
 
     def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
         """Make them the table's in a transaction that counts as having read the table."""
@@ -254,7 +255,7 @@ class DeltaTable(LakeTable):
             if reason := commit.facts.no_files:
                 return reason
             self._refuse_rows_of_others(commit)
-            added = [json.loads(action) for action in actions]
+            added = [file for action in actions for file in json.loads(action)]
             require_there(str(commit.facts.folder), {one["add"]["path"]: one["add"]["size"] for one in added})
             written = [] if rows is None else commit.write(rows)
             commit.commit([*commit.described(added), *written], self._mark)
@@ -307,7 +308,8 @@ class DeltaTable(LakeTable):
         comment = f" comment {literal(layout.comment)}" if layout.comment else ""
         options = f" tblproperties ({pairs})" if pairs else ""
         self.session.sql(
-            f"create table if not exists {self.sql_name} ({columns}) using delta{cluster}{comment}{options}"
+            f"create table if not exists {self.sql_name} ({columns}) using delta{layout.partitioning.ddl}{cluster}"
+            f"{comment}{options}"
         )
 
     def release(self) -> None:

@@ -22,9 +22,14 @@ class PreparedDelta(PreparedTable):
 
     indexed: Sequence[str]
 
+    @property
+    def inside(self) -> list[str]:
+        """Those by which there are partitions stand in the log."""
+        return [name for name in self.schema.names if name not in self.partitioning.columns]
+
     def action(self, file: DataFile) -> dict[str, Any]:
         """The line of the log, with the statistics that it has of files."""
-        return added(file, statistics(file, self.schema, self.indexed))
+        return added(file, statistics(file, self.schema, self.indexed), self.partitioning, self.columns)
 
 
 class DeltaFiles(LakeFiles):

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.partitions import Partition, Partitioning, iceberg_value, of_iceberg
 
 FORMAT = "format-version"
 MERGE_MODE = "write.merge.mode"
@@ -34,7 +35,8 @@ class TableFacts:
         id: tells it from another one of the same name.
         format: the version of its format.
         fields: its columns, as Iceberg writes a structure as JSON.
-        partitioned: whether it has partitions, or had some.
+        spec: how it is partitioned, as Iceberg writes it as JSON.
+        specs: in how many ways it is partitioned, or was.
         ordered: whether its rows have an order within files.
         properties: its properties.
         data: the folder of its data files, as Iceberg names it.
@@ -45,7 +47,8 @@ class TableFacts:
     id: str
     format: int
     fields: tuple[Mapping[str, Any], ...]
-    partitioned: bool
+    spec: str
+    specs: int
     ordered: bool
     properties: Mapping[str, str]
     data: str
@@ -78,6 +81,15 @@ class TableFacts:
         )
 
     @property
+    def partitioning(self) -> Partitioning | None:
+        """How its rows are told apart; None where that is not known here."""
+        names = {number: name for name, number in self.ids.items()}
+        fields = json.loads(self.spec)["fields"]
+        found = [of_iceberg(names.get(field["source-id"], ""), field["transform"]) for field in fields]
+        known = tuple(field for field in found if field is not None)
+        return Partitioning(known) if len(known) == len(found) else None
+
+    @property
     def required(self) -> list[str]:
         """The columns that are never null."""
         return [field["name"] for field in self.fields if field["required"]]
@@ -98,13 +110,16 @@ class TableFacts:
     def no_files(self) -> str:
         """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
         odd = self.odd_column
+        known = self.partitioning
+        parts = "something that is not known here" if known is None else known.odd_column(self.columns)
         reasons = {
             "it is not in a local folder": self.folder is None or not self.folder.parent.is_dir(),
-            "it has partitions": self.partitioned,
             "it has a sort order": self.ordered,
             "it is encrypted": "encryption.key-id" in self.properties,
             "its files are not Parquet": self.properties.get("write.format.default", "parquet").lower() != "parquet",
             f"its column {odd}": bool(odd),
+            "its partitions became others": self.specs > 1,
+            f"it has partitions by {parts}": bool(parts),
         }
         return next((reason for reason, is_so in reasons.items() if is_so), "")
 
@@ -117,6 +132,23 @@ class TableFacts:
             "rows are deleted by their values in it": self.equality_deletes,
         }
         return next((reason for reason, is_so in reasons.items() if is_so and reason), "")
+
+
+def partition_text(partitioning: Partitioning, spec: str, columns: Mapping[str, str], partition: Partition) -> str:
+    """The values of a partition as Iceberg's JSON has them.
+
+    Args:
+        partitioning: the table's.
+        spec: the same as Iceberg writes it as JSON.
+        columns: those of the table, with Spark's types.
+        partition: which one.
+    """
+    numbers = [str(field["field-id"]) for field in json.loads(spec)["fields"]]
+    found = zip(partitioning.fields, partition.values, strict=True)
+    shown = [iceberg_value(field, columns[field.column], value) for field, value in found]
+    # As Iceberg itself writes it, so that one partition has one text.
+    given = {number: value for number, value in zip(numbers, shown, strict=True) if value is not None}
+    return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
 
 def numbered(name: str, kind: pa.DataType | None, number: int, *, required: bool) -> pa.Field:

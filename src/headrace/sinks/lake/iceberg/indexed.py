@@ -8,6 +8,7 @@ brought again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
@@ -17,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace import faultpoints
-from headrace.sinks.lake.data_files import write_data_file
-from headrace.sinks.lake.iceberg.facts import TableFacts, numbered
+from headrace.sinks.lake.data_files import DataFile, write_data_file
+from headrace.sinks.lake.iceberg.facts import TableFacts, numbered, partition_text
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
 from headrace.sinks.lake.indexed import IndexedTable, Rows, indexed, unfit
@@ -83,7 +84,8 @@ def commit_change(
         label: the table as messages name it.
 
     Raises:
-        OSError: a file can't be read or written; nothing has happened.
+        LogUnreadable: a file can't be read; nothing has happened.
+        OSError: a file can't be written; likewise.
         SchemaError: which of two changes is the later one is not known.
     """
     facts, files = table.facts, known.files
@@ -91,25 +93,31 @@ def commit_change(
     assert facts.folder is not None
     facts.folder.mkdir(parents=True, exist_ok=True)
     commit = table.own.newRowDelta()
-    for rows in (effect.comes, effect.moved):
-        if rows.num_rows:
-            file = write_data_file(str(facts.folder), rows)
-            location = f"{facts.data}/{file.path}"
-            commit.addRows(table.data_file(location, file.size))
-            known.wrote(location, rows, file.size)
-    marks = dict(effect.marks)
-    for file, keys, gone in effect.written:
+    partitioning = facts.partitioning
+    assert partitioning is not None
+    marks: dict[str, dict[str, Rows]] = defaultdict(dict)
+    for path, gone in effect.marks.items():
+        marks[files.partition(path)][path] = gone
+
+    def add(file: DataFile, keys: pa.Table, gone: Rows | None = None) -> None:
         location = f"{facts.data}/{file.path}"
-        commit.addRows(table.data_file(location, file.size))
+        partition = partition_text(partitioning, facts.spec, facts.columns, file.partition)
+        commit.addRows(table.data_file(location, file.size, partition))
         known.wrote(location, keys, file.size)
-        if len(gone):
-            marks[location] = gone
+        if gone is not None and len(gone):
+            marks[partition][location] = gone
+
+    for partition, rows in (*partitioning.split(effect.comes), *partitioning.split(effect.moved)):
+        add(write_data_file(str(facts.folder), rows, partition=partition), rows)
+    for written in effect.written:
+        add(*written)
     for path in (*effect.ends, *effect.young):
-        commit.removeRows(table.gone_file(path, known.rows_of(path)))
-    if marks:
+        commit.removeRows(table.gone_file(path, known.rows_of(path), files.partition(path)))
+    # A file of positions counts in its own partition only.
+    for values, of in marks.items():
         name = f"{uuid4()}-deletes.parquet"
-        size = _write_positions(facts.folder / name, marks)
-        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, marks))
+        size = _write_positions(facts.folder / name, of)
+        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, of, values))
     commit.validateDataFilesExist(list(effect.marks)).validateDeletedFiles()
     commit.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     if files.snapshot is not None:

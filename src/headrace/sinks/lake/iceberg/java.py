@@ -57,12 +57,12 @@ class JavaTable:
         table = self.own
         snapshot = table.currentSnapshot()
         deletes = None if snapshot is None else snapshot.summary().get(_EQUALITY_DELETES)
-        specs = table.specs()
         return TableFacts.of(
             str(self._iceberg.SchemaParser.toJson(table.schema())),
             id=str(table.uuid()),
             format=int(table.operations().current().formatVersion()),
-            partitioned=specs.size() > 1 or table.spec().isPartitioned(),
+            spec=str(self._iceberg.PartitionSpecParser.toJson(table.spec())),
+            specs=int(table.specs().size()),
             ordered=table.sortOrder().isSorted(),
             properties=dict(table.properties()),
             data=str(table.locationProvider().newDataLocation("x")).rpartition("/")[0],
@@ -72,26 +72,43 @@ class JavaTable:
 
     def advance(self, files: LiveFiles, snapshot: int | None) -> None:
         """Read the table's files on to a snapshot (`LiveFiles.advance`)."""
+        if self.own.spec().isPartitioned():
+            parser, kind = self._iceberg.SingleValueParser, self.own.spec().partitionType()
+            files.partition_of = lambda file: str(parser.toJson(kind, file.partition()))
         files.advance(self._iceberg.ManifestFiles, self.own, snapshot)
 
-    def data_file(self, location: str, size: int) -> Any:
-        """A data file, described by its own footer."""
+    def data_file(self, location: str, size: int, partition: str) -> Any:
+        """A data file, described by its own footer.
+
+        Args:
+            location: where it is.
+            size: in bytes.
+            partition: its partition's values (`TableFacts.partition_text`).
+        """
         return self._described(
-            self._iceberg.DataFiles.builder(self.own.spec()),
+            self._in_partition(self._iceberg.DataFiles.builder(self.own.spec()), partition),
             self._iceberg.MetricsConfig.forTable(self.own),
             location,
             size,
         )
 
-    def position_deletes(self, location: str, size: int, of: Iterable[str]) -> Any:
+    def _in_partition(self, builder: Any, partition: str) -> Any:
+        spec = self.own.spec()
+        if not spec.isPartitioned():
+            return builder
+        return builder.withPartition(self._iceberg.SingleValueParser.fromJson(spec.partitionType(), partition))
+
+    def position_deletes(self, location: str, size: int, of: Iterable[str], partition: str) -> Any:
         """A file of positions.
 
         Args:
             location: where it is.
             size: in bytes.
             of: the data files that have the rows.
+            partition: the values of the partition that they are in.
         """
         builder = self._iceberg.FileMetadata.deleteFileBuilder(self.own.spec()).ofPositionDeletes()
+        builder = self._in_partition(builder, partition)
         paths = list(of)
         if len(paths) == 1:
             builder = builder.withReferencedDataFile(paths[0])
@@ -101,8 +118,9 @@ class JavaTable:
         known = self._iceberg.parquet.ParquetUtil.fileMetrics(self.own.io().newInputFile(location), metrics)
         return builder.withPath(location).withFormat("parquet").withFileSizeInBytes(size).withMetrics(known).build()
 
-    def gone_file(self, location: str, rows: int) -> Any:
+    def gone_file(self, location: str, rows: int, partition: str) -> Any:
         """A data file of the table that a commit removes."""
         size = Path(location.removeprefix("file:")).stat().st_size
         builder = self._iceberg.DataFiles.builder(self.own.spec()).withPath(location).withFormat("parquet")
+        builder = self._in_partition(builder, partition)
         return builder.withFileSizeInBytes(size).withRecordCount(rows).build()

@@ -5,7 +5,7 @@ They are followed from snapshot to snapshot, each by what it added and removed, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,13 @@ class LiveFiles(FilesAtVersion):
 
     Attributes:
         names: the names of the table's columns, by their numbers.
+        partition_of: the values of a file's partition as Iceberg's JSON has them; None where there are no partitions.
     """
 
     def __init__(self) -> None:
         self.snapshot: int | None = None
+        self.partition_of: Callable[[Any], str] | None = None
+        self._partitions: dict[str, str] = {}
         self.names: Mapping[int | None, str] = {}
         self._rows: dict[str, int] = {}
         self._gone: dict[str, Rows] = {}
@@ -55,6 +58,10 @@ class LiveFiles(FilesAtVersion):
     def gone(self, path: str) -> Rows:
         """Those in files of positions."""
         return self._gone.get(path, np.empty(0, np.int64))
+
+    def partition(self, path: str) -> str:
+        """As `TableFacts.partition_text` has it."""
+        return self._partitions.get(path, "{}")
 
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
         """By the numbers that the file has of its columns."""
@@ -82,7 +89,7 @@ class LiveFiles(FilesAtVersion):
         before, self.snapshot = self.snapshot, None
         steps = None if before is None or snapshot is None else _steps(table, before, snapshot)
         if steps is None or not all(self._take(table.io(), step) for step in steps):
-            self._rows, self._gone = {}, {}
+            self._rows, self._gone, self._partitions = {}, {}, {}
             if snapshot is not None:
                 self._read(manifests, table, table.snapshot(snapshot))
         self.snapshot = snapshot
@@ -94,6 +101,7 @@ class LiveFiles(FilesAtVersion):
         for file in _each(snapshot.removedDataFiles(files)):
             path = str(file.location())
             self._rows.pop(path, None)
+            self._partitions.pop(path, None)
             self._gone.pop(path, None)
         for file in _each(snapshot.addedDataFiles(files)):
             self._add(file)
@@ -113,7 +121,10 @@ class LiveFiles(FilesAtVersion):
     def _add(self, file: Any) -> None:
         if file.format().name() != "PARQUET":
             raise LogUnreadable("it has files that are not Parquet")
-        self._rows[str(file.location())] = int(file.recordCount())
+        path = str(file.location())
+        self._rows[path] = int(file.recordCount())
+        if self.partition_of is not None:
+            self._partitions[path] = self.partition_of(file)
 
     def _delete(self, file: Any) -> None:
         if file.content().name() != "POSITION_DELETES" or file.format().name() != "PARQUET":

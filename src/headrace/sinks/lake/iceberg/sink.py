@@ -154,6 +154,7 @@ class IcebergSink(LakeSink):
     offered: ClassVar[tuple[str, ...]] = (
         "namespace",
         "stored_as_scd_type",
+        "partition_by",
         "delete_mode",
         "schema_change_behavior",
         "compact_every",
@@ -301,7 +302,9 @@ class IcebergSink(LakeSink):
         assert facts.folder is not None
         facts.folder.mkdir(parents=True, exist_ok=True)
         position, mark = self.settings.position_column, self.settings.mark
-        return PreparedIceberg(str(facts.folder), columns, position, mark, facts.ids, facts.required)
+        assert facts.partitioning is not None
+        parts = facts.partitioning.parts
+        return PreparedIceberg(str(facts.folder), columns, position, mark, parts, facts.ids, facts.required, facts.spec)
 
 
 def _definition(settings: IcebergSettings) -> SessionCatalog:

@@ -193,7 +193,11 @@ class IcebergTable(LakeTable):
         if known is None:
             return False
         branch = None if self._branch is None else self._branch.name
-        commit_change(known, table, change, self._mark, branch, self.label)
+        folder = table.facts.folder
+        assert folder is not None
+        mark = self._mark
+        if not self._done(lambda: commit_change(known, table, change, mark, branch, self.label), folder):
+            return False
         if branch is None:
             self._base = table.snapshot
         return True
@@ -209,10 +213,10 @@ class IcebergTable(LakeTable):
             return reason
         assert self._branch is not None
         append = table.own.newAppend().toBranch(self._branch.name)
-        files = [json.loads(action) for action in actions]
+        files = [file for action in actions for file in json.loads(action)]
         require_there(str(table.facts.folder), {file["path"]: file["size"] for file in files})
         for file in files:
-            append.appendFile(table.data_file(f"{table.facts.data}/{file['path']}", file["size"]))
+            append.appendFile(table.data_file(f"{table.facts.data}/{file['path']}", file["size"], file["partition"]))
         for name, text in self._mark.items():
             append.set(name, text)
         append.commit()
@@ -354,7 +358,8 @@ class IcebergTable(LakeTable):
         pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         comment = f" comment {literal(layout.comment)}" if layout.comment else ""
         self.session.sql(
-            f"create table if not exists {self.sql_name} ({columns}) using iceberg{comment} tblproperties ({pairs})"
+            f"create table if not exists {self.sql_name} ({columns}) using iceberg{layout.partitioning.ddl}{comment} "
+            f"tblproperties ({pairs})"
         )
         # Iceberg takes no binary fractions there. They identify rows all the same: the MERGE compares them.
         required = {c.name for c in layout.columns if not c.nullable and c.type not in ("float", "double")}

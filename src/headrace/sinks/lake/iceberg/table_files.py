@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.sinks.lake.data_files import DataFile
-from headrace.sinks.lake.iceberg.facts import numbered
+from headrace.sinks.lake.iceberg.facts import numbered, partition_text
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable
 
 
@@ -20,10 +20,12 @@ class PreparedIceberg(PreparedTable):
     Args:
         ids: the numbers of its columns.
         required: the columns that are never null.
+        spec: how it is partitioned, as Iceberg writes it as JSON.
     """
 
     ids: Mapping[str, int]
     required: Sequence[str]
+    spec: str
 
     @property
     def schema(self) -> pa.Schema:
@@ -36,8 +38,9 @@ class PreparedIceberg(PreparedTable):
         )
 
     def action(self, file: DataFile) -> dict[str, Any]:
-        """Where it is; the rest Iceberg reads from its footer when it is committed."""
-        return {"path": file.path, "size": file.size}
+        """Where it is, and its partition; the rest Iceberg reads from its footer when it is committed."""
+        partition = partition_text(self.partitioning, self.spec, self.columns, file.partition)
+        return {"path": file.path, "size": file.size, "partition": partition}
 
 
 class IcebergFiles(LakeFiles):
