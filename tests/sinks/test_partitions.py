@@ -14,7 +14,7 @@ import pytest
 from tests.support.lake_mirror import made
 
 from headrace.changes import TableId
-from headrace.errors import OptionError
+from headrace.errors import OptionError, SchemaError
 from headrace.sinks.lake import collected
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.iceberg.sink import IcebergSink
@@ -165,3 +165,35 @@ def test_random_histories_of_tables_with_partitions_by_all_ways_give_equal_table
         assert found["by index"] == found["by MERGE"] == found["mixed"]
         assert len(found["mixed"]) == len(model.content())
     assert ways["by index"].kept._indexes.sizes() != {}
+
+
+@pytest.mark.parametrize(("memory", "most"), [(100, collected.MOST), (0, collected.MOST), (100, 0)])
+def test_a_partition_of_delta_has_no_empty_text_so_it_stops_or_is_null_where_that_is_said(
+    spark: Any, tmp_path: Path, memory: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = table("t", id="int32", region="string")
+    monkeypatch.setattr(collected, "MOST", most)
+    mirror = made("delta", spark, tmp_path, partition_by="region", index_memory=memory)
+    mirror.bring(Batch(schema).add("c", schema, 1, {"id": "1", "region": "EU"}))
+    version = mirror.version()
+    batch = Batch(schema).add("u", schema, 2, {"id": "1", "region": ""}).add("c", schema, 3, {"id": "2", "region": " "})
+    with pytest.raises(SchemaError, match=r"'region'.* value  in the row id=1, for which a partition of a Delta table"):
+        mirror.bring(batch)
+    assert mirror.version() == version
+    nulls = made("delta", spark, tmp_path, partition_by="region", index_memory=memory, unrepresentable="null")
+    nulls.number = mirror.number
+    nulls.bring(batch)
+    assert nulls.kept.nulled() == {schema.id: {"region": 1}}
+    assert nulls.target.content(schema) == [(1, None), (2, " ")]
+
+
+def test_a_key_is_not_null_for_an_empty_text_whoever_made_the_partitions(spark: Any, tmp_path: Path) -> None:
+    schema = table("t", key=("region",), id="int32", region="string")
+    mirror = made("delta", spark, tmp_path, unrepresentable="null", takeover=True)
+    place = mirror.target.path("t")
+    spark.sql(
+        f"create table delta.`{place}` (id int, region string not null, _headrace_position string) using delta "
+        "partitioned by (region)"
+    )
+    with pytest.raises(SchemaError, match=r"a partition of a Delta table has no place.*a new target"):
+        mirror.bring(Batch(schema).add("c", schema, 2, {"id": "1", "region": ""}))

@@ -16,6 +16,7 @@ from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.iceberg.facts import number_of
 from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
+from headrace.sinks.lake.partitions import IDENTITY, PLAIN
 from headrace.sinks.lake.table_files import place_of
 
 NAMED = (("id", "int32"), ("left_out", "string"), ("at", "date"))
@@ -136,6 +137,19 @@ def test_rows_of_several_partitions_become_a_file_of_each_without_the_column_tha
     assert not file.write(texts(["1"], days[100:101]), "c/1/0")
     file.discard()
     assert file.close().rows == 0
+
+
+@pytest.mark.parametrize(("kind", "taken"), [(PLAIN, False), (IDENTITY, True)])
+def test_an_empty_text_by_which_delta_would_have_a_partition_is_left_to_spark(
+    tmp_path: Path, kind: str, taken: bool
+) -> None:
+    columns = (Column("a", 1, LogicalType("string")),)
+    schema = TableSchema(TableId("d", "s", "t"), columns)
+    prepared = PreparedDelta(str(tmp_path), {"a": "string"}, "_position", "", [("a", kind, 0)], ())
+    file = DeltaFiles({place_of(schema): prepared}).file(schema)
+    assert file is not None
+    assert file.write([pa.array(["x", None])], "c/1/0")
+    assert file.write([pa.array(["", "x"])], "c/1/1") is taken
 
 
 def test_a_structure_that_the_target_was_not_prepared_for_is_not_written(tmp_path: Path) -> None:

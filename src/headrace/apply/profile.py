@@ -83,7 +83,7 @@ class TableProfile:
         null_misfits: whether null stands for values that the columns of the target have no place for, but in keys.
         remedies: how to go on where there is such a value: in a column of the key, and in another.
         lacks: regular expressions of texts that the target has no place for beside those that Spark has none for, by
-            kind of logical type.
+            column.
         target: what the target is called.
         written: the files that hold data rows, which count as others; only rows that no file took are change rows.
     """
@@ -119,7 +119,7 @@ class TableProfile:
             column: the column.
             keys: Spark SQL for the columns of the key, which name the row.
         """
-        lacks = self.lacks.get(column.logical.kind, "")
+        lacks = self.lacks.get(column.name, "")
         if column.name in self.schema.key:
             return Misfit(str(self.id), remedy=self.remedies[0], lacks=lacks, target=self.target)
         named = [f"concat({literal(f'{name}=')}, cast({sql} as string))" for name, sql in (keys or {}).items()]

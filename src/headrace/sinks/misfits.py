@@ -105,8 +105,9 @@ class KeptValues:
         """The table as a target keeps it: how values that it has no place for are met."""
         remedies = (_GO_ON_IN_KEY, _GO_ON)
         schema = self.schema(table.schema)
+        lacks = {c.name: self.lacks[c.logical.kind] for c in schema.columns if c.logical.kind in self.lacks}
         return replace(
-            table, schema=schema, null_misfits=self.nulls, remedies=remedies, lacks=self.lacks, target=self.target
+            table, schema=schema, null_misfits=self.nulls, remedies=remedies, lacks=lacks, target=self.target
         )
 
     def schema(self, schema: TableSchema) -> TableSchema:
@@ -140,13 +141,13 @@ class KeptValues:
         found = {}
         for table in tables if self.nulls else ():
             types = (kept or {}).get(table.id, {})
-            columns = [c for c in table.schema.columns if self._may_misfit(c) or c.name in types]
+            columns = [c for c in table.schema.columns if self._may_misfit(c) or c.name in {*types, *table.lacks}]
             if not columns or not table.size:
                 continue
             misfits = []
             for column in columns:
                 text = f"after[{literal(column.name)}]"
-                ways = [is_misfit(text, column, self.lacks.get(column.logical.kind, ""))]
+                ways = [is_misfit(text, column, table.lacks.get(column.name, ""))]
                 if column.name in types:
                     ways.append(types[column.name].is_misfit(typed_value(text, column, table.misfit(column))))
                 misfits.append(f"({' or '.join(ways)})")

@@ -133,7 +133,7 @@ def fold_texts(
     images = [_Images(_one(rows, image)) for image in ("after", "key", "before")]
     for column in table.schema.key_columns:
         texts = _key_texts(images, column.name)
-        typed = None if texts is None else typed_texts(texts, column)
+        typed = None if texts is None else typed_texts(texts, column, table.lacks.get(column.name, ""))
         if typed is None:
             return None
         keys[column.name] = typed
@@ -153,7 +153,8 @@ def fold_texts(
             values, left = keys[column.name].take(pa.array(there)), keys[column.name].take(pa.array(gone))
         else:
             texts = images[0].column(column.name)[0].take(pa.array(there))
-            values, left = typed_texts(texts, column), pa.nulls(len(gone), kind)
+            values = typed_texts(texts, column, table.lacks.get(column.name, ""))
+            left = pa.nulls(len(gone), kind)
         if values is None:
             return None
         columns[column.name] = pa.concat_arrays([values, left])
@@ -233,8 +234,16 @@ def _key_texts(images: Sequence[_Images], name: str) -> pa.Array | None:
     return texts if known.all() else None
 
 
-def typed_texts(texts: pa.Array, column: Column) -> pa.Array | None:
-    """The values of texts; None where one is not the canonical text of a value."""
+def typed_texts(texts: pa.Array, column: Column, lacks: str = "") -> pa.Array | None:
+    """The values of texts; None where one is not the canonical text of a value.
+
+    Args:
+        texts: null for null.
+        column: theirs.
+        lacks: a regular expression of texts that the target has no place for.
+    """
+    if lacks and pc.any(pc.match_substring_regex(texts, lacks)).as_py():
+        return None
     kind = column.logical.spark_type
     if kind == "string":
         return texts

@@ -143,6 +143,11 @@ class Partitioning:
         odd = (field for field in self.fields if not field.takes(columns.get(field.column, "")))
         return next((f"column '{field.column}', which is {columns.get(field.column)}" for field in odd), "")
 
+    def loses(self, partition: Partition) -> bool:
+        """Whether the format's log would have null for one of the values: for a text without a letter, in Delta."""
+        found = zip(self.fields, partition.values, strict=True)
+        return any(field.transform == PLAIN and value == "" for field, value in found)
+
     def split(self, rows: pa.Table) -> list[tuple[Partition, pa.Table]]:
         """The rows by partition, in their order; none where there are no rows."""
         if not rows.num_rows:

@@ -116,7 +116,7 @@ class LakeSink(Sink):
             works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             kept = {found[0].id: self._kept_types(work) for found, work in looked}
-            self._nulled = self._kept.nulled(rows, tables, kept)
+            self._nulled = self._kept.nulled(rows, [work.table for _, work in looked], kept)
             texts = self._collected(rows, [work for _, work in looked])
             with parted(rows, [table for table in tables if table.id not in texts]) as rows_of:
                 side_by_side(
@@ -296,7 +296,7 @@ class LakeSink(Sink):
                 steps=table.steps,
             )
         left_out = plan.evolution.left_out
-        return _Work(table.selecting(lambda name: name not in left_out), target, plan)
+        return _Work(target.limited(table.selecting(lambda name: name not in left_out), layout), target, plan)
 
     def _look_at_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         """What is to be done where statements say new names, and neither a structure nor rows came with them."""

@@ -35,6 +35,8 @@ from headrace.versions import require_known, require_readable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from headrace.apply import TableProfile
+
 _LOG = logging.getLogger(__name__)
 OWNER = "headrace.owner"
 KEY = "headrace.key"
@@ -177,6 +179,10 @@ class LakeTable(ABC):
     @abstractmethod
     def vacuum(self, hours: int) -> None:
         """Delete files that only versions older than so many hours have."""
+
+    def limited(self, table: TableProfile, layout: TargetLayout) -> TableProfile:
+        """The source's table, which knows of more values that the target has no place for."""
+        return table
 
     def append(self, rows: DataFrame) -> bool:
         """Add rows, which have the table's columns, where nobody else has brought any; within `commit`.

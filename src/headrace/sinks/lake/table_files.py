@@ -117,7 +117,7 @@ class LakeFile(TableFile):
         self._rows = self._bytes = 0
 
     def write(self, texts: Sequence[pa.Array], position: str) -> bool:
-        """Take rows whose texts all have a value of their column's type."""
+        """Take rows whose texts all have a value of their column's type, and of the table's partitions."""
         count = len(texts[0])
         arrays: list[pa.Array] = []
         for place, field in zip(self._places, self._schema, strict=False):
@@ -130,7 +130,10 @@ class LakeFile(TableFile):
             arrays.append(pa.repeat(pa.scalar(False), count))
         rows = pa.Table.from_arrays(arrays, schema=self._schema)
         parts = self._table.partitioning.split(rows)
-        if len({*self._writers, *self._waiting, *(partition for partition, _ in parts)}) > _PARTITIONS:
+        coming = [partition for partition, _ in parts]
+        if any(map(self._table.partitioning.loses, coming)):
+            return False
+        if len({*self._writers, *self._waiting, *coming}) > _PARTITIONS:
             return False
         for partition, some in parts:
             self._waiting[partition].append(some)

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import TableId
@@ -37,6 +38,8 @@ from headrace.spark.releases import require_library
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from headrace.apply import TableProfile
+
 _LOG = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -49,6 +52,10 @@ _SMALL_SIZE = "spark.databricks.delta.optimize.minFileSize"
 _COMPACTED = 128 << 20
 _DATA_COMMITS = ("WRITE", "MERGE", "UPDATE", "DELETE", "STREAMING UPDATE")
 _METADATA_COMMITS = 20
+_NOT_BY_TEXTS = (
+    "A text without a letter needs a new target that is not partitioned by its column ('partition_by'): every writer "
+    "of Delta makes null of it there."
+)
 _FEATURES = {"timestamp_ntz": "timestampNtz", VARIANT: "variantType"}
 """The features that tables need for columns of these types."""
 _OF_COMMANDS = (
@@ -183,6 +190,17 @@ class DeltaTable(LakeTable):
         """By the newest commits. In other builds of Delta, and over Spark Connect, nobody looks."""
         log = self._log
         return log is not None and log.known and log.has_rows_of_others(frozenset(_applications(batch, source)))
+
+    def limited(self, table: TableProfile, layout: TargetLayout) -> TableProfile:
+        """No texts without a letter in columns by which it has partitions: every writer of Delta makes null of them."""
+        facts = self.facts() if self.exists else ""
+        parts = layout.partitioning.columns if isinstance(facts, str) else facts.partitions
+        texts = {c.name: "^$" for c in table.schema.columns if c.name in parts and c.logical.spark_type == "string"}
+        if not texts:
+            return table
+        in_key, other = table.remedies
+        remedies = f"{in_key} {_NOT_BY_TEXTS}".lstrip(), f"{other} {_NOT_BY_TEXTS}".lstrip()
+        return replace(table, lacks={**table.lacks, **texts}, remedies=remedies, target="a partition of a Delta table")
 
     def append(self, rows: DataFrame) -> bool:
         """Do it in a transaction that counts as having read the table: an INSERT lands after any other one."""
