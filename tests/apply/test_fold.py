@@ -235,6 +235,7 @@ AFTER = {"id": "2", "a": "moved", "b": "large"}
 ANOTHER = {"id": "1", "a": "other", "b": "small"}
 
 
+@pytest.mark.smoke("*the target")
 @pytest.mark.parametrize("within", ["the target", "the batch"])
 @pytest.mark.parametrize("left", [False, True], ids=["", "after another row left the new key"])
 def test_a_change_of_key_takes_what_a_read_beside_the_stream_found_of_its_row(

@@ -29,6 +29,7 @@ def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.system
 def test_a_run_goes_on_and_its_targets_have_each_batch_once(spark: SparkSession, tmp_path: Path, version: str) -> None:
     unpack(kept(version, "shop"), tmp_path)
     move_iceberg(tmp_path / "ice")

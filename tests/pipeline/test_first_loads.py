@@ -289,19 +289,25 @@ def test_a_value_that_stops_a_run_stops_it_with_the_same_sentence(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("loads", ["delta", pytest.param("iceberg", marks=pytest.mark.system)], indirect=True)
+@pytest.mark.smoke("delta-before the commit")
+@pytest.mark.parametrize(
+    "points",
+    [("before_commit@2",), ("", "before_commit@2", "before_publish@1", "after_commit@2")],
+    ids=["before the commit", "all"],
+)
 def test_a_batch_that_stops_or_comes_again_has_its_rows_once(
-    loads: Loads, arm: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    loads: Loads, arm: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, points: tuple[str, ...]
 ) -> None:
     loads.database.execute("""
         create table a (id int primary key, t text); insert into a select n, 'a' from generate_series(1, 50) n;
         create table b (id int primary key, t text); insert into b select n, 'b' from generate_series(1, 50) n;
     """)
     given = {"snapshot_chunk_rows": 10, "snapshot_chunks_per_batch": 7, "sink": {"max_parallel_tables": 1}}
-    sink = f"sink.{loads.kind}"
-    unpublished = [f"{sink}.before_publish@1"] if loads.kind == "iceberg" else []
-    for point in ("pipeline.batch.shaped", f"{sink}.before_commit@2", *unpublished, f"{sink}.after_commit@2"):
-        arm(f"{point.partition('@')[0]}=raise@{point.partition('@')[2] or 1}")
+    for point in points:
+        name, _, time = point.partition("@")
+        if name == "before_publish" and loads.kind == "delta":
+            continue
+        arm(f"sink.{loads.kind}.{name}=raise@{time}" if name else "pipeline.batch.shaped=raise@1")
         with pytest.raises(RuntimeError, match="fault injected"):
             loads.run("again", **given)
     monkeypatch.delenv("HEADRACE_FAULTPOINTS")
@@ -349,7 +355,7 @@ def test_a_target_that_gets_other_rows_meanwhile_is_read_again_for(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize("before", [pytest.param(1, marks=pytest.mark.system), 2])
 def test_rows_of_others_that_come_while_a_table_is_loaded_are_no_second_ones(
     loads: Loads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before: int
 ) -> None:
@@ -378,6 +384,7 @@ ODD_TEXTS = ("EU", "a/b=c%20d", "null", "é 😀", "~7e", " a ", "x:y?#[]{}^")
 
 
 @pytest.mark.jvm
+@pytest.mark.system
 def test_tables_with_partitions_are_the_same_by_both_ways(loads: Loads, by_spark: Callable[[bool], None]) -> None:
     loads.database.execute("create table t (id int primary key, region text, day date, n int)")
     for number, text in enumerate((*ODD_TEXTS, None)):

@@ -53,6 +53,7 @@ def test_rows_that_came_between_two_batches_are_found(mirror: Mirror, caplog: py
     assert (mirror.content(), merges(caplog)) == (sorted(READ.items(), key=repr), 1)
 
 
+@pytest.mark.smoke("delta-2-*", "iceberg-1-*")
 @pytest.mark.parametrize("point", ["before_commit", "last step"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_rows_that_come_while_a_batch_is_written_are_found(

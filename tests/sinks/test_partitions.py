@@ -167,7 +167,10 @@ def test_random_histories_of_tables_with_partitions_by_all_ways_give_equal_table
     assert ways["by index"].kept._indexes.sizes() != {}
 
 
-@pytest.mark.parametrize(("memory", "most"), [(100, collected.MOST), (0, collected.MOST), (100, 0)])
+@pytest.mark.smoke("index")
+@pytest.mark.parametrize(
+    ("memory", "most"), [(100, collected.MOST), (0, collected.MOST), (100, 0)], ids=["index", "MERGE", "tasks"]
+)
 def test_a_partition_of_delta_has_no_empty_text_so_it_stops_or_is_null_where_that_is_said(
     spark: Any, tmp_path: Path, memory: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_a_change_that_lacks_columns_takes_none_of_a_deleted_row(target: Any) ->
     assert target.content(T) == [(1, None, "w", False)]
 
 
+@pytest.mark.system
 def test_a_delete_shows_that_the_order_of_a_change_from_another_partition_is_unknown(delta: SoftDelta) -> None:
     def fed(op: str, partition: int, offset: int) -> Batch:
         images = (None, A) if op == "d" else (A, None)

@@ -21,9 +21,7 @@ NO_FILES_IN_CHECKSUMS = "spark.databricks.delta.allFilesInCrc.enabled"
 INDEX = "rows are marked by an index"
 
 
-pytestmark = pytest.mark.smoke(
-    "few files-rows are marked", "rows are marked", "rows are marked-*", f"few files-{INDEX}"
-)
+pytestmark = pytest.mark.smoke("few files-rows are marked", "rows are marked", "rows are marked-*enableChangeDataFeed*")
 
 
 @pytest.fixture(params=["rows are marked", INDEX, "files are written again"])
