@@ -134,5 +134,11 @@ def test_lists_of_columns_and_tables_are_held_against_what_is_captured() -> None
         *("column.mask.with.*", "column.mask.hash.*", "column.truncate.to.*", "column_propagate_source_type"),
         *("snapshot_select_statement_overrides", "snapshot.select.statement.overrides.*"),
         "snapshot_include_collection_list",
-        *("column_list", "except_column_list", "track_history_column_list", "track_history_except_column_list"),
+        *(
+            "column_list",
+            "except_column_list",
+            "track_history_column_list",
+            "track_history_except_column_list",
+            "partition_by",
+        ),
     }
