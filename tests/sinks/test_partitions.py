@@ -58,6 +58,26 @@ def _parts(text: str) -> tuple[str, int]:
     return found.transform, found.number
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_texts_of_all_lengths_have_the_buckets_that_each_has_alone(kind: pa.DataType) -> None:
+    texts = [None if n % 5 == 3 else "é\U0001f600abcdefg"[: n % 9] * (n % 4) for n in range(60)]
+    field, values = PartitionField("a", "bucket", 2147483647), pa.array(texts, pa.string()).cast(kind)
+    alone = [field.of(values.slice(n, 1))[0].as_py() for n in range(len(values))]
+    assert field.of(values).to_pylist() == alone
+    assert field.of(values.slice(7)).to_pylist() == alone[7:]
+    # As another writer of Murmur 3 has them.
+    known = {
+        "": 0,
+        "a": 0x3C2569B2,
+        "ab": 0x9BBFD75F,
+        "abc": 0xB3DD93FA,
+        "abcd": 0x43ED676A,
+        "hello, world": 0x149BBB7F,
+    }
+    found = field.of(pa.array(known.keys(), pa.string()).cast(kind)).to_pylist()
+    assert found == [value & 0x7FFFFFFF for value in known.values()]
+
+
 def test_rows_are_split_by_all_values_and_keep_their_order() -> None:
     rows = pa.table({"a": ["x", None, "x", "None"], "n": pa.array([1, 1, 2, 1], pa.int32()), "at": [0, 1, 2, 3]})
     fields = (PartitionField("a"), PartitionField("n", "truncate", 10))

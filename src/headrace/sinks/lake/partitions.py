@@ -1,4 +1,4 @@
-"""Partitions of lakehouse tables: by which values of its rows a table's files are told apart.
+"""Partitions of lakehouse tables: all rows of a data file have the same partition values.
 
 A value comes from one column: its own, or a part of it as Iceberg's specification computes it. Files of several
 partitions never become one. Where a file of a partition lies is all one to both formats, which keep the values in
@@ -48,7 +48,7 @@ _TAKES: dict[str, Collection[str]] = {
 
 @dataclass(frozen=True)
 class PartitionField:
-    """One value by which rows are told apart.
+    """One value by which a table is partitioned.
 
     Args:
         column: where it comes from.
@@ -100,7 +100,7 @@ class Partition:
     """Some of a table's rows.
 
     Args:
-        values: by which it is told apart, as Python has them. Days and moments are numbers: of days and microseconds,
+        values: its partition values, as Python has them. Days and moments are numbers: of days and microseconds,
             or of a transform's units since 1970.
         folder: for its files, relative to the table's, with `/` at its end; empty for that itself.
     """
@@ -115,7 +115,7 @@ WHOLE = Partition()
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How the rows of a table are told apart; without a field it has no partitions."""
+    """By what a table is partitioned; without a field it has no partitions."""
 
     fields: tuple[PartitionField, ...] = ()
 
@@ -144,7 +144,7 @@ class Partitioning:
         return next((f"column '{field.column}', which is {columns.get(field.column)}" for field in odd), "")
 
     def loses(self, partition: Partition) -> bool:
-        """Whether the format's log would have null for one of the values: for a text without a letter, in Delta."""
+        """Whether the format's log would have null for one of the values: for an empty text, in Delta."""
         found = zip(self.fields, partition.values, strict=True)
         return any(field.transform == PLAIN and value == "" for field, value in found)
 
@@ -230,6 +230,11 @@ def parse_field(text: str) -> PartitionField:
     return PartitionField(text)
 
 
+def column_of(text: str) -> str:
+    """The column that `day(created)` or `bucket(16, id)` names."""
+    return parse_field(text).column
+
+
 def of_iceberg(column: str, transform: str) -> PartitionField | None:
     """A field of a table that is there; None for a transform that is not known here.
 
@@ -263,7 +268,7 @@ def iceberg_value(field: PartitionField, kind: str, value: Any) -> Any:
 
 
 def delta_value(value: Any, kind: str) -> str | None:
-    """A partition's value as Delta's log has it. A text without a letter is null there, as in every writer of Delta.
+    """A partition's value as Delta's log has it. An empty text is null there, as in every writer of Delta.
 
     Args:
         value: as a `Partition` has it.
@@ -311,32 +316,43 @@ def _moments(kind: pa.DataType, found: NDArray[np.int64]) -> NDArray[np.datetime
 def _hashes(values: pa.Array) -> NDArray[np.uint32]:
     """Iceberg's hash of each value (32 bits of Murmur 3): of its eight bytes, or of what it is written with."""
     kind = values.type
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind)):
-        parts = _integers(values).astype("<i8").view("<u4").reshape(-1, 2)
-        return _finished(_mixed(_mixed(np.zeros(len(parts), np.uint32), parts[:, 0]), parts[:, 1]), np.uint32(8))
-    found = values.dictionary_encode()
-    texts = [_bytes(value.as_py(), kind) for value in found.dictionary]
-    of_text: NDArray[np.uint32] = np.fromiter(map(_hash, texts or [b""]), np.uint32)
-    places: NDArray[np.int64] = pc.fill_null(found.indices, 0).to_numpy()
-    return of_text[places]
+    if pa.types.is_decimal(kind):
+        # Arrow has no bytes of them as Java's numbers have them; each value comes to Python once.
+        found = values.dictionary_encode()
+        texts = [_bytes(value.as_py(), kind.scale) for value in found.dictionary]
+        return _hashes_of_bytes(pa.array(texts, pa.binary()).take(found.indices))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _hashes_of_bytes(values.cast(pa.binary()))
+    parts = _integers(values).astype("<i8").view("<u4").reshape(-1, 2)
+    return _finished(_mixed(_mixed(np.zeros(len(parts), np.uint32), parts[:, 0]), parts[:, 1]), np.uint32(8))
 
 
-def _bytes(value: Any, kind: pa.DataType) -> bytes:
-    if isinstance(value, Decimal):
-        whole = int(value.scaleb(kind.scale))
-        return whole.to_bytes((whole if whole >= 0 else ~whole).bit_length() // 8 + 1, "big", signed=True)
-    return value.encode() if isinstance(value, str) else bytes(value)
+def _bytes(value: Decimal, scale: int) -> bytes:
+    whole = int(value.scaleb(scale))
+    return whole.to_bytes((whole if whole >= 0 else ~whole).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _hash(text: bytes) -> int:
-    blocks = np.frombuffer(text[: len(text) // 4 * 4], "<u4")
-    state: NDArray[np.uint32] = np.zeros(1, np.uint32)
-    for at in range(len(blocks)):
-        state = _mixed(state, blocks[at : at + 1])
-    tail = text[len(blocks) * 4 :]
-    if tail:
-        state ^= _scrambled(np.array([int.from_bytes(tail, "little")], np.uint32))
-    return int(_finished(state, np.uint32(len(text)))[0])
+def _hashes_of_bytes(values: pa.Array) -> NDArray[np.uint32]:
+    filled = pc.fill_null(values, b"")
+    _, offsets, data = filled.buffers()
+    ends = np.frombuffer(offsets, np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(np.int64)
+    octets = np.frombuffer(data or b"", np.uint8).astype(np.uint32)
+    sizes = np.diff(ends)
+    state = np.zeros(len(sizes), np.uint32)
+    left = np.arange(len(sizes))
+    for at in range(int(sizes.max(initial=0)) // 4):
+        left = left[sizes[left] >= 4 * at + 4]
+        places = ends[left] + 4 * at
+        block = np.zeros(len(left), np.uint32)
+        for n in range(4):
+            block |= octets[places + n] << np.uint32(8 * n)
+        state[left] = _mixed(state[left], block)
+    tails = np.zeros(len(sizes), np.uint32)
+    for n in range(3):
+        longer = np.flatnonzero(sizes % 4 > n)
+        tails[longer] |= octets[ends[longer] + sizes[longer] // 4 * 4 + n] << np.uint32(8 * n)
+    # Of nothing it is zero.
+    return _finished(state ^ _scrambled(tails), sizes.astype(np.uint32))
 
 
 def _scrambled(block: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -351,7 +367,7 @@ def _turned(bits: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
     return (bits << np.uint32(by)) | (bits >> np.uint32(32 - by))
 
 
-def _finished(state: NDArray[np.uint32], length: np.uint32) -> NDArray[np.uint32]:
+def _finished(state: NDArray[np.uint32], length: np.uint32 | NDArray[np.uint32]) -> NDArray[np.uint32]:
     state = state ^ length
     state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)
