@@ -38,7 +38,7 @@ class PreparedTable(ABC):
         columns: the source's, with their Spark types, as the table has them.
         position: the name of the column with the position of a row's last change.
         mark: the name of the column that marks deleted rows; empty for none.
-        partitions: by what rows are told apart, each as the parts of a `PartitionField`.
+        partitions: by what it is partitioned, each as the parts of a `PartitionField`.
     """
 
     folder: str
@@ -49,7 +49,7 @@ class PreparedTable(ABC):
 
     @property
     def partitioning(self) -> Partitioning:
-        """How rows are told apart."""
+        """By what it is partitioned."""
         return Partitioning(tuple(PartitionField(*parts) for parts in self.partitions))
 
     @property

@@ -102,7 +102,7 @@ class TableFacts:
 
     @property
     def partitioning(self) -> Partitioning:
-        """How its rows are told apart."""
+        """By what it is partitioned."""
         return Partitioning(tuple(PartitionField(name, PLAIN) for name in self.partitions))
 
     @property

@@ -53,8 +53,8 @@ _COMPACTED = 128 << 20
 _DATA_COMMITS = ("WRITE", "MERGE", "UPDATE", "DELETE", "STREAMING UPDATE")
 _METADATA_COMMITS = 20
 _NOT_BY_TEXTS = (
-    "A text without a letter needs a new target that is not partitioned by its column ('partition_by'): every writer "
-    "of Delta makes null of it there."
+    "An empty text needs a new target that is not partitioned by its column ('partition_by'): every writer of Delta "
+    "makes null of it there."
 )
 _FEATURES = {"timestamp_ntz": "timestampNtz", VARIANT: "variantType"}
 """The features that tables need for columns of these types."""
@@ -192,7 +192,7 @@ class DeltaTable(LakeTable):
         return log is not None and log.known and log.has_rows_of_others(frozenset(_applications(batch, source)))
 
     def limited(self, table: TableProfile, layout: TargetLayout) -> TableProfile:
-        """No texts without a letter in columns by which it has partitions: every writer of Delta makes null of them."""
+        """No empty texts in columns by which it is partitioned: every writer of Delta makes null of them."""
         facts = self.facts() if self.exists else ""
         parts = layout.partitioning.columns if isinstance(facts, str) else facts.partitions
         texts = {c.name: "^$" for c in table.schema.columns if c.name in parts and c.logical.spark_type == "string"}

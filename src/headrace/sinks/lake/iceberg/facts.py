@@ -82,7 +82,7 @@ class TableFacts:
 
     @property
     def partitioning(self) -> Partitioning | None:
-        """How its rows are told apart; None where that is not known here."""
+        """By what it is partitioned; None for a transform that is not known here."""
         names = {number: name for name, number in self.ids.items()}
         fields = json.loads(self.spec)["fields"]
         found = [of_iceberg(names.get(field["source-id"], ""), field["transform"]) for field in fields]
