@@ -42,10 +42,12 @@ class Names:
             where they are names of other things.
         does: `protects` values or rows from going on, `chooses` them, or `informs`; `selects` the tables that are
             captured at all, which the source itself sees to where it goes on.
+        name_in: the name in one of the values, where that is more than a name.
     """
 
     what: Literal["tables", "columns", "captured columns", "nothing"]
     does: Literal["protects", "chooses", "selects", "informs"] = "informs"
+    name_in: Callable[[str], str] = str
 
 
 OTHER_NAMES = Names("nothing")

@@ -25,7 +25,6 @@ from headrace.sources.tables.unmatched import Unmatched, require_matched
 _LOG = logging.getLogger("headrace.pipeline")
 _MISSPELT = 0.8
 """From which likeness on (difflib's ratio) two names are taken for one and its misspelling."""
-_CALL = re.compile(r"\w+\((?:\s*[0-9]+\s*,)?\s*(.*?)\s*\)")
 _TABLES = Names("tables", "chooses")
 
 
@@ -146,14 +145,8 @@ def _of_sink(target: Target, tables: Sequence[TableSchema], gone: Sequence[Table
     for option in named:
         assert option.names is not None
         for text in settings.get(option.name) or ():
-            if not is_optional(text) and not there & {text, _column_in(text)}:
+            if not is_optional(text) and option.names.name_in(text) not in there:
                 yield Unmatched(option.name, text, option.names, _near(text, sorted(there)), f" of {target.label}")
-
-
-def _column_in(text: str) -> str:
-    """The column of `day(created)` or `bucket(16, id)`; of anything else the text."""
-    found = _CALL.fullmatch(text)
-    return text if found is None else found[1]
 
 
 def _of_format(target: Target, tables: Sequence[TableSchema]) -> Iterator[Unmatched]:

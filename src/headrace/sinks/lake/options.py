@@ -7,7 +7,7 @@ from headrace.changes.table import TableId
 from headrace.errors import OptionError
 from headrace.options import Names, bare
 from headrace.settings import Settings, option
-from headrace.sinks.lake.partitions import listed_fields
+from headrace.sinks.lake.partitions import column_of, listed_fields
 from headrace.sinks.lake.upkeep import UpkeepSettings
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.misfits import KeptValues
@@ -83,11 +83,12 @@ class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
     partition_by: tuple[str, ...] = option(
         "By what new tables are partitioned: columns (`region`), and in Iceberg `year(c)`, `month(c)`, `day(c)`, "
         "`hour(c)`, `bucket(16, c)` and `truncate(4, c)`, too. A name counts in every table that has the column, "
-        "`table.column` in one. A table that is there keeps its partitions. Delta keeps an empty text in a column of "
-        "its partitions as null, so choose none that may be empty, above all none of a key.",
+        "`table.column` in one. A table that is there keeps its partitions. Every writer of Delta makes null of an "
+        "empty text in a column of its partitions: such a value stops the batch, unless `unrepresentable` is null and "
+        "the column is none of the key.",
         kind=listed_fields,
         default=(),
-        names=Names("columns", "chooses"),
+        names=Names("columns", "chooses", column_of),
     )
     cluster_by_key: bool = option(
         "Whether new tables are clustered by their key, so that files that are compacted later hold ranges of keys: "
