@@ -62,15 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 SINKS = Path(__file__).parent / "sinks"
 """Its tests with a JVM are half of all of those: `tests.side_by_side` runs them in a process of their own."""
-BESIDE_SINKS = frozenset(("test_apply_changes.py", "test_history.py"))
-"""Files of that folder that run with the others, so that both processes end at about the same time."""
 SERVERS = frozenset(("binlog_server", "database_server", "mariadb_server", "mysql_server", "postgres_server"))
 """Fixtures that start a real server of a database."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What starts a real server of a database takes longest of what starts no JVM."""
-    if SINKS in item.path.parents and item.path.name not in BESIDE_SINKS:
+    if SINKS in item.path.parents:
         item.add_marker("sinks")
     own = [mark.mark for mark in (needs_mariadb, needs_mysql, needs_postgres)]
     if SERVERS & set(getattr(item, "fixturenames", ())) or any(mark in own for mark in item.iter_markers("skipif")):

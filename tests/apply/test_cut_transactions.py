@@ -97,7 +97,7 @@ def test_keys_that_move_along_and_rows_that_come_and_go_in_a_transaction_that_is
         # A row that comes to a key and leaves it for another one stops where it is cut, see below.
         if said is PAIRS or database.case not in ("moved on", "swapped by a free key"):
             made += everywhere(database, connector, said)
-    made = renamed(made)[:: (120 // examples(120)) ** 3]
+    made = renamed(made)[:: (120 // examples(120)) ** 2]
     if said.get("partitions"):
         draw = random.Random(34)
         made = [

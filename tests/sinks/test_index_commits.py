@@ -490,7 +490,7 @@ CELLS = {
 }  # fmt: skip
 
 
-@pytest.mark.smoke("iceberg-key3")
+@pytest.mark.smoke("delta-key2", "iceberg-key3")
 @pytest.mark.parametrize(
     ("kind", "key"),
     [

@@ -150,7 +150,7 @@ PARTS = {
 }
 
 
-@pytest.mark.smoke("delta-parts0")
+@pytest.mark.smoke("delta-parts0", "iceberg-parts5")
 @pytest.mark.parametrize(("kind", "parts"), [(kind, parts) for kind, all_parts in PARTS.items() for parts in all_parts])
 def test_random_histories_of_tables_with_partitions_by_all_ways_give_equal_tables(
     spark: Any, tmp_path: Path, kind: str, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
