@@ -9,6 +9,7 @@ import pytest
 from tests.support.captured_shop import Db2Database, closing
 
 from headrace.errors import CaptureError
+from headrace.sources.db2.dialect import Db2
 from headrace.testing.captured_database import data, replay
 from headrace.testing.waiting import until
 
@@ -48,6 +49,52 @@ def test_a_column_that_is_dropped_and_added_as_the_last_one_is_read_again(databa
         until(is_read_again, "the table is read again")
     assert run.offset.schemas["SHOP.T"][0]["altered"] > known
     assert run.all() == []
+
+
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_changes_that_are_captured_while_the_server_is_asked_are_read_before_the_table_is_read_again(
+    database, platform, monkeypatch, answers
+):
+    run = database.run(platform=platform)
+    rows = run.all()
+    known = run.offset.schemas["SHOP.T"][0]["altered"]
+    database.execute("UPDATE SHOP.T SET C = 11 WHERE ID = 1")
+    drop_and_add(database)
+    asked, has_passed = [], Db2.has_passed
+
+    class Captured:
+        """A server that captures all that waits after some answers."""
+
+        def __init__(self, server):
+            self.server, self.left = server, answers
+
+        def _answer(self, found):
+            self.left -= 1
+            if not self.left:
+                database.capture()
+            return found
+
+        def value(self, *question):
+            return self._answer(self.server.value(*question))
+
+        def row(self, *question):
+            return self._answer(self.server.row(*question))
+
+    def passed(self, server, *about):
+        asked.append(has_passed(self, Captured(server), *about))
+        return asked[-1]
+
+    def take():
+        rows.extend(found := run.all())
+        return found
+
+    monkeypatch.setattr(Db2, "has_passed", passed)
+    run.batch()
+    assert asked == [False]
+    monkeypatch.undo()
+    with database.capturing():
+        until(lambda: not take() and run.offset.schemas["SHOP.T"][0]["altered"] > known, "the table is read again")
+    assert [row["c"] for row in replay(rows).values()] == [None, None]
 
 
 @pytest.mark.parametrize("choice", ["warn", "fail"])

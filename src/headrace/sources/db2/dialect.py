@@ -139,10 +139,11 @@ class Db2:
         made = server.value(self.statements.COMMIT_TIME, (lsn.to_bytes(commit),))
         if made is not None and str(made) > altered:
             return True
-        if server.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(commit),)):
-            return False
+        # In this order: what is captured between the two questions is then seen by the second.
         mark = server.row(self.statements.NEWEST_MARK)
-        return mark is not None and mark[1] is not None and str(mark[1]) > altered
+        if mark is None or mark[1] is None or str(mark[1]) <= altered:
+            return False
+        return not server.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(commit),))
 
     def alterations(self, server: Queries, after: str, upto: str) -> Sequence[Alteration]:
         """None: Db2 keeps no history of statements."""
