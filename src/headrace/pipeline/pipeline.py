@@ -276,7 +276,10 @@ class Pipeline:
         Raises:
             HeadraceError: as `check`; nothing was started.
         """
+        from headrace.spark.java_names import remember_java_names
+
         if not self._checked:
             self.check(spark=spark)
         self._checked = False
+        remember_java_names(spark)
         return RunningPipeline(self._model, spark, once=once, breaks_lease=break_lock)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DELTA", "KAFKA", "spark_session"]
 
 # Measured on 2 cores: the first batch of the demo took 11 seconds in place of 32. One compiler tier needs the code
-# cache
-# that both have together otherwise.
+# cache that both have together otherwise.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC")
 # A length in broken Avro bytes would make Java allocate up to 2 GB before it looks whether so much is there.
 _AVRO_LIMITS = tuple(
@@ -72,10 +71,14 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from headrace.spark.java_names import remember_java_names
+
     release_of(pyspark.__version__)
     given = dict(conf or {})
     if SparkContext._active_spark_context is not None:
-        return _reused(SparkSession.builder.getOrCreate(), jars, given)
+        session = _reused(SparkSession.builder.getOrCreate(), jars, given)
+        remember_java_names(session)
+        return session
 
     settings = _settings(jars, given, master)
     if short_lived:
@@ -86,6 +89,7 @@ def spark_session(
         builder = builder.config(name, value)
     with spark_environment():
         session = builder.getOrCreate()
+    remember_java_names(session)
     if master.startswith("local"):
         use_unforked_files(session)
     return session

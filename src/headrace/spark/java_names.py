@@ -1,0 +1,70 @@
+"""Names of Java classes and their static methods, which Python asks the JVM for once.
+
+Py4J asks for each part of `jvm.org.apache.spark.sql.functions.expr` each time that it is said, and for a package the
+JVM looks through all jars before it says that there is no class of this name. In the tests of Delta tables that was
+6 seconds of 116, and 32,000 of 134,000 messages between the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def remember_java_names(spark: SparkSession) -> None:
+    """Let all of this process that speaks with the session's JVM ask for each class and static method once.
+
+    What is not found is asked for again: its jar may come later. Nothing is done over Spark Connect, nor the second
+    time.
+
+    Args:
+        spark: a session.
+    """
+    view: Any = getattr(spark, "_jvm", None)
+    if type(view) is JVMView:
+        view.__class__ = _View
+
+
+class _View(JVMView):  # type: ignore[misc]
+    def __getattr__(self, name: str) -> Any:
+        return _remembered(self, name, super().__getattr__(name))
+
+    def _is_true(self) -> None:
+        pass
+
+
+class _Package(JavaPackage):  # type: ignore[misc]
+    def __init__(self, package: JavaPackage, parent: _View | _Package, name: str) -> None:
+        super().__init__(package._fqn, package._gateway_client, package._jvm_id)
+        self._parent = parent
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return _remembered(self, name, super().__getattr__(name))
+
+    def _is_true(self) -> None:
+        """A class was found in it, so that it can't turn out to be a class itself once a jar has come."""
+        self._parent.__dict__[self._name] = self
+        self._parent._is_true()
+
+
+class _Class(JavaClass):  # type: ignore[misc]
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            self.__dict__[name] = found
+        return found
+
+
+def _remembered(holder: _View | _Package, name: str, found: Any) -> Any:
+    if isinstance(found, JavaPackage):
+        return _Package(found, holder, name)
+    if isinstance(found, JavaClass):
+        found = _Class(found._fqn, found._gateway_client)
+        holder.__dict__[name] = found
+        holder._is_true()
+    return found
