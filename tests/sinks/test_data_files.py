@@ -18,6 +18,7 @@ from headrace.sinks.lake.data_files import DataFileWriter, arrow_type, write_dat
 from headrace.sinks.lake.delta.actions import added, marked, removed
 from headrace.sinks.lake.delta.deletion_vectors import read_vector, write_vectors
 from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
+from headrace.sinks.lake.partitions import UNPARTITIONED
 
 LAST = "\U0010ffff"
 
@@ -56,7 +57,7 @@ def column(kind: str, values: list[Any]) -> pa.Array:
 
 def said(folder: Path, rows: pa.Table, indexed: tuple[str, ...] = ("c",)) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        statistics(write_data_file(str(folder), rows), rows.schema, indexed), parse_float=Decimal
+        statistics(write_data_file(str(folder), rows), rows.schema, indexed, {}), parse_float=Decimal
     )
     return found
 
@@ -145,7 +146,7 @@ def test_no_vector_makes_no_file(tmp_path: Path) -> None:
 def test_a_marked_file_keeps_what_the_log_says_of_it(tmp_path: Path) -> None:
     digits = '{"numRecords":3,"minValues":{"c":12345678901234567890.10,"t":"é"},"tightBounds":true}'
     file = write_data_file(str(tmp_path), pa.table({"c": [1, 2, 3]}))
-    entry = {**added(file, digits)["add"], "tags": {"x": "y"}}
+    entry = {**added(file, digits, UNPARTITIONED, {}, {})["add"], "tags": {"x": "y"}}
     now = marked(entry, {"cardinality": 1}, 3)["add"]
     assert now["stats"] == digits.replace('"tightBounds":true', '"tightBounds":false')
     assert (now["path"], now["tags"], now["deletionVector"]) == (file.path, {"x": "y"}, {"cardinality": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.changes.typed import literal
-from headrace.sinks.lake.data_files import arrow_type, write_data_file
-from headrace.sinks.lake.delta.actions import added, marked, removed
+from headrace.sinks.lake.data_files import DataFile, arrow_type, write_data_file
+from headrace.sinks.lake.delta.actions import Action, added, marked, removed
 from headrace.sinks.lake.delta.deletion_vectors import write_vectors
 from headrace.sinks.lake.delta.log import BatchMark
 from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
 from headrace.sinks.lake.delta.table import DeltaTable
+from headrace.sinks.lake.partitions import UNPARTITIONED
 
 LAST = "\U0010ffff"
 VALUES: dict[str, list[Any]] = {
@@ -67,7 +69,7 @@ def table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
             columns[name] = columns[name].fill_null(cell(COLUMNS[name], value))
             rows = pa.table({"row": pa.array([number], pa.int32()), **columns})
             file = write_data_file(str(folder), rows)
-            lines.append(added(file, statistics(file, rows.schema, indexed_columns(rows.column_names, {}))))
+            lines.append(_added(file, rows, indexed_columns(rows.column_names, {})))
             number += 1
     log = mirror._log
     assert log is not None
@@ -135,7 +137,7 @@ def test_marked_rows_are_gone_for_every_reader_and_the_batch_is_known(spark: Any
     log = DeltaTable(spark, str(folder))._log
     assert log is not None
     file = write_data_file(str(folder), rows)
-    entry = added(file, statistics(file, rows.schema, ("id",)))
+    entry = _added(file, rows, ("id",))
     with log.transaction() as commit:
         commit.commit(commit.described([entry]), BatchMark("headrace", 1, 1))
     vectors = [np.arange(0, 100_000, 2, dtype=np.int64), np.arange(0, 99_999, dtype=np.int64)]
@@ -150,3 +152,7 @@ def test_marked_rows_are_gone_for_every_reader_and_the_batch_is_known(spark: Any
         query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(folder)))
         assert pa.table(query.execute("select count(*) as n from t").read_all())["n"].to_pylist() == [len(left)]
     assert log.transaction_version("headrace") == 3
+
+
+def _added(file: DataFile, rows: pa.Table, indexed: Sequence[str]) -> Action:
+    return added(file, statistics(file, rows.schema, indexed, {}), UNPARTITIONED, {}, {})

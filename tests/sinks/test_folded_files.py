@@ -27,7 +27,9 @@ KINDS = {"id": "int32", "n": "decimal(9,2)", "a": "string"}
 
 def of_table(folder: Path, key: tuple[str, ...] = ("id",), *, decoded: bool = False) -> TableToWrite:
     schema = table("t", key=key, **KINDS)
-    prepared = PreparedDelta(str(folder), {"id": "int", "n": "decimal(9,2)", "a": "string"}, "_at", "", (), ("id",))
+    prepared = PreparedDelta(
+        str(folder), {"id": "int", "n": "decimal(9,2)", "a": "string"}, "_at", "", (), {}, {}, ("id",)
+    )
     profile = TableProfile(schema.id, schema, {schema.fingerprint: 3}, {"u": 1}, decoded=decoded)
     return TableToWrite(profile, prepared, frozenset(), "target")
 

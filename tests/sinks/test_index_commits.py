@@ -17,7 +17,7 @@ from tests.support.lake_mirror import DeltaMirror, Mirror, T, made
 from headrace import faultpoints
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
-from headrace.sinks.lake import collected, indexed
+from headrace.sinks.lake import collected, indexed, merge
 from headrace.sinks.lake.data_files import DataFileWriter, arrow_type
 from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
@@ -102,6 +102,45 @@ def test_commits_of_others_between_two_batches_are_followed(mirror: Mirror) -> N
     mirror.undo()
     mirror.bring(Batch(T).add("u", T, 15, row(9, "after all")))
     assert mirror.content() == rows({**expected, 8: "read 8", 9: "after all"})
+
+
+def test_columns_that_get_other_names_or_go_and_come_again_leave_the_index_as_it_is(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    mirror.kept = mirror.target.sink(schema_change_behavior="evolve")
+
+    def by_index(batch: Batch) -> None:
+        with monkeypatch.context() as without:
+            without.delattr(merge, "merge")
+            without.setattr(*mirror.only_way, None)
+            mirror.bring(batch)
+
+    by_index(Batch(T).add("u", T, 5, row(1, "new")).add("d", T, 6, before=row(2, "read 2")))
+    named = table(id="int64", **{"the a": "string"}, b="string")
+    batch = Batch().statement(T, 7, "ALTER TABLE t RENAME COLUMN a TO `the a`").structure(named, 8)
+    mirror.bring(batch.add("u", named, 9, {"id": "4", "the a": "named", "b": "first"}))
+    by_index(Batch(named).add("u", named, 10, {"id": "3", "the a": "named", "b": "first"}))
+    # Columns that come again are other ones of the same name.
+    for at, kept in ((20, "the a"), (30, "b")):
+        less = table(id="int64", **{kept: "string"})
+        for way, n in ((mirror.bring, 1), (by_index, 2)):
+            way(Batch(less).add("u", less, at + n, {"id": "5", kept: f"less {n}"}))
+        for way, n in ((mirror.bring, 3), (by_index, 4)):
+            way(Batch(named).add("u", named, at + n, {"id": "6", "the a": f"more {n}", "b": f"more {n}"}))
+    mirror.sql("update {} set b = 'foreign' where id in (4, 7)")
+    mirror.compact()
+    last = table(key=("nr",), nr="int64", **{"the a": "string"}, b="string")
+    batch = Batch().statement(named, 40, "ALTER TABLE t RENAME COLUMN id TO nr").structure(last, 41)
+    mirror.bring(batch.add("u", last, 42, {"nr": "9", "the a": "last", "b": "last"}))
+    by_index(
+        Batch(last).add("u", last, 43, {"nr": "7", "the a": "last", "b": "last"}).add("d", last, 44, before={"nr": "8"})
+    )
+    expected: dict[int, Any] = {n: (n, None, None) for n in READ if n not in (2, 8)}
+    expected |= {n: (n, "last", "last") for n in (7, 9)}
+    expected |= {4: (4, None, "foreign"), 5: (5, None, "less 2"), 6: (6, "more 4", "more 4")}
+    content = [(line["nr"], line["the a"], line["b"]) for line in mirror.target.rows(last)]
+    assert sorted(content) == sorted(expected.values())
 
 
 COMPACTION = "compaction"
@@ -263,7 +302,7 @@ REFUSED: list[tuple[TableFacts, str]] = [
     (facts(partitionColumns=["id"]), ""),
     (facts(partitionColumns=["id"], field={"type": "double"}), "partitions by column 'id', which is double"),
     (facts(partitionColumns=["id"], field={"type": "timestamp"}), "partitions by column 'id', which is timestamp"),
-    (facts({"delta.columnMapping.mode": "name"}), "column mapping"),
+    (facts({"delta.columnMapping.mode": "id"}), "column mapping"),
     (facts({"delta.constraints.positive": "id > 0"}), "constraints"),
     (facts(field={"nullable": False}), "constraints"),
     (facts(field={"metadata": {"delta.invariants": "{}"}}), "constraints"),

@@ -25,7 +25,7 @@ SCHEMA = TableSchema(TableId("d", "s", "t"), COLUMNS, ("id",))
 
 
 def files(folder: Path, mark: str = "") -> DeltaFiles:
-    table = PreparedDelta(str(folder), {"id": "int", "at": "date"}, "_position", mark, (), ("id", "_position"))
+    table = PreparedDelta(str(folder), {"id": "int", "at": "date"}, "_position", mark, (), {}, {}, ("id", "_position"))
     # As it comes to a worker.
     return DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
 
@@ -57,7 +57,7 @@ def test_a_file_of_iceberg_has_the_numbers_of_its_columns_and_no_null_where_the_
     columns, ids = {"id": "int", "at": "date"}, {"id": 1, "at": 7, "_position": 3}
     spec = json.dumps({"fields": [{"name": "p", "transform": "month", "source-id": 7, "field-id": 1000}]})
     parts = [("at", "month", 0)]
-    table = PreparedIceberg(str(tmp_path), columns, "_position", "", parts, ids, ("id",), spec)
+    table = PreparedIceberg(str(tmp_path), columns, "_position", "", parts, ids, {}, ("id",), spec)
     made = IcebergFiles({place_of(SCHEMA): table})
     file = IcebergFiles.from_text(made.to_text()).file(SCHEMA)
     assert file is not None
@@ -115,7 +115,9 @@ def test_attempts_of_one_task_have_files_and_names_of_their_own(tmp_path: Path) 
 
 
 def test_rows_of_several_partitions_become_a_file_of_each_without_the_column_that_the_log_has(tmp_path: Path) -> None:
-    table = PreparedDelta(str(tmp_path), {"id": "int", "at": "date"}, "_position", "", [("at", "plain", 0)], ("id",))
+    table = PreparedDelta(
+        str(tmp_path), {"id": "int", "at": "date"}, "_position", "", [("at", "plain", 0)], {}, {}, ("id",)
+    )
     made = DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
     file = made.file(SCHEMA)
     assert file is not None
@@ -145,7 +147,7 @@ def test_an_empty_text_by_which_delta_would_have_a_partition_is_left_to_spark(
 ) -> None:
     columns = (Column("a", 1, LogicalType("string")),)
     schema = TableSchema(TableId("d", "s", "t"), columns)
-    prepared = PreparedDelta(str(tmp_path), {"a": "string"}, "_position", "", [("a", kind, 0)], ())
+    prepared = PreparedDelta(str(tmp_path), {"a": "string"}, "_position", "", [("a", kind, 0)], {}, {}, ())
     file = DeltaFiles({place_of(schema): prepared}).file(schema)
     assert file is not None
     assert file.write([pa.array(["x", None])], "c/1/0")
@@ -162,7 +164,7 @@ REFUSED = (
     ({}, {}, ""),
     ({"partitionColumns": ["id"]}, {}, ""),
     ({"partitionColumns": ["id"], "fields": [{**FIELD, "type": "double"}]}, {}, "it has partitions by column 'id'"),
-    ({"configuration": {"delta.columnMapping.mode": "name"}}, {}, "it has column mapping"),
+    ({"configuration": {"delta.columnMapping.mode": "id"}}, {}, "its column mapping goes by numbers"),
     ({"configuration": {"delta.constraints.c": "id > 0"}}, {}, "it has constraints"),
     ({"configuration": {"delta.enableChangeDataFeed": "true"}}, {}, "it has a change data feed"),
     ({"configuration": {"delta.enableRowTracking": "true"}}, {}, "it has a change data feed, row tracking"),

@@ -17,6 +17,7 @@ from headrace.sinks.lake.iceberg.branch import Branch
 from headrace.testing.change_history import Batch, table
 
 T = table("t", id="int64", a="string")
+_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 class Mirror:
@@ -64,11 +65,15 @@ class Mirror:
     def read_table(self, schema: TableSchema) -> Any:
         raise NotImplementedError
 
-    def sql(self, statement: str) -> None:
-        """A statement of somebody else's."""
+    def sql(self, statement: str, schema: TableSchema = T) -> None:
+        """A statement of somebody else's about a table."""
         raise NotImplementedError
 
-    def compact(self) -> None:
+    def compact(self, schema: TableSchema = T) -> None:
+        raise NotImplementedError
+
+    def forget(self, schema: TableSchema = T) -> None:
+        """Remove what only versions before the newest need."""
         raise NotImplementedError
 
     def undo(self) -> None:
@@ -90,16 +95,26 @@ class DeltaMirror(Mirror):
     refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
         ({"readers": "trino,polars"}, "it has no deletion vectors ('readers')"),
     ]
-    refused_change = "alter table {} set tblproperties ('delta.columnMapping.mode' = 'name')", "it has column mapping"
+    refused_change = (
+        "alter table {} set tblproperties ('delta.enableChangeDataFeed' = 'true')",
+        "it has a change data feed",
+    )
 
     def read_table(self, schema: TableSchema) -> Any:
         return self.spark.read.format("delta").load(self.target.path(schema.id.name))
 
-    def sql(self, statement: str) -> None:
-        self.spark.sql(statement.format(f"delta.`{self.target.path('t')}`")).collect()
+    def sql(self, statement: str, schema: TableSchema = T) -> None:
+        self.spark.sql(statement.format(f"delta.`{self.target.path(schema.id.name)}`")).collect()
 
-    def compact(self) -> None:
-        self.sql("optimize {}")
+    def compact(self, schema: TableSchema = T) -> None:
+        self.sql("optimize {}", schema)
+
+    def forget(self, schema: TableSchema = T) -> None:
+        self.spark.conf.set(_RETENTION_CHECK, "false")
+        try:
+            self.sql("vacuum {} retain 0 hours", schema)
+        finally:
+            self.spark.conf.unset(_RETENTION_CHECK)
 
     def undo(self) -> None:
         self.sql(f"restore table {{}} to version as of {self.version() - 1}")
@@ -121,13 +136,18 @@ class IcebergMirror(Mirror):
     def read_table(self, schema: TableSchema) -> Any:
         return self.target.table(schema).read()
 
-    def sql(self, statement: str) -> None:
-        found = self.target.table()
+    def sql(self, statement: str, schema: TableSchema = T) -> None:
+        found = self.target.table(schema)
         found.session.sql(statement.format(found.sql_name)).collect()
 
-    def compact(self) -> None:
+    def compact(self, schema: TableSchema = T) -> None:
         for procedure in ("rewrite_data_files", "rewrite_position_delete_files"):
-            self.sql(f"call lake.system.{procedure}(table => 'dbo.t', options => map('rewrite-all', 'true'))")
+            table = f"table => 'dbo.{schema.id.name}'"
+            self.sql(f"call lake.system.{procedure}({table}, options => map('rewrite-all', 'true'))", schema)
+
+    def forget(self, schema: TableSchema = T) -> None:
+        now = "older_than => timestamp '9999-01-01', retain_last => 1"
+        self.sql(f"call lake.system.expire_snapshots(table => 'dbo.{schema.id.name}', {now})", schema)
 
     def undo(self) -> None:
         found = self.target.table()

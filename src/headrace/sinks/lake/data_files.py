@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from uuid import uuid4
 
 import pyarrow as pa
@@ -46,6 +46,10 @@ _SPARK_VERSION = "org.apache.spark.version"
 """Readers of Spark 3 refuse days before 1582 in files that do not say by which calendar they were written; from this
 key on they take them as they are."""
 
+FIELD_ID = "PARQUET:field_id"
+"""Where pyarrow keeps the number of a column."""
+_OWN_NAMES: Mapping[str, str] = MappingProxyType({})
+
 Ordered = int | float | str | Decimal
 """A value with an order: days and microseconds since 1970 are numbers."""
 
@@ -60,6 +64,11 @@ def arrow_type(spark_type: str) -> pa.DataType | None:
         precision, scale = spark_type[len("decimal(") : -1].split(",")
         return pa.decimal128(int(precision), int(scale))
     return _PLAIN.get(spark_type)
+
+
+def numbered(name: str, kind: pa.DataType | None, number: int | None, *, required: bool = False) -> pa.Field:
+    """A column of a data file, whose number says which of the table's it is; None for a table without numbers."""
+    return pa.field(name, kind, not required, None if number is None else {FIELD_ID: str(number)})
 
 
 @dataclass(frozen=True)
@@ -109,13 +118,20 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         schema: names and types of the columns (`arrow_type`), in the table's order.
         files: the file system; the local one by default.
         partition: of which partition its rows are; whose folder is made.
+        names: those that columns have in the file, where these are not their own.
 
     Raises:
         OSError: the folder can't be written.
     """
 
     def __init__(
-        self, folder: str, schema: pa.Schema, files: fs.FileSystem | None = None, *, partition: Partition = WHOLE
+        self,
+        folder: str,
+        schema: pa.Schema,
+        files: fs.FileSystem | None = None,
+        *,
+        partition: Partition = WHOLE,
+        names: Mapping[str, str] = _OWN_NAMES,
     ) -> None:
         self._files = files or fs.LocalFileSystem()
         self._partition = partition
@@ -124,12 +140,16 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         self._path = f"{partition.folder}part-00000-{uuid4()}-c000.{_COMPRESSION}.parquet"
         self._place = f"{folder.rstrip('/')}/{self._path}"
         self._schema = schema
+        self._inside = pa.schema(
+            [field.with_name(names.get(field.name, field.name)) for field in schema],
+            {_SPARK_VERSION: _spark_version()},
+        )
         self._rows = 0
         self._ranges = [_Range(field.type) for field in schema]
         self._stream = self._files.open_output_stream(self._place)
         self._writer = pq.ParquetWriter(
             self._stream,
-            schema.with_metadata({_SPARK_VERSION: _spark_version()}),
+            self._inside,
             compression=_COMPRESSION,
             store_schema=False,
         )
@@ -138,7 +158,8 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Add rows, in order. Their columns have the file's names and types."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        self._writer.write_table(table.cast(self._schema), row_group_size=_ROW_GROUP)
+        inside = pa.Table.from_arrays(table.cast(self._schema).columns, schema=self._inside)
+        self._writer.write_table(inside, row_group_size=_ROW_GROUP)
         self._rows += table.num_rows
         for known, column in zip(self._ranges, table.columns, strict=True):
             known.add(column)
@@ -181,10 +202,15 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
 
 
 def write_data_file(
-    folder: str, rows: pa.Table, files: fs.FileSystem | None = None, *, partition: Partition = WHOLE
+    folder: str,
+    rows: pa.Table,
+    files: fs.FileSystem | None = None,
+    *,
+    partition: Partition = WHOLE,
+    names: Mapping[str, str] = _OWN_NAMES,
 ) -> DataFile:
     """Write rows, at least one, as one data file (`DataFileWriter`)."""
-    with DataFileWriter(folder, rows.schema, files, partition=partition) as writer:
+    with DataFileWriter(folder, rows.schema, files, partition=partition, names=names) as writer:
         writer.write(rows)
         return writer.close()
 

@@ -188,7 +188,8 @@ def _written(rows: pa.Table, table: TableToWrite) -> TaskResult:
         folded = []
         for partition, some in prepared.partitioning.split(comes.cast(prepared.schema)):
             with explained(prepared.folder):
-                file = write_data_file(prepared.folder, some.select(prepared.inside), partition=partition)
+                inside = some.select(prepared.inside)
+                file = write_data_file(prepared.folder, inside, partition=partition, names=prepared.names)
             folded.append(FoldedRows(file, _keys(some, change)))
     except HeadraceError as error:
         return error

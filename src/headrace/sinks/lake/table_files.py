@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.changes.table import TableSchema
 from headrace.changes.table_files import TableFile, TableFiles, WrittenFile
 from headrace.errors import SinkError
-from headrace.sinks.lake.data_files import DataFile, DataFileWriter, arrow_type
+from headrace.sinks.lake.data_files import DataFile, DataFileWriter, arrow_type, numbered
 from headrace.sinks.lake.partitions import Partition, PartitionField, Partitioning
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
@@ -39,6 +39,8 @@ class PreparedTable(ABC):
         position: the name of the column with the position of a row's last change.
         mark: the name of the column that marks deleted rows; empty for none.
         partitions: by what it is partitioned, each as the parts of a `PartitionField`.
+        numbers: those of its columns; empty where they have none.
+        names: those that columns have in files, where these are not their own.
     """
 
     folder: str
@@ -46,6 +48,8 @@ class PreparedTable(ABC):
     position: str
     mark: str
     partitions: Sequence[tuple[str, str, int]]
+    numbers: Mapping[str, int]
+    names: Mapping[str, str]
 
     @property
     def partitioning(self) -> Partitioning:
@@ -61,7 +65,8 @@ class PreparedTable(ABC):
     def schema(self) -> pa.Schema:
         """The columns of its rows: the source's, and ours."""
         own = {self.position: pa.string()} | ({self.mark: pa.bool_()} if self.mark else {})
-        return pa.schema({name: arrow_type(kind) for name, kind in self.columns.items()} | own)
+        kinds = {name: arrow_type(kind) for name, kind in self.columns.items()} | own
+        return pa.schema([numbered(name, kind, self.numbers.get(name)) for name, kind in kinds.items()])
 
     @abstractmethod
     def action(self, file: DataFile) -> dict[str, Any]:
@@ -149,7 +154,9 @@ class LakeFile(TableFile):
             for partition, waiting in self._waiting.items():
                 rows = pa.concat_tables(waiting).select(self._table.inside).combine_chunks()
                 if partition not in self._writers:
-                    self._writers[partition] = DataFileWriter(table.folder, rows.schema, partition=partition)
+                    self._writers[partition] = DataFileWriter(
+                        table.folder, rows.schema, partition=partition, names=table.names
+                    )
                 self._writers[partition].write(rows)
         self._waiting.clear()
         self._rows = self._bytes = 0

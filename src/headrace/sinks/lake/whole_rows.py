@@ -117,10 +117,6 @@ class RowsInFiles:
         return [np.union1d(gone, rows[files == number]) for number, gone in enumerate(self.superseded)]
 
 
-_COMES = "headrace comes"
-"""No column of a source has a blank in its name here: Delta needs column mapping for it, and then rows go by MERGE."""
-
-
 def collect(folded: DataFrame, columns: Mapping[str, str]) -> tuple[pa.Table, pa.Array]:
     """Compute folded rows, and bring them into the driver. Runs one Spark job.
 
@@ -131,6 +127,7 @@ def collect(folded: DataFrame, columns: Mapping[str, str]) -> tuple[pa.Table, pa
     Returns:
         `rows` and `comes` of `CollectedRows`.
     """
+    comes = "_".join(["comes", *columns])
     written = (f"{value} as {quote(name)}" for name, value in columns.items())
-    found = folded.alias("s").selectExpr(*written, f"s.op = 'upsert' as {quote(_COMES)}").toArrow()
-    return found.drop_columns([_COMES]), pa.concat_arrays([pa.array([], pa.bool_()), *found.column(_COMES).chunks])
+    found = folded.alias("s").selectExpr(*written, f"s.op = 'upsert' as {quote(comes)}").toArrow()
+    return found.drop_columns([comes]), pa.concat_arrays([pa.array([], pa.bool_()), *found.column(comes).chunks])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.sinks.lake.data_files import DataFile
-from headrace.sinks.lake.partitions import UNPARTITIONED, Partitioning, delta_value
+from headrace.sinks.lake.partitions import Partitioning, delta_value
 
 Entry = Mapping[str, Any]
 """What stands in the log of a file: the inside of its `add`."""
@@ -20,8 +20,9 @@ Action = dict[str, Any]
 def added(
     file: DataFile,
     statistics: str,
-    partitioning: Partitioning = UNPARTITIONED,
-    columns: Mapping[str, str] | None = None,
+    partitioning: Partitioning,
+    columns: Mapping[str, str],
+    names: Mapping[str, str],
     *,
     new: bool = True,
 ) -> Action:
@@ -31,11 +32,12 @@ def added(
         file: the file.
         statistics: as `headrace.sinks.lake.delta.statistics` has them.
         partitioning: the table's.
-        columns: the table's, with Spark's types; needed where it has partitions.
+        columns: the table's, with Spark's types.
+        names: those that they have in the log, where these are not their own.
         new: whether its rows are, and do not come from files that go.
     """
     found = zip(partitioning.columns, file.partition.values, strict=True)
-    values = {name: delta_value(value, (columns or {})[name]) for name, value in found}
+    values = {names.get(name, name): delta_value(value, columns[name]) for name, value in found}
     return {
         "add": {
             "path": file.path,

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.data_files import arrow_type, numbered
 from headrace.sinks.lake.partitions import PLAIN, PartitionField, Partitioning
 
 VECTORS = "delta.enableDeletionVectors"
@@ -97,8 +97,28 @@ class TableFacts:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of its rows."""
-        return pa.schema([(name, arrow_type(kind)) for name, kind in self.columns.items()])
+        """The columns of its rows, with their numbers where it has column mapping."""
+        return pa.schema(
+            [numbered(name, arrow_type(kind), self.numbers.get(name)) for name, kind in self.columns.items()]
+        )
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that columns have in files and in the log, where these are not their own."""
+        return {field["name"]: field["metadata"][_STORED_NAME] for field in self.fields} if self._is_mapped else {}
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of its columns, where these have some."""
+        return {field["name"]: field["metadata"][_NUMBER] for field in self.fields} if self._is_mapped else {}
+
+    @property
+    def _is_mapped(self) -> bool:
+        return self._mapping != "none"
+
+    @property
+    def _mapping(self) -> str:
+        return self.properties.get("delta.columnMapping.mode", "none")
 
     @property
     def partitioning(self) -> Partitioning:
@@ -161,7 +181,8 @@ class TableFacts:
         limits = limits or any(not field["nullable"] or _LIMITS & {*field["metadata"]} for field in self.fields)
         reasons = {
             "it is not in a local folder": folder is None or not folder.is_dir(),
-            "it has column mapping": properties.get("delta.columnMapping.mode", "none") != "none",
+            # Its files may lack the names that the log says.
+            "its column mapping goes by numbers": self._mapping not in ("none", "name"),
             "it has constraints": limits,
             f"its column {odd}": bool(odd),
             f"it has partitions by {parts}": bool(parts),
@@ -187,6 +208,7 @@ class TableFacts:
         return next((reason for reason, is_so in reasons.items() if is_so), "")
 
 
+_STORED_NAME, _NUMBER = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _VERSIONS = ("minReaderVersion", "minWriterVersion")
 _COLLATED = "COLLATION"
 _SERIALIZABLE = "Serializable"

@@ -41,9 +41,12 @@ def indexed_table(
     """
     assert facts.folder is not None
     form = KeyForm({name: facts.columns[name] for name in change.key}, change.nullable)
-    table = IndexedTable((facts.id, facts.location), form, change.position, LiveFiles(facts.folder))
+    # A column that was dropped and came again is another one, whatever its name.
+    stored = tuple(facts.names.get(name, name) for name in (*change.key, change.position))
+    table = IndexedTable((facts.id, facts.location, stored), form, change.position, LiveFiles(facts.folder))
 
     def advance(files: LiveFiles) -> None:
+        files.names = facts.names
         files.types = {name: arrow_type(facts.columns[name]) for name in facts.partitions}
         files.advance(version)
 
@@ -79,7 +82,8 @@ def commit_change(
     actions += _written(table, effect, facts)
     for all_rows, new in ((effect.comes, True), (effect.moved, False)):
         for partition, rows in facts.partitioning.split(all_rows):
-            file = write_data_file(str(table.files.folder), rows.select(facts.inside), partition=partition)
+            inside = rows.select(facts.inside)
+            file = write_data_file(str(table.files.folder), inside, partition=partition, names=facts.names)
             actions.append(_added(file, facts, new=new))
             table.wrote(file.path, rows, file.size)
     faultpoints.reach("sink.delta.files_written")
@@ -94,8 +98,8 @@ def takes(change: CollectedRows, facts: TableFacts) -> bool:
 
 
 def _added(file: DataFile, facts: TableFacts, *, new: bool = True) -> Action:
-    shown = statistics(file, facts.schema, indexed_columns(facts.inside, facts.properties))
-    return added(file, shown, facts.partitioning, facts.columns, new=new)
+    shown = statistics(file, facts.schema, indexed_columns(facts.inside, facts.properties), facts.names)
+    return added(file, shown, facts.partitioning, facts.columns, facts.names, new=new)
 
 
 def _written(table: IndexedTable[LiveFiles], effect: Effect, facts: TableFacts) -> list[Action]:

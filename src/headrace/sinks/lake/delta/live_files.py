@@ -39,6 +39,8 @@ class LiveFiles(FilesAtVersion):
         """The files by path, as they stand in the log."""
         self.types: Mapping[str, pa.DataType | None] = {}
         """The columns by which the table has partitions, with their types."""
+        self.names: Mapping[str, str] = {}
+        """The names that columns have in files and in the log, where these are not their own."""
         self._log = folder / "_delta_log"
         self._rows: dict[str, int] = {}
         self._vectors: dict[str, Rows] = {}
@@ -70,7 +72,15 @@ class LiveFiles(FilesAtVersion):
     def constants(self, path: str) -> Mapping[str, pa.Scalar]:
         """The values of its partition, which the log has as text."""
         values = self.entries[path].get("partitionValues") or {}
-        return {name: pa.scalar(values[name] or None, pa.string()).cast(kind) for name, kind in self.types.items()}
+        return {
+            name: pa.scalar(values[self.names.get(name, name)] or None, pa.string()).cast(kind)
+            for name, kind in self.types.items()
+        }
+
+    def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
+        """By their own names, or those that the log says."""
+        own = super().columns(file)
+        return {name: stored for name, stored in self.names.items() if stored in own} if self.names else own
 
     def keep(self, vector: Mapping[str, Any], rows: Rows) -> None:
         """Know the rows of a vector that was written."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.dataset import Dataset
-from headrace.changes.table import TableId, TableSchema
+from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
 from headrace.options import OTHER_NAMES, Goes, folder
 from headrace.permissions import Permissions
@@ -28,7 +28,7 @@ from headrace.sinks.lake.catalog import (
 from headrace.sinks.lake.delta.facts import VECTORS
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.statistics import indexed_columns
-from headrace.sinks.lake.delta.table import DeltaTable, folder_of, needs_mapping
+from headrace.sinks.lake.delta.table import DeltaTable, folder_of
 from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
@@ -238,15 +238,6 @@ class DeltaSink(LakeSink):
         """Whether there are deletion vectors."""
         return {VECTORS: "true" if self.settings.marks_rows else "false"}
 
-    def no_files(self, schema: TableSchema | None = None) -> str:
-        """Columns must have types of which pyarrow writes the values as Spark does, and names that need no mapping."""
-        if reason := super().no_files(schema):
-            return reason
-        for column in () if schema is None else schema.columns:
-            if needs_mapping(column.name):
-                return f"the name of its column '{column.name}' needs column mapping"
-        return ""
-
     def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> PreparedDelta | str:
         assert isinstance(target, DeltaTable)
         facts = target.facts()
@@ -258,7 +249,16 @@ class DeltaSink(LakeSink):
             return "its target has other columns"
         indexed = indexed_columns(facts.inside, facts.properties)
         position, mark = self.settings.position_column, self.settings.mark
-        return PreparedDelta(str(facts.folder), columns, position, mark, facts.partitioning.parts, indexed)
+        return PreparedDelta(
+            str(facts.folder),
+            columns,
+            position,
+            mark,
+            facts.partitioning.parts,
+            facts.numbers,
+            facts.names,
+            indexed=indexed,
+        )
 
     def _refuse_without_catalog(self, spark: SparkSession) -> None:
         """Stop where the session can't keep tables under these names.

@@ -39,23 +39,24 @@ def indexed_columns(columns: Sequence[str], properties: Mapping[str, str]) -> tu
     return tuple(columns) if most < 0 else tuple(columns[:most])
 
 
-def statistics(file: DataFile, schema: pa.Schema, indexed: Sequence[str]) -> str:
+def statistics(file: DataFile, schema: pa.Schema, indexed: Sequence[str], names: Mapping[str, str]) -> str:
     """The JSON text of a file's statistics.
 
     Args:
         file: the file.
         schema: its columns.
         indexed: the columns that have statistics.
+        names: those that columns have in the log, where these are not their own.
     """
     least, greatest, nulls = {}, {}, {}
     for name in indexed:
-        known, kind = file.ranges[name], schema.field(name).type
-        nulls[name] = str(known.nulls)
+        known, kind, stored = file.ranges[name], schema.field(name).type, names.get(name, name)
+        nulls[stored] = str(known.nulls)
         ends = _bounds(known, kind)
         if ends[0] is not None:
-            least[name] = ends[0]
+            least[stored] = ends[0]
         if ends[1] is not None:
-            greatest[name] = ends[1]
+            greatest[stored] = ends[1]
     parts = (("minValues", least), ("maxValues", greatest), ("nullCount", nulls))
     written = (f'"{title}":{{{_members(values)}}}' for title, values in parts)
     return f'{{"numRecords":{file.rows},{",".join(written)},"tightBounds":true}}'

@@ -29,7 +29,8 @@ class PreparedDelta(PreparedTable):
 
     def action(self, file: DataFile) -> dict[str, Any]:
         """The line of the log, with the statistics that it has of files."""
-        return added(file, statistics(file, self.schema, self.indexed), self.partitioning, self.columns)
+        shown = statistics(file, self.schema, self.indexed, self.names)
+        return added(file, shown, self.partitioning, self.columns, self.names)
 
 
 class DeltaFiles(LakeFiles):

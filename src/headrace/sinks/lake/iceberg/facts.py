@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.sinks.lake.data_files import arrow_type
+from headrace.sinks.lake.data_files import FIELD_ID, arrow_type, numbered
 from headrace.sinks.lake.partitions import Partition, Partitioning, iceberg_value, of_iceberg
 
 FORMAT = "format-version"
@@ -19,7 +19,6 @@ MERGE_MODE = "write.merge.mode"
 ON_READ = "merge-on-read"
 NOT_ON_READ = "deleted rows are not marked in it (write.merge.mode)"
 OTHER_FORMAT = "it does not have the format 2"
-_FIELD_ID = "PARQUET:field_id"
 _SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Types that Spark has other names for."""
 _SAME = frozenset(["boolean", "int", "float", "double", "date", "string", "binary"])
@@ -151,14 +150,9 @@ def partition_text(partitioning: Partitioning, spec: str, columns: Mapping[str, 
     return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
 
-def numbered(name: str, kind: pa.DataType | None, number: int, *, required: bool) -> pa.Field:
-    """A column of a Parquet file, whose number says which of the table's it is."""
-    return pa.field(name, kind, not required, {_FIELD_ID: str(number)})
-
-
 def number_of(field: pa.Field) -> int | None:
     """The number of a column of a Parquet file; None for none."""
-    found = (field.metadata or {}).get(_FIELD_ID.encode())
+    found = (field.metadata or {}).get(FIELD_ID.encode())
     return None if found is None else int(found)
 
 

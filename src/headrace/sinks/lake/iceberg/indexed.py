@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace import faultpoints
-from headrace.sinks.lake.data_files import DataFile, write_data_file
-from headrace.sinks.lake.iceberg.facts import TableFacts, numbered, partition_text
+from headrace.sinks.lake.data_files import DataFile, numbered, write_data_file
+from headrace.sinks.lake.iceberg.facts import TableFacts, partition_text
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
 from headrace.sinks.lake.indexed import IndexedTable, Rows, indexed, unfit

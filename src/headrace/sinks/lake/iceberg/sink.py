@@ -303,8 +303,10 @@ class IcebergSink(LakeSink):
         facts.folder.mkdir(parents=True, exist_ok=True)
         position, mark = self.settings.position_column, self.settings.mark
         assert facts.partitioning is not None
-        parts = facts.partitioning.parts
-        return PreparedIceberg(str(facts.folder), columns, position, mark, parts, facts.ids, facts.required, facts.spec)
+        folder, parts = str(facts.folder), facts.partitioning.parts
+        return PreparedIceberg(
+            folder, columns, position, mark, parts, facts.ids, {}, required=facts.required, spec=facts.spec
+        )
 
 
 def _definition(settings: IcebergSettings) -> SessionCatalog:

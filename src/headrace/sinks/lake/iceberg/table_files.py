@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from headrace.sinks.lake.data_files import DataFile
-from headrace.sinks.lake.iceberg.facts import numbered, partition_text
+from headrace.sinks.lake.iceberg.facts import partition_text
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable
 
 
@@ -18,24 +18,17 @@ class PreparedIceberg(PreparedTable):
     """An Iceberg table.
 
     Args:
-        ids: the numbers of its columns.
         required: the columns that are never null.
         spec: how it is partitioned, as Iceberg writes it as JSON.
     """
 
-    ids: Mapping[str, int]
     required: Sequence[str]
     spec: str
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of a file, with their numbers."""
-        return pa.schema(
-            [
-                numbered(field.name, field.type, self.ids[field.name], required=field.name in self.required)
-                for field in super().schema
-            ]
-        )
+        return pa.schema([field.with_nullable(field.name not in self.required) for field in super().schema])
 
     def action(self, file: DataFile) -> dict[str, Any]:
         """Where it is, and its partition; the rest Iceberg reads from its footer when it is committed."""
