@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
 from tests.release_gaps import ReleaseGaps
+from tests.side_by_side import FILES
 from tests.smoke import Smoke, examples
 from tests.support.mysql import (  # noqa: F401
     binlog_database,
@@ -37,7 +38,7 @@ from tests.support.postgresql import (  # noqa: F401
 from tests.truth_table import TruthTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -75,10 +76,25 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("slow")
 
 
-def pytest_collection_finish() -> None:
+OTHERS = pytest.StashKey[set[str]]()
+"""The files with tests that have a JVM and are not those of sinks."""
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("jvm") and not item.get_closest_marker("sinks"):
+            item.config.stash.setdefault(OTHERS, set()).add(str(item.path))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep what was imported and collected out of Python's garbage collection, which takes half a second for it."""
     gc.collect()
     gc.freeze()
+    if FILES in os.environ:
+        told = Path(os.environ[FILES])
+        part = told.with_suffix(".part")
+        part.write_text("\n".join(sorted(session.config.stash.get(OTHERS, ()))), encoding="utf-8")
+        part.rename(told)
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,17 @@
     python -m tests.side_by_side "not system and not soak" tests/sinks -k delta
 
 The first word says which, as pytest's `-m` takes it; the rest goes to pytest as it is. Tests with a JVM wait for much,
-so that two cores have time for all three.
+so that two cores have time for all three. The first one collects everything, and tells the last one in which files its
+tests are.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,7 +22,10 @@ import pytest
 
 _SHOWN = "not jvm"
 _SINKS = "jvm and sinks"
-_BESIDE = {"sinks": _SINKS, "the others": "jvm and not sinks"}
+_OTHERS = "jvm and not sinks"
+_BESIDE = {"sinks": _SINKS, "the others": _OTHERS}
+FILES = "HEADRACE_TESTS_OF_OTHERS"
+"""The variable that says where the process without a JVM writes in which files the tests of the others are."""
 _NOTHING_CHOSEN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 _WORDS = {0: "all passed", _NOTHING_CHOSEN: "none was chosen"}
 
@@ -48,11 +54,11 @@ def main(words: Sequence[str]) -> int:
     """Run them: what the one without a JVM prints is shown as it comes, then what the others printed meanwhile."""
     marks, *arguments = words
 
-    def command(which: str) -> list[str]:
+    named = any(Path(one).exists() for one in arguments)
+
+    def command(which: str, where: Sequence[str] = ()) -> list[str]:
         # Each remembers its own failures, for `--lf`.
         cache = f"cache_dir=.pytest_cache/{which.replace(' ', '-')}"
-        # To collect what is chosen away takes ten seconds.
-        where = ["tests/sinks"] if which == _SINKS and not any(Path(one).exists() for one in arguments) else []
         # The one that has most to do and waits least goes first.
         first = [] if which == _SHOWN else ["nice", "-n", "3"]
         return [*first, sys.executable, "-m", "pytest", "-o", cache, "-m", f"{which} and ({marks})", *where, *arguments]
@@ -60,19 +66,29 @@ def main(words: Sequence[str]) -> int:
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
         beside: dict[str, tuple[Path, subprocess.Popen[bytes]]] = {}
-        for name, which in _BESIDE.items():
+
+        def start(name: str, where: Sequence[str]) -> None:
             printed = folder / f"{name}.log"
             log = running.enter_context(printed.open("wb"))
-            process = subprocess.Popen(command(which), stdout=log, stderr=log)
+            process = subprocess.Popen(command(_BESIDE[name], where), stdout=log, stderr=log)
             beside[name] = printed, running.enter_context(process)
+
+        # To collect what is chosen away takes ten seconds.
+        start("sinks", [] if named else ["tests/sinks"])
+        files = folder / "files"
+        shown = running.enter_context(subprocess.Popen(command(_SHOWN), env={**os.environ, FILES: str(files)}))
         try:
             print("Tests without a JVM. Those with one run beside them, and are shown afterwards.", flush=True)
-            codes = [subprocess.run(command(_SHOWN), check=False).returncode]
+            while not (named or files.exists()) and shown.poll() is None:
+                time.sleep(0.1)
+            start("the others", files.read_text().splitlines() if files.exists() and not named else [])
+            codes = [shown.wait()]
             for name, (printed, process) in beside.items():
                 print(f"\nWith a JVM: {name}.", flush=True)
                 _follow(printed, process)
                 codes.append(process.returncode)
         except KeyboardInterrupt:
+            shown.wait()
             for _, process in beside.values():
                 process.wait()
             return 130

@@ -76,12 +76,12 @@ def _filled(rows: DataFrame, table: TableProfile, standing: Standing | None) -> 
         # A row may change its key several times in a batch: each round settles those whose row is settled before.
         while True:
             found = kept(_round(lacking, settled.unionByName(lacking.select(*rows.columns)), table, stood))
-            filled = kept(found.where("_known").select(*rows.columns))
-            if filled.isEmpty():
+            some, others = found.selectExpr("bool_or(_known)", "bool_or(not _known)").collect()[0]
+            if not some:
                 break
-            settled = settled.unionByName(filled)
-            lacking = kept(found.where("not _known").select(*lacking.columns))
-            if lacking.isEmpty():
+            settled = settled.unionByName(found.where("_known").select(*rows.columns))
+            lacking = found.where("not _known").select(*lacking.columns)
+            if not others:
                 break
         yield settled.unionByName(lacking.select(*rows.columns))
 
