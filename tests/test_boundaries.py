@@ -14,8 +14,10 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 
 @cache
-def imports_of(file: Path, *, at_module_level: bool) -> frozenset[str]:
-    return frozenset(imports(ast.parse(file.read_text(encoding="utf-8")), at_module_level=at_module_level))
+def imports_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """All, and those at module level."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return frozenset(imports(tree, at_module_level=False)), frozenset(imports(tree, at_module_level=True))
 
 
 def imports(tree: ast.AST, *, at_module_level: bool) -> Iterator[str]:
@@ -39,7 +41,7 @@ def importers(name: str, *, under: str = "", at_module_level: bool = False) -> s
     """Files that import a module or something inside it, as paths below `src`."""
     found = set()
     for file in sorted((SOURCE / under).rglob("*.py")):
-        names = imports_of(file, at_module_level=at_module_level)
+        names = imports_of(file)[at_module_level]
         if any(imported == name or imported.startswith(name + ".") for imported in names):
             found.add(file.relative_to(SOURCE).as_posix())
     return found

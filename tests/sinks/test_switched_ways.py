@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,9 +99,11 @@ class Tables:
         source = {"connector": "postgresql", WRITTEN: written.to_text(), WRITTEN_ROWS: str(written.rows)}
         batch._add("schema", schema, 1, source=source, table_schema=schema.to_text())
 
-    def change(self, most: int) -> None:
-        """A batch of changes of some tables."""
+    def change(self, sizes: Sequence[tuple[int, int]]) -> None:
+        """A batch of changes of some tables, of one of these sizes: up to how many changes a table has, of how many
+        rows."""
         some, batch = self.some, Batch()
+        most, rows = some.choice(sizes)
         for schema in TABLES:
             if some.random() < 0.3:
                 continue
@@ -109,14 +111,14 @@ class Tables:
             model = self.models[schema.id.name]
             for _ in range(some.randrange(1, most)):
                 self.at += 1
-                self._change(batch, model, schema)
+                self._change(batch, model, schema, rows)
         self.bring(batch, batch)
         if some.random() < 0.3:
             self.meddle()
 
-    def _change(self, batch: Batch, model: Model, schema: TableSchema) -> None:
+    def _change(self, batch: Batch, model: Model, schema: TableSchema, rows: int) -> None:
         some, at = self.some, self.at + 10
-        image = self.image(schema, some.randrange(60))
+        image = self.image(schema, some.randrange(rows))
         lines = len(batch.lines)
         if some.random() < 0.3:
             batch.add("d", schema, at, before=image)
@@ -220,7 +222,11 @@ class Tables:
 
 @pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.system)])
 def test_ways_that_are_switched_at_random_leave_what_a_model_has(spark: Any, tmp_path: Path, kind: str) -> None:
-    run(Tables(made(kind, spark, tmp_path / "lake", partition_by=["parted.re;gion"]), random.Random(35)), 120, 15)
+    run(
+        Tables(made(kind, spark, tmp_path / "lake", partition_by=["parted.re;gion"]), random.Random(35)),
+        120,
+        [(15, 60)],
+    )
 
 
 @pytest.mark.soak
@@ -230,15 +236,15 @@ def test_many_changes_with_ways_that_are_switched_at_random(spark: Any, tmp_path
     seed = int(os.environ.get("HEADRACE_SEED") or time.time())
     print(f"HEADRACE_SEED={seed}")
     tables = Tables(made(kind, spark, tmp_path / "lake", partition_by=["parted.re;gion"]), random.Random(seed))
-    run(tables, int(os.environ.get("HEADRACE_CHANGES", "100000")), 400)
+    run(tables, int(os.environ.get("HEADRACE_CHANGES", "100000")), [(9, 60), (400, 60), (400, 9_000), (30_000, 9_000)])
 
 
-def run(tables: Tables, changes: int, most: int) -> None:
+def run(tables: Tables, changes: int, sizes: Sequence[tuple[int, int]]) -> None:
     tables.read(30)
     assert tables.differing() == []
     looked = 0
     while tables.changes < changes:
-        tables.change(most)
+        tables.change(sizes)
         looked += 1
         if looked % 10 == 0:
             assert tables.differing() == [], f"after {tables.changes} changes and {tables.said[-9:]}"
