@@ -198,7 +198,9 @@ class Changes:
         """A row gets a key that no row has; in a partitioned table often one of another partition."""
         if table == "coded":
             # Several rows may have one id.
-            return f"UPDATE coded SET code = CONCAT('{self._rng.randrange(10**6)}-', MD5(code)) WHERE id = {low}"
+            # MySQL has no MD5 any more.
+            code = f"CONCAT('{self._rng.randrange(10**6)}-', LEFT(SHA2(code, 256), 32))"
+            return f"UPDATE coded SET code = {code} WHERE id = {low}"
         key = _NUMBER.get(table, "id")
         new = f"(SELECT * FROM (SELECT COALESCE(MAX({key}), 0) + 1 FROM {table}) top)"
         return f"UPDATE {table} SET {key} = {new} WHERE {key} = {low}"

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -279,7 +279,14 @@ class MySqlDatabase:
         return self.server.run(sql, database=self.name)
 
     def drop(self) -> None:
-        """Drop it; sessions in it don't hold that up unless they have a transaction open."""
+        """End the sessions in it, which may have a transaction open, and drop it."""
+        from pymysql.err import MySQLError
+
+        for number, _, _, database, *_ in self.server.run("SHOW PROCESSLIST", database=None):
+            # Some end by themselves meanwhile.
+            with suppress(MySQLError):
+                if database == self.name:
+                    self.server.run(f"KILL {number}", database=None)
         self.server.run(f"DROP DATABASE IF EXISTS {self.name}", database=None)
 
 

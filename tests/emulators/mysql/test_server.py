@@ -20,6 +20,17 @@ def test_each_test_has_a_database_of_its_own(binlog_database: MySqlDatabase) -> 
     assert binlog_database.run("SELECT a, hex(b) FROM t ORDER BY a") == [["1", "NULL"], ["2", "00"]]
 
 
+def test_a_database_is_dropped_while_a_session_of_a_failed_test_has_a_transaction_open(
+    binlog_database: MySqlDatabase,
+) -> None:
+    binlog_database.run("CREATE TABLE t (a INT)")
+    with binlog_database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES (1)")
+        binlog_database.drop()
+    assert binlog_database.server.run(f"SHOW DATABASES LIKE '{binlog_database.name}'", database=None) == []
+
+
 def test_a_changed_setting_comes_back(binlog_database: MySqlDatabase) -> None:
     asked = "SELECT @@GLOBAL.binlog_row_image"
     with binlog_database.server.changed(binlog_row_image="MINIMAL"):
