@@ -9,7 +9,6 @@ import gc
 import os
 import shutil
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import settings
 from tests.jvm_guard import JvmGuard
 from tests.release_gaps import ReleaseGaps
-from tests.side_by_side import FILES, process_of
+from tests.side_by_side import FILES
 from tests.smoke import Smoke, examples
 from tests.support.mysql import (  # noqa: F401
     binlog_database,
@@ -77,14 +76,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("slow")
 
 
-FILES_BESIDE = pytest.StashKey[dict[str, set[str]]]()
-"""In which files the tests of other processes are."""
+OTHERS = pytest.StashKey[set[str]]()
+"""The files with tests that have a JVM and are not those of sinks."""
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        found = item.config.stash.setdefault(FILES_BESIDE, defaultdict(set))
-        found[process_of([mark.name for mark in item.iter_markers()])].add(str(item.path))
+        if item.get_closest_marker("jvm") and not item.get_closest_marker("sinks"):
+            item.config.stash.setdefault(OTHERS, set()).add(str(item.path))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -92,11 +91,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     if FILES in os.environ:
-        for name, files in session.config.stash.get(FILES_BESIDE, {}).items():
-            told = Path(os.environ[FILES], name or "first")
-            part = told.with_suffix(".part")
-            part.write_text("\n".join(sorted(files)), encoding="utf-8")
-            part.rename(told)
+        told = Path(os.environ[FILES])
+        part = told.with_suffix(".part")
+        part.write_text("\n".join(sorted(session.config.stash.get(OTHERS, ()))), encoding="utf-8")
+        part.rename(told)
 
 
 @pytest.fixture(scope="session")

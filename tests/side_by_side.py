@@ -1,11 +1,10 @@
-"""Run tests in four processes: those that start nothing, those that start a database's server, those of sinks with a
-JVM, and all others with a JVM.
+"""Run tests in three processes: those that start no JVM, those of sinks with a JVM, and all others with a JVM.
 
     python -m tests.side_by_side "not system and not soak" tests/sinks -k delta
 
-The first word says which, as pytest's `-m` takes it; the rest goes to pytest as it is. Tests with a server or a JVM
-wait for much, so that two cores have time for all four. The first process collects everything, and tells two others in
-which files their tests are.
+The first word says which, as pytest's `-m` takes it; the rest goes to pytest as it is. Tests with a JVM wait for much,
+so that two cores have time for all three. The first one collects everything, and tells the last one in which files its
+tests are.
 """
 
 from __future__ import annotations
@@ -15,16 +14,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-_SHOWN = "not jvm and not slow"
-_BESIDE = {"sinks": "jvm and sinks", "servers": "slow and not jvm", "the others": "jvm and not sinks"}
-FILES = "HEADRACE_TESTS_BESIDE"
-"""The variable that says into which folder the first process writes in which files the tests of others are."""
+_SHOWN = "not jvm"
+_SINKS = "jvm and sinks"
+_OTHERS = "jvm and not sinks"
+_BESIDE = {"sinks": _SINKS, "the others": _OTHERS}
+FILES = "HEADRACE_TESTS_OF_OTHERS"
+"""The variable that says where the process without a JVM writes in which files the tests of the others are."""
 _NOTHING_CHOSEN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 _WORDS = {0: "all passed", _NOTHING_CHOSEN: "none was chosen"}
 
@@ -32,13 +33,6 @@ _WORDS = {0: "all passed", _NOTHING_CHOSEN: "none was chosen"}
 def exit_code(codes: Iterable[int]) -> int:
     """Of all together: no failure is one whose tests were all chosen away, unless all of them were."""
     return max((code for code in codes if code != _NOTHING_CHOSEN), key=abs, default=_NOTHING_CHOSEN)
-
-
-def process_of(marks: Collection[str]) -> str:
-    """Which process runs a test with these marks; empty for the first one."""
-    if "jvm" in marks:
-        return "sinks" if "sinks" in marks else "the others"
-    return "servers" if "slow" in marks else ""
 
 
 def _follow(log: Path, process: subprocess.Popen[bytes]) -> None:
@@ -57,14 +51,17 @@ def _last_line(log: Path) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run them: what the first one prints is shown as it comes, then what the others printed meanwhile."""
+    """Run them: what the one without a JVM prints is shown as it comes, then what the others printed meanwhile."""
     marks, *arguments = words
-    is_chosen = any(Path(one).exists() for one in arguments)
+
+    named = any(Path(one).exists() for one in arguments)
 
     def command(which: str, where: Sequence[str] = ()) -> list[str]:
         # Each remembers its own failures, for `--lf`.
         cache = f"cache_dir=.pytest_cache/{which.replace(' ', '-')}"
-        return [sys.executable, "-m", "pytest", "-o", cache, "-m", f"{which} and ({marks})", *where, *arguments]
+        # The one that has most to do and waits least goes first.
+        first = [] if which == _SHOWN else ["nice", "-n", "3"]
+        return [*first, sys.executable, "-m", "pytest", "-o", cache, "-m", f"{which} and ({marks})", *where, *arguments]
 
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
@@ -76,19 +73,18 @@ def main(words: Sequence[str]) -> int:
             process = subprocess.Popen(command(_BESIDE[name], where), stdout=log, stderr=log)
             beside[name] = printed, running.enter_context(process)
 
-        start("sinks", [] if is_chosen else ["tests/sinks"])
-        shown = running.enter_context(subprocess.Popen(command(_SHOWN), env={**os.environ, FILES: str(folder)}))
+        # To collect what is chosen away takes ten seconds.
+        start("sinks", [] if named else ["tests/sinks"])
+        files = folder / "files"
+        shown = running.enter_context(subprocess.Popen(command(_SHOWN), env={**os.environ, FILES: str(files)}))
         try:
-            print("Tests that start nothing. The others run beside them, and are shown afterwards.", flush=True)
-            # To collect what is chosen away takes ten seconds in each process.
-            files = {name: folder / name for name in _BESIDE if name not in beside}
-            while not (is_chosen or all(file.exists() for file in files.values())) and shown.poll() is None:
+            print("Tests without a JVM. Those with one run beside them, and are shown afterwards.", flush=True)
+            while not (named or files.exists()) and shown.poll() is None:
                 time.sleep(0.1)
-            for name, file in files.items():
-                start(name, file.read_text("utf-8").splitlines() if file.exists() and not is_chosen else [])
+            start("the others", files.read_text().splitlines() if files.exists() and not named else [])
             codes = [shown.wait()]
             for name, (printed, process) in beside.items():
-                print(f"\nBeside them: {name}.", flush=True)
+                print(f"\nWith a JVM: {name}.", flush=True)
                 _follow(printed, process)
                 codes.append(process.returncode)
         except KeyboardInterrupt:
@@ -97,7 +93,7 @@ def main(words: Sequence[str]) -> int:
                 process.wait()
             return 130
         summaries = [f"{name}: {_last_line(printed)}." for name, (printed, _) in beside.items()]
-    print("\n" + "\n".join((f"What starts nothing: {_WORDS.get(codes[0], 'failed, see above')}.", *summaries)))
+    print("\n" + "\n".join((f"Without a JVM: {_WORDS.get(codes[0], 'failed, see above')}.", *summaries)))
     return exit_code(codes)
 
 

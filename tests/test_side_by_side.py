@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.side_by_side import exit_code, process_of
+from tests.side_by_side import exit_code
 
 OK, FAILED, STOPPED, WRONG_USE, NOTHING = 0, 1, 2, 4, 5
 KILLED = -9
@@ -26,24 +26,11 @@ def test_no_failure_is_lost_and_a_process_without_a_chosen_test_is_none(codes: t
     assert exit_code(codes) == expected
 
 
-@pytest.mark.parametrize(
-    ("marks", "process"),
-    [
-        ((), ""), (("sinks",), ""), (("slow",), "servers"), (("slow", "sinks"), "servers"), (("jvm",), "the others"),
-        (("jvm", "slow"), "the others"), (("jvm", "sinks"), "sinks"),
-    ],
-)  # fmt: skip
-def test_each_test_has_one_process(marks: tuple[str, ...], process: str) -> None:
-    assert process_of(marks) == process
-
-
 def test_arguments_reach_all_processes_and_all_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "test_both.py"
     spark = "@pytest.mark.jvm\ndef test_on_{}(): raise AssertionError\n"
     of_sinks = f"@pytest.mark.sinks\n{spark.format('spark_sinks')}"
-    server = "@pytest.mark.slow\ndef test_plain_server(): raise AssertionError\n"
-    plain = "def test_plain(): pass\n"
-    tests = ("import pytest\n", plain, server, spark.format("spark"), spark.format("kafka"), of_sinks)
+    tests = ("import pytest\n", "def test_plain(): pass\n", spark.format("spark"), spark.format("kafka"), of_sinks)
     file.write_text("\n".join(tests))
     words = ("not soak", str(file), "--rootdir", str(tmp_path), "-c", "/dev/null", "-k", "plain or spark")
     done = subprocess.run(
@@ -56,11 +43,10 @@ def test_arguments_reach_all_processes_and_all_are_shown(tmp_path: Path) -> None
     )
     assert done.returncode == FAILED, done.stdout + done.stderr
     for printed in (
-        "1 passed, 4 deselected",
-        "test_plain_server ",
+        "1 passed, 3 deselected",
         "test_on_spark ",
         "test_on_spark_sinks ",
-        "1 failed, 4 deselected",
-        "What starts nothing: all passed.",
+        "1 failed, 3 deselected",
+        "Without a JVM: all passed.",
     ):
         assert printed in done.stdout

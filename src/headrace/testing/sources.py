@@ -112,8 +112,14 @@ class SourceContract(Contract):
         run = self._begun(tmp_path)
         self.commit(tmp_path, "a")
         run.all()
-        for _ in range(3):
-            assert run.source.advance(run.offset, Limit(), NOW + dt.timedelta(hours=1)) == run.offset
+        ends = []
+        for _ in range(4):
+            end = run.source.advance(run.offset, Limit(), NOW + dt.timedelta(hours=1))
+            ends.append(end == run.offset)
+            assert run.rows(run.offset, end) == []
+            run.offset = end
+        # A real server writes into its own log now and then.
+        assert ends.count(True) >= 3
 
     def test_a_run_that_has_everything_is_at_the_head(self, tmp_path: Path) -> None:
         run = self._begun(tmp_path)
