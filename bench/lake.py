@@ -7,8 +7,10 @@ so many of the tables as `--beside` says: with all of them a batch of 100 tables
     python bench/lake.py                                          # 100 tables x 20 changes, 1,000 changes into 1 M rows
     python bench/lake.py --tables 1 --rows 10000000 --changes 1000 --runs 5
     python bench/lake.py --format iceberg
+    python bench/lake.py --aged 1000                              # what 1,000 batches leave behind
 
-The figures of a table are medians of the batches after those that warm up.
+The figures of a table are medians of the batches after those that warm up. `--aged` says how much later batches cost
+than earlier ones, and how long readers take beside a table of the same rows that was written at once.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apply
+import deltalake
 from stream import spent
 from tables import jobs
 
@@ -50,8 +53,11 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=3)
     parser.add_argument("--beside", type=int, default=5, help="with how many of the tables the other ways take part")
     parser.add_argument("--memory", default="3g")
+    parser.add_argument("--aged", type=int, default=0, help="so many batches by the index alone")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
     arguments = parser.parse_args()
+    if arguments.aged and arguments.tables is None:
+        arguments.tables = 1
     work = WORK if arguments.tables is None else ((arguments.tables, arguments.rows, arguments.changes),)
     folder = Path(tempfile.mkdtemp(prefix="bench-lake-"))
     try:
@@ -59,7 +65,10 @@ def main() -> None:
         spark.sparkContext.setLogLevel("ERROR")
         for tables, rows, changes in work:
             bench = Ways(spark, folder, arguments, tables, rows)
-            bench.compare(changes, min(arguments.beside, tables))
+            if arguments.aged:
+                bench.age(changes, arguments.aged)
+            else:
+                bench.compare(changes, min(arguments.beside, tables))
             bench.drop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -120,6 +129,50 @@ class Ways(apply.Bench):
                 f"{cpu / tables:.3f} s a table, {ran:.0f} jobs",
                 flush=True,
             )
+
+    def age(self, changes: int, batches: int) -> None:
+        """Many batches by the index: what later ones cost beside earlier ones, and what readers then pay."""
+        sink, self.sides = self.sink(INDEX), (INDEX,)
+        self.base()
+        costs = []
+        for run in range(batches):
+            made = apply.changes(
+                self.spark, self.schema, self.columns, self.tables, self.rows, changes, run, "uniform"
+            ).persist()
+            made.count()
+            started, cpu = time.perf_counter(), spent()
+            _write(sink, made, run)
+            costs.append((time.perf_counter() - started, (spent() - cpu).cpu))
+            made.unpersist()
+        print(f"{self.format}: {self.rows:,} rows, {changes:,} changes in each of {batches:,} batches", flush=True)
+        for end in sorted({min(60, batches), batches}):
+            wall, cpu = (statistics.median(values) for values in zip(*costs[max(0, end - 20) : end], strict=True))
+            print(f"  the 20 batches up to {end:,}: {wall:.2f} s, CPU {cpu:.2f} s", flush=True)
+        aged, new = self.name(INDEX, self.tables[0]), self.name("new", self.tables[0])
+        if self.format == "iceberg":
+            self.spark.sql("create namespace if not exists lake.new")
+        self.spark.sql(f"create table {new} using {self.format} as select * from {aged}")
+        readers = {"Spark": self._by_spark} | ({"deltalake": self._by_deltalake} if self.format == "delta" else {})
+        for reader, scan in readers.items():
+            seconds: dict[str, list[float]] = {"aged": [], "new": []}
+            for _ in range(1 + self.runs):
+                for kind, side in (("aged", INDEX), ("new", "new")):
+                    started = time.perf_counter()
+                    scan(side)
+                    seconds[kind].append(time.perf_counter() - started)
+            old, fresh = (statistics.median(found[1:]) for found in seconds.values())
+            print(
+                f"  read by {reader}: {old:.2f} s, written at once {fresh:.2f} s, {old / fresh:.2f} times", flush=True
+            )
+
+    def _by_spark(self, side: str) -> None:
+        sums = ", ".join(f"max({name})" for name in self.columns)
+        self.spark.sql(f"select {sums} from {self.name(side, self.tables[0])}").collect()
+
+    def _by_deltalake(self, side: str) -> None:
+        table = deltalake.DeltaTable(str(self.folder / side / "dbo" / self.tables[0]))
+        sums = ", ".join(f"max({name})" for name in self.columns)
+        deltalake.QueryBuilder().register("t", table).execute(f"select {sums} from t").read_all()
 
 
 def _write(sink: LakeSink, batch: DataFrame, number: int) -> None:
