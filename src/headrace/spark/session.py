@@ -27,6 +27,9 @@ __all__ = ["DELTA", "KAFKA", "spark_session"]
 # Measured on 2 cores: the first batch of the demo took 11 seconds in place of 32. One compiler tier needs the code
 # cache that both have together otherwise.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC")
+# Java's 240 MB were full after 7 minutes of plans that each had code of their own; then it compiles nothing any more,
+# for as long as it runs. What is reserved takes no memory before it is used.
+_LONG_RUN = ("-XX:ReservedCodeCacheSize=512m",)
 # A length in broken Avro bytes would make Java allocate up to 2 GB before it looks whether so much is there.
 _AVRO_LIMITS = tuple(
     f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
@@ -81,8 +84,7 @@ def spark_session(
         return session
 
     settings = _settings(jars, given, master)
-    if short_lived:
-        _put_first(settings, "spark.driver.extraJavaOptions", list(_QUICK_START), " ")
+    _put_first(settings, "spark.driver.extraJavaOptions", list(_QUICK_START if short_lived else _LONG_RUN), " ")
     _put_first(settings, "spark.driver.extraJavaOptions", class_archive.java_options(), " ")
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():
