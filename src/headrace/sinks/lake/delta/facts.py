@@ -98,9 +98,8 @@ class TableFacts:
     @property
     def schema(self) -> pa.Schema:
         """The columns of its rows, with their numbers where it has column mapping."""
-        return pa.schema(
-            [numbered(name, arrow_type(kind), self.numbers.get(name)) for name, kind in self.columns.items()]
-        )
+        numbers = self.numbers
+        return pa.schema([numbered(name, arrow_type(kind), numbers.get(name)) for name, kind in self.columns.items()])
 
     @property
     def names(self) -> dict[str, str]:
