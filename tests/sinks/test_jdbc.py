@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.sinks.databases import Running
-from tests.smoke import TABLES
 from tests.support.jdbc_target import JdbcTarget
 
 from headrace.errors import ConnectError, SchemaError, SinkError
@@ -27,7 +26,6 @@ def target(spark: Any, database: Running) -> JdbcTarget:
     return JdbcTarget(spark, database)
 
 
-@pytest.mark.smoke("postgresql*", *TABLES, "test_batches_bring_the_mirror_to_the_source_and_replays_change_nothing")
 class TestJdbc(TableSinkContract):
     fault_point = "sink.jdbc"
     looked = "staged"
