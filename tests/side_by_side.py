@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,11 +20,10 @@ from pathlib import Path
 import pytest
 
 _SHOWN = "not jvm"
-_SINKS = "jvm and sinks"
-_OTHERS = "jvm and not sinks"
-_BESIDE = {"sinks": _SINKS, "the others": _OTHERS}
+_BESIDE = {"sinks": "jvm and sinks", "the others": "jvm and not sinks"}
 FILES = "HEADRACE_TESTS_OF_OTHERS"
-"""The variable that says where the process without a JVM writes in which files the tests of the others are."""
+"""The variable that says into which pipe the process without a JVM writes in which files the tests of the others are.
+"""
 _NOTHING_CHOSEN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 _WORDS = {0: "all passed", _NOTHING_CHOSEN: "none was chosen"}
 
@@ -53,8 +51,7 @@ def _last_line(log: Path) -> str:
 def main(words: Sequence[str]) -> int:
     """Run them: what the one without a JVM prints is shown as it comes, then what the others printed meanwhile."""
     marks, *arguments = words
-
-    named = any(Path(one).exists() for one in arguments)
+    is_chosen = any(Path(one).exists() for one in arguments)
 
     def command(which: str, where: Sequence[str] = ()) -> list[str]:
         # Each remembers its own failures, for `--lf`.
@@ -74,14 +71,16 @@ def main(words: Sequence[str]) -> int:
             beside[name] = printed, running.enter_context(process)
 
         # To collect what is chosen away takes ten seconds.
-        start("sinks", [] if named else ["tests/sinks"])
-        files = folder / "files"
-        shown = running.enter_context(subprocess.Popen(command(_SHOWN), env={**os.environ, FILES: str(files)}))
+        start("sinks", [] if is_chosen else ["tests/sinks"])
+        told, tells = os.pipe()
+        files = running.enter_context(os.fdopen(told, encoding="utf-8"))
+        own = {**os.environ, FILES: str(tells)}
+        shown = running.enter_context(subprocess.Popen(command(_SHOWN), env=own, pass_fds=[tells]))
+        os.close(tells)
         try:
             print("Tests without a JVM. Those with one run beside them, and are shown afterwards.", flush=True)
-            while not (named or files.exists()) and shown.poll() is None:
-                time.sleep(0.1)
-            start("the others", files.read_text().splitlines() if files.exists() and not named else [])
+            # What ends before it has told closes the pipe, too, and then the others collect everything themselves.
+            start("the others", [] if is_chosen else files.read().splitlines())
             codes = [shown.wait()]
             for name, (printed, process) in beside.items():
                 print(f"\nWith a JVM: {name}.", flush=True)
