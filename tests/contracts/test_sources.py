@@ -62,6 +62,9 @@ class TestOracleSource(OurSource):
 
 
 class TestPostgresSource(OurSource):
+    # Which transactions run, every quarter of a minute.
+    own_records = 1
+
     @pytest.fixture(autouse=True)
     def a_captured_table(self, tmp_path: Path, new_postgres_database: Callable[[], PostgresDatabase]) -> Iterator[None]:
         self.new_database = new_postgres_database

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -75,6 +75,9 @@ class SourceContract(Contract):
     A source of a database, with snapshots and signals, runs `CaptureContract` besides.
     """
 
+    own_records: ClassVar[int] = 0
+    """How often the server writes into its log by itself while a test runs, which moves an offset and gives no row."""
+
     @abstractmethod
     def source(self, folder: Path) -> Source:
         """A new source, as another process makes it; two sources of one folder have the same database.
@@ -112,14 +115,14 @@ class SourceContract(Contract):
         run = self._begun(tmp_path)
         self.commit(tmp_path, "a")
         run.all()
-        ends = []
-        for _ in range(4):
+        moves = 0
+        for _ in range(3):
             end = run.source.advance(run.offset, Limit(), NOW + dt.timedelta(hours=1))
-            ends.append(end == run.offset)
-            assert run.rows(run.offset, end) == []
-            run.offset = end
-        # A real server writes into its own log now and then.
-        assert ends.count(True) >= 3
+            if end != run.offset:
+                moves += 1
+                assert run.rows(run.offset, end) == []
+                run.offset = end
+        assert moves <= self.own_records
 
     def test_a_run_that_has_everything_is_at_the_head(self, tmp_path: Path) -> None:
         run = self._begun(tmp_path)
