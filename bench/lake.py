@@ -53,12 +53,11 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=3)
     parser.add_argument("--beside", type=int, default=5, help="with how many of the tables the other ways take part")
     parser.add_argument("--memory", default="3g")
-    parser.add_argument("--aged", type=int, default=0, help="so many batches by the index alone")
+    parser.add_argument("--aged", type=int, default=0, help="so many batches of one table, by the index alone")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
     arguments = parser.parse_args()
-    if arguments.aged and arguments.tables is None:
-        arguments.tables = 1
-    work = WORK if arguments.tables is None else ((arguments.tables, arguments.rows, arguments.changes),)
+    tables = 1 if arguments.aged else arguments.tables
+    work = WORK if tables is None else ((tables, arguments.rows, arguments.changes),)
     folder = Path(tempfile.mkdtemp(prefix="bench-lake-"))
     try:
         spark = spark_session("bench-lake", jars=(DELTA, ICEBERG), conf=apply.settings(folder, arguments.memory))
@@ -166,13 +165,16 @@ class Ways(apply.Bench):
             )
 
     def _by_spark(self, side: str) -> None:
-        sums = ", ".join(f"max({name})" for name in self.columns)
-        self.spark.sql(f"select {sums} from {self.name(side, self.tables[0])}").collect()
+        self.spark.sql(f"select {self._greatest} from {self.name(side, self.tables[0])}").collect()
 
     def _by_deltalake(self, side: str) -> None:
         table = deltalake.DeltaTable(str(self.folder / side / "dbo" / self.tables[0]))
-        sums = ", ".join(f"max({name})" for name in self.columns)
-        deltalake.QueryBuilder().register("t", table).execute(f"select {sums} from t").read_all()
+        deltalake.QueryBuilder().register("t", table).execute(f"select {self._greatest} from t").read_all()
+
+    @property
+    def _greatest(self) -> str:
+        """Of every column, so that all of them are read."""
+        return ", ".join(f"max({name})" for name in self.columns)
 
 
 def _write(sink: LakeSink, batch: DataFrame, number: int) -> None:
