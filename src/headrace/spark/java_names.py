@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def remember_java_names(spark: SparkSession) -> None:
     """Let all of this process that speaks with the session's JVM ask for each class and static method once.
 
-    What is not found is asked for again: its jar may come later. Nothing is done over Spark Connect, nor the second
-    time.
+    What is not found is asked for again, because its jar may come later. Over Spark Connect there is no JVM to ask. A
+    second call changes nothing.
 
     Args:
         spark: a session.
@@ -33,7 +33,7 @@ class _View(JVMView):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         return _remembered(self, name, super().__getattr__(name))
 
-    def _is_true(self) -> None:
+    def _has_class(self) -> None:
         pass
 
 
@@ -46,10 +46,10 @@ class _Package(JavaPackage):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         return _remembered(self, name, super().__getattr__(name))
 
-    def _is_true(self) -> None:
+    def _has_class(self) -> None:
         """A class was found in it, so that it can't turn out to be a class itself once a jar has come."""
         self._parent.__dict__[self._name] = self
-        self._parent._is_true()
+        self._parent._has_class()
 
 
 class _Class(JavaClass):  # type: ignore[misc]
@@ -66,5 +66,5 @@ def _remembered(holder: _View | _Package, name: str, found: Any) -> Any:
     if isinstance(found, JavaClass):
         found = _Class(found._fqn, found._gateway_client)
         holder.__dict__[name] = found
-        holder._is_true()
+        holder._has_class()
     return found

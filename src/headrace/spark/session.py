@@ -78,12 +78,19 @@ def spark_session(
 
     release_of(pyspark.__version__)
     given = dict(conf or {})
-    if SparkContext._active_spark_context is not None:
-        session = _reused(SparkSession.builder.getOrCreate(), jars, given)
-        remember_java_names(session)
-        return session
+    is_running = SparkContext._active_spark_context is not None
+    session = (
+        _reused(SparkSession.builder.getOrCreate(), jars, given)
+        if is_running
+        else _started(app_name, _settings(jars, given, master), master, short_lived=short_lived)
+    )
+    remember_java_names(session)
+    return session
 
-    settings = _settings(jars, given, master)
+
+def _started(app_name: str, settings: dict[str, str], master: str, *, short_lived: bool) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     _put_first(settings, "spark.driver.extraJavaOptions", list(_QUICK_START if short_lived else _LONG_RUN), " ")
     _put_first(settings, "spark.driver.extraJavaOptions", class_archive.java_options(), " ")
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -91,7 +98,6 @@ def spark_session(
         builder = builder.config(name, value)
     with spark_environment():
         session = builder.getOrCreate()
-    remember_java_names(session)
     if master.startswith("local"):
         use_unforked_files(session)
     return session

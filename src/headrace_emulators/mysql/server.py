@@ -283,9 +283,9 @@ class MySqlDatabase:
         from pymysql.err import MySQLError
 
         for number, _, _, database, *_ in self.server.run("SHOW PROCESSLIST", database=None):
-            # Some end by themselves meanwhile.
-            with suppress(MySQLError):
-                if database == self.name:
+            if database == self.name:
+                # It may have ended by itself meanwhile.
+                with suppress(MySQLError):
                     self.server.run(f"KILL {number}", database=None)
         self.server.run(f"DROP DATABASE IF EXISTS {self.name}", database=None)
 

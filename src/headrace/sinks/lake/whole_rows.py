@@ -127,7 +127,8 @@ def collect(folded: DataFrame, columns: Mapping[str, str]) -> tuple[pa.Table, pa
     Returns:
         `rows` and `comes` of `CollectedRows`.
     """
-    comes = "_".join(["comes", *columns])
+    # Longer than the name of any column, so it is none.
+    comes = max(columns, key=len) + "_"
     written = (f"{value} as {quote(name)}" for name, value in columns.items())
     found = folded.alias("s").selectExpr(*written, f"s.op = 'upsert' as {quote(comes)}").toArrow()
     return found.drop_columns([comes]), pa.concat_arrays([pa.array([], pa.bool_()), *found.column(comes).chunks])
