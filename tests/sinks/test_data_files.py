@@ -19,6 +19,7 @@ from headrace.sinks.lake.delta.actions import added, marked, removed
 from headrace.sinks.lake.delta.deletion_vectors import read_vector, write_vectors
 from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
 from headrace.sinks.lake.partitions import UNPARTITIONED
+from headrace.sinks.lake.storage import Folder
 
 LAST = "\U0010ffff"
 
@@ -57,7 +58,7 @@ def column(kind: str, values: list[Any]) -> pa.Array:
 
 def said(folder: Path, rows: pa.Table, indexed: tuple[str, ...] = ("c",)) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        statistics(write_data_file(str(folder), rows), rows.schema, indexed, {}), parse_float=Decimal
+        statistics(write_data_file(Folder(str(folder)), rows), rows.schema, indexed, {}), parse_float=Decimal
     )
     return found
 
@@ -85,7 +86,7 @@ def test_bounds_of_texts_hold_every_text(tmp_path_factory: pytest.TempPathFactor
 
 def test_a_file_that_is_written_in_parts_is_known_as_a_whole(tmp_path: Path) -> None:
     schema = pa.schema([("c", pa.int64()), ("f", pa.float64())])
-    with DataFileWriter(str(tmp_path), schema) as writer:
+    with DataFileWriter(Folder(str(tmp_path)), schema) as writer:
         for values in ([5, None], [None, None], [-5]):
             writer.write(pa.table({"c": values, "f": [float(v) if v else None for v in values]}, schema))
         file = writer.close()
@@ -95,7 +96,10 @@ def test_a_file_that_is_written_in_parts_is_known_as_a_whole(tmp_path: Path) -> 
 
 
 def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), DataFileWriter(str(tmp_path), pa.schema([("c", pa.int64())])) as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        DataFileWriter(Folder(str(tmp_path)), pa.schema([("c", pa.int64())])) as writer,
+    ):
         writer.write(pa.table({"c": [1]}))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
@@ -114,10 +118,10 @@ def test_columns_have_statistics_as_the_table_says() -> None:
 )
 def test_vectors_read_as_they_were_written(tmp_path: Path, rows: list[int]) -> None:
     other = np.array([7], np.int64)
-    described = write_vectors(tmp_path, [other, np.array(rows, np.int64)])
+    described = write_vectors(Folder(str(tmp_path)), [other, np.array(rows, np.int64)])
     assert [one["cardinality"] for one in described] == [1, len(rows)]
-    assert read_vector(tmp_path, described[0]).tolist() == [7]
-    assert read_vector(tmp_path, described[1]).tolist() == rows
+    assert read_vector(Folder(str(tmp_path)), described[0]).tolist() == [7]
+    assert read_vector(Folder(str(tmp_path)), described[1]).tolist() == rows
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -125,27 +129,27 @@ def test_a_vector_in_the_log_is_read(tmp_path: Path) -> None:
     """As the protocol's text has it: rows 3, 4, 7, 11, 18 and 29."""
     given = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
     in_log = {"storageType": "i", "pathOrInlineDv": given, "sizeInBytes": 44, "cardinality": 6}
-    assert read_vector(tmp_path, in_log).tolist() == [3, 4, 7, 11, 18, 29]
+    assert read_vector(Folder(str(tmp_path)), in_log).tolist() == [3, 4, 7, 11, 18, 29]
 
 
 def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
-    (described,) = write_vectors(tmp_path, [np.array([1, 2], np.int64)])
+    (described,) = write_vectors(Folder(str(tmp_path)), [np.array([1, 2], np.int64)])
     file = next(tmp_path.iterdir())
     body = bytearray(file.read_bytes())
     body[-6] ^= 1
     file.write_bytes(body)
     with pytest.raises(ValueError, match="damaged"):
-        read_vector(tmp_path, described)
+        read_vector(Folder(str(tmp_path)), described)
 
 
 def test_no_vector_makes_no_file(tmp_path: Path) -> None:
-    assert write_vectors(tmp_path, []) == []
+    assert write_vectors(Folder(str(tmp_path)), []) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_marked_file_keeps_what_the_log_says_of_it(tmp_path: Path) -> None:
     digits = '{"numRecords":3,"minValues":{"c":12345678901234567890.10,"t":"é"},"tightBounds":true}'
-    file = write_data_file(str(tmp_path), pa.table({"c": [1, 2, 3]}))
+    file = write_data_file(Folder(str(tmp_path)), pa.table({"c": [1, 2, 3]}))
     entry = {**added(file, digits, UNPARTITIONED, {}, {})["add"], "tags": {"x": "y"}}
     now = marked(entry, {"cardinality": 1}, 3)["add"]
     assert now["stats"] == digits.replace('"tightBounds":true', '"tightBounds":false')

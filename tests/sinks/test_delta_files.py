@@ -21,6 +21,7 @@ from headrace.sinks.lake.delta.log import BatchMark
 from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.partitions import UNPARTITIONED
+from headrace.sinks.lake.storage import Folder
 
 LAST = "\U0010ffff"
 VALUES: dict[str, list[Any]] = {
@@ -68,7 +69,7 @@ def table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
             columns = {c: pa.nulls(1, arrow_type(kind)) for c, kind in COLUMNS.items()}
             columns[name] = columns[name].fill_null(cell(COLUMNS[name], value))
             rows = pa.table({"row": pa.array([number], pa.int32()), **columns})
-            file = write_data_file(str(folder), rows)
+            file = write_data_file(Folder(str(folder)), rows)
             lines.append(_added(file, rows, indexed_columns(rows.column_names, {})))
             number += 1
     log = mirror._log
@@ -136,13 +137,13 @@ def test_marked_rows_are_gone_for_every_reader_and_the_batch_is_known(spark: Any
     rows = pa.table({"id": pa.array(range(100_000), pa.int64())})
     log = DeltaTable(spark, str(folder))._log
     assert log is not None
-    file = write_data_file(str(folder), rows)
+    file = write_data_file(Folder(str(folder)), rows)
     entry = _added(file, rows, ("id",))
     with log.transaction() as commit:
         commit.commit(commit.described([entry]), BatchMark("headrace", 1, 1))
     vectors = [np.arange(0, 100_000, 2, dtype=np.int64), np.arange(0, 99_999, dtype=np.int64)]
     for number, gone in enumerate(vectors):
-        (vector,) = write_vectors(folder, [gone])
+        (vector,) = write_vectors(Folder(str(folder)), [gone])
         lines = [removed(entry["add"], 1), entry := marked(entry["add"], vector, file.rows)]
         with log.transaction() as commit:
             assert commit.commit(commit.described(lines), BatchMark("headrace", 2 + number, 2)) == 2 + number

@@ -18,6 +18,7 @@ from headrace.sinks.lake import folded_files
 from headrace.sinks.lake.collected import fold_texts
 from headrace.sinks.lake.delta.table_files import PreparedDelta
 from headrace.sinks.lake.folded_files import TableToWrite, combine, fold_into_files
+from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.whole_rows import CollectedRows
 from headrace.testing.change_history import pos, table
 
@@ -28,7 +29,7 @@ KINDS = {"id": "int32", "n": "decimal(9,2)", "a": "string"}
 def of_table(folder: Path, key: tuple[str, ...] = ("id",), *, decoded: bool = False) -> TableToWrite:
     schema = table("t", key=key, **KINDS)
     prepared = PreparedDelta(
-        str(folder), {"id": "int", "n": "decimal(9,2)", "a": "string"}, "_at", "", (), {}, {}, ("id",)
+        Folder(str(folder)), {"id": "int", "n": "decimal(9,2)", "a": "string"}, "_at", "", (), {}, {}, ("id",)
     )
     profile = TableProfile(schema.id, schema, {schema.fingerprint: 3}, {"u": 1}, decoded=decoded)
     return TableToWrite(profile, prepared, frozenset(), "target")

@@ -23,6 +23,8 @@ from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
 from headrace.sinks.lake.indexed import IndexedTable, unfit
 from headrace.sinks.lake.key_index import Bounded
+from headrace.sinks.lake.s3 import storage_of
+from headrace.sinks.lake.storage import Location
 from headrace.sinks.lake.table import say_no_index
 from headrace.testing.change_history import Batch, from_message, table
 
@@ -281,6 +283,10 @@ def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     assert mirror.content() == [(1, "again")]
 
 
+def no_settings() -> Callable[[str], str | None]:
+    return {}.get
+
+
 def facts(properties: dict[str, str] | None = None, features: Iterable[str] = (), **given: Any) -> TableFacts:
     """A table of which nothing is against an index but what is given."""
     vectors = {"delta.enableDeletionVectors": "true"}
@@ -289,7 +295,8 @@ def facts(properties: dict[str, str] | None = None, features: Iterable[str] = ()
     made = {"id": "1", "schemaString": schema, "partitionColumns": [], "configuration": vectors | (properties or {})}
     protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", *features]}
     location = given.pop("location", "file:/tmp")
-    return TableFacts.of(json.dumps({"metaData": made | given}), json.dumps({"protocol": protocol}), location)
+    storage = storage_of(Location.of_uri(location), no_settings)
+    return TableFacts.of(json.dumps({"metaData": made | given}), json.dumps({"protocol": protocol}), location, storage)
 
 
 REFUSED: list[tuple[TableFacts, str]] = [
@@ -297,8 +304,9 @@ REFUSED: list[tuple[TableFacts, str]] = [
     (facts(features=["clustering", "domainMetadata", "typeWidening", "inCommitTimestamp", "timestampNtz"]), ""),
     (facts({"delta.enableDeletionVectors": "false"}), "no deletion vectors"),
     (facts(configuration={}), "no deletion vectors"),
-    (facts(location="s3a://bucket/t"), "not in a local folder"),
-    (facts(location="file:/no/such/folder"), "not in a local folder"),
+    (facts(location="s3a://bucket/t"), "no login is set for its bucket"),
+    (facts(location="abfss://container@account/t"), "neither in a local folder nor in S3"),
+    (facts(location="file:/no/such/folder"), "not on this machine"),
     (facts(partitionColumns=["id"]), ""),
     (facts(partitionColumns=["id"], field={"type": "double"}), "partitions by column 'id', which is double"),
     (facts(partitionColumns=["id"], field={"type": "timestamp"}), "partitions by column 'id', which is timestamp"),
@@ -332,8 +340,10 @@ def iceberg_facts(fields: Iterable[tuple[str, Any]] = (), **given: Any) -> Icebe
                          enumerate(made, 1)]}  # fmt: skip
     modes = {"write.merge.mode": "merge-on-read", **given.pop("properties", {})}
     found = {"id": "1", "format": 2, "spec": '{"fields": []}', "specs": 1, "ordered": False, "properties": modes,
-             "data": "/tmp/data", "default_files": "file:///", "equality_deletes": False}  # fmt: skip
-    return IcebergFacts.of(json.dumps(schema), **found | given)
+             "data": "/tmp/data", "default_scheme": "file", "equality_deletes": False}  # fmt: skip
+    found |= given
+    location = Location.of_name(found["data"], found["default_scheme"])
+    return IcebergFacts.of(json.dumps(schema), storage=storage_of(location, no_settings), **found)
 
 
 def partitioned(transform: str) -> str:
@@ -343,15 +353,15 @@ def partitioned(transform: str) -> str:
 REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
     (iceberg_facts(), ""),
     (iceberg_facts([("a", "timestamptz"), ("b", "decimal(9, 2)"), ("c", "timestamp"), ("d", "binary")]), ""),
-    (iceberg_facts(data="file:/tmp/data", default_files="hdfs://host/"), ""),
+    (iceberg_facts(data="file:/tmp/data", default_scheme="hdfs"), ""),
     (iceberg_facts(format=1), "does not have the format 2"),
     (iceberg_facts(format=3), "does not have the format 2"),
     (iceberg_facts(properties={"write.merge.mode": "copy-on-write"}), "deleted rows are not marked"),
     (iceberg_facts(properties={"encryption.key-id": "k"}), "encrypted"),
     (iceberg_facts(properties={"write.format.default": "orc"}), "not Parquet"),
-    (iceberg_facts(data="/tmp/data", default_files="hdfs://host/"), "not in a local folder"),
-    (iceberg_facts(data="s3://bucket/t/data"), "not in a local folder"),
-    (iceberg_facts(data="file:/no/such/folder/data"), "not in a local folder"),
+    (iceberg_facts(data="/tmp/data", default_scheme="hdfs"), "neither in a local folder nor in S3"),
+    (iceberg_facts(data="s3://bucket/t/data"), "no login is set for its bucket"),
+    (iceberg_facts(data="file:/no/such/folder/data"), "not on this machine"),
     (iceberg_facts(spec=partitioned("bucket[16]")), ""),
     (iceberg_facts(spec=partitioned("day")), "partitions by column 'id', which is bigint"),
     (iceberg_facts(spec=partitioned("void")), "partitions by something that is not known"),

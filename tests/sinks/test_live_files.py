@@ -12,6 +12,7 @@ import pytest
 
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.indexed import LogUnreadable
+from headrace.sinks.lake.storage import Folder
 
 VECTOR = {
     "storageType": "u",
@@ -73,7 +74,7 @@ def test_files_come_go_and_are_marked_from_version_to_version(tmp_path: Path) ->
     # A file that is marked goes and comes in one commit, in any order.
     commit(tmp_path, 1, add("a", deletionVector=VECTOR), remove("a"), remove("b"))
     commit(tmp_path, 2, add("c"), remove("a"))
-    files = LiveFiles(tmp_path)
+    files = LiveFiles(Folder(str(tmp_path)))
     found = []
     for version in (0, 1, 2, 0, 2):
         files.advance(version)
@@ -91,14 +92,14 @@ def test_a_checkpoint_says_of_a_file_what_its_commit_said(tmp_path: Path, parts:
     # Of a later checkpoint a part is missing, and another one is of a later version.
     checkpoint(tmp_path, f"{5:020d}.checkpoint.{1:010d}.{2:010d}.parquet", add("wrong"))
     checkpoint(tmp_path, f"{9:020d}.checkpoint.parquet", add("later"))
-    files = LiveFiles(tmp_path)
+    files = LiveFiles(Folder(str(tmp_path)))
     files.advance(5)
     assert files.entries == {**{one["add"]["path"]: one["add"] for one in entries}, "c": add("c")["add"]}
 
 
 def test_a_version_that_is_not_there_is_refused_and_the_next_one_is_read_from_the_start(tmp_path: Path) -> None:
     commit(tmp_path, 0, add("a"))
-    files = LiveFiles(tmp_path)
+    files = LiveFiles(Folder(str(tmp_path)))
     files.advance(0)
     commit(tmp_path, 2, add("c"))
     with pytest.raises(LogUnreadable, match=r"00000000000000000001\.json"):
@@ -109,8 +110,8 @@ def test_a_version_that_is_not_there_is_refused_and_the_next_one_is_read_from_th
 
 
 def test_names_of_files_are_decoded_and_other_places_refused(tmp_path: Path) -> None:
-    files = LiveFiles(tmp_path)
-    assert files.place("a%20b/c.parquet") == tmp_path / "a b" / "c.parquet"
+    files = LiveFiles(Folder(str(tmp_path)))
+    assert files.place("a%20b/c.parquet") == str(tmp_path / "a b" / "c.parquet")
     for path in ("/elsewhere/a.parquet", "s3a://bucket/a.parquet", "file:/elsewhere/a.parquet"):
         with pytest.raises(LogUnreadable, match="outside of its folder"):
             files.place(path)

@@ -17,6 +17,8 @@ from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.iceberg.facts import number_of
 from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
 from headrace.sinks.lake.partitions import IDENTITY, PLAIN
+from headrace.sinks.lake.s3 import storage_of
+from headrace.sinks.lake.storage import Folder, Location
 from headrace.sinks.lake.table_files import place_of
 
 NAMED = (("id", "int32"), ("left_out", "string"), ("at", "date"))
@@ -25,7 +27,9 @@ SCHEMA = TableSchema(TableId("d", "s", "t"), COLUMNS, ("id",))
 
 
 def files(folder: Path, mark: str = "") -> DeltaFiles:
-    table = PreparedDelta(str(folder), {"id": "int", "at": "date"}, "_position", mark, (), {}, {}, ("id", "_position"))
+    table = PreparedDelta(
+        Folder(str(folder)), {"id": "int", "at": "date"}, "_position", mark, (), {}, {}, ("id", "_position")
+    )
     # As it comes to a worker.
     return DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
 
@@ -57,7 +61,7 @@ def test_a_file_of_iceberg_has_the_numbers_of_its_columns_and_no_null_where_the_
     columns, ids = {"id": "int", "at": "date"}, {"id": 1, "at": 7, "_position": 3}
     spec = json.dumps({"fields": [{"name": "p", "transform": "month", "source-id": 7, "field-id": 1000}]})
     parts = [("at", "month", 0)]
-    table = PreparedIceberg(str(tmp_path), columns, "_position", "", parts, ids, {}, ("id",), spec)
+    table = PreparedIceberg(Folder(str(tmp_path)), columns, "_position", "", parts, ids, {}, ("id",), spec)
     made = IcebergFiles({place_of(SCHEMA): table})
     file = IcebergFiles.from_text(made.to_text()).file(SCHEMA)
     assert file is not None
@@ -116,7 +120,7 @@ def test_attempts_of_one_task_have_files_and_names_of_their_own(tmp_path: Path) 
 
 def test_rows_of_several_partitions_become_a_file_of_each_without_the_column_that_the_log_has(tmp_path: Path) -> None:
     table = PreparedDelta(
-        str(tmp_path), {"id": "int", "at": "date"}, "_position", "", [("at", "plain", 0)], {}, {}, ("id",)
+        Folder(str(tmp_path)), {"id": "int", "at": "date"}, "_position", "", [("at", "plain", 0)], {}, {}, ("id",)
     )
     made = DeltaFiles.from_text(DeltaFiles({place_of(SCHEMA): table}).to_text())
     file = made.file(SCHEMA)
@@ -147,7 +151,7 @@ def test_an_empty_text_by_which_delta_would_have_a_partition_is_left_to_spark(
 ) -> None:
     columns = (Column("a", 1, LogicalType("string")),)
     schema = TableSchema(TableId("d", "s", "t"), columns)
-    prepared = PreparedDelta(str(tmp_path), {"a": "string"}, "_position", "", [("a", kind, 0)], {}, {}, ())
+    prepared = PreparedDelta(Folder(str(tmp_path)), {"a": "string"}, "_position", "", [("a", kind, 0)], {}, {}, ())
     file = DeltaFiles({place_of(schema): prepared}).file(schema)
     assert file is not None
     assert file.write([pa.array(["x", None])], "c/1/0")
@@ -174,7 +178,7 @@ REFUSED = (
     ({"fields": [{**FIELD, "metadata": {"delta.identity.start": 1}}]}, {}, "computed columns"),
     ({"fields": [{**FIELD, "type": "variant"}]}, {}, "its column id is variant"),
     ({}, {"writerFeatures": ["icebergCompatV2"]}, "another feature"),
-    ({"location": "s3a://lake/t"}, {}, "it is not in a local folder"),
+    ({"location": "s3a://lake/t"}, {}, "no login is set for its bucket"),
 )
 
 
@@ -186,5 +190,6 @@ def test_a_table_whose_features_our_files_would_not_honour_takes_none(
     metadata = {"id": "i", "schemaString": json.dumps({"fields": fields}), **said}
     protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", "appendOnly", "v2Checkpoint"], **needs}
     location = str(said.get("location", tmp_path.as_uri()))
-    facts = TableFacts.of(json.dumps({"metaData": metadata}), json.dumps({"protocol": protocol}), location)
+    storage = storage_of(Location.of_uri(location), lambda: {}.get)
+    facts = TableFacts.of(json.dumps({"metaData": metadata}), json.dumps({"protocol": protocol}), location, storage)
     assert (reason in facts.no_files) if reason else facts.no_files == ""

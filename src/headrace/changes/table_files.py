@@ -85,7 +85,7 @@ class TableFile(ABC):
 
 @dataclass(frozen=True)
 class TableFiles(ABC):
-    """Where workers write the rows of tables in one batch. Goes to executors as text, and holds no secrets."""
+    """Where workers write the rows of tables in one batch. Goes to executors as text, which holds no secrets."""
 
     sink: ClassVar[str]
     """The registered name of the sink that it belongs to."""
@@ -96,8 +96,13 @@ class TableFiles(ABC):
 
     @classmethod
     @abstractmethod
-    def from_text(cls, text: str) -> TableFiles:
-        """Read `to_text`'s form back."""
+    def from_text(cls, text: str, login: str = "") -> TableFiles:
+        """Read `to_text`'s form back.
+
+        Args:
+            text: of `to_text`.
+            login: by which a store is reached (`Sink.files_login`).
+        """
 
     @abstractmethod
     def file(self, schema: TableSchema) -> TableFile | None:

@@ -10,21 +10,20 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import math
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from types import MappingProxyType, TracebackType
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from headrace.errors import SinkError
 from headrace.sinks.lake.partitions import WHOLE, Partition
+from headrace.sinks.lake.storage import Folder
 
 _COMPRESSION = "zstd"
 _ROW_GROUP = 1 << 20
@@ -114,9 +113,8 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
     footer; what is left is no data file of any table.
 
     Args:
-        folder: the table's folder in the file system.
+        folder: the table's.
         schema: names and types of the columns (`arrow_type`), in the table's order.
-        files: the file system; the local one by default.
         partition: of which partition its rows are; whose folder is made.
         names: those that columns have in the file, where these are not their own.
 
@@ -126,19 +124,18 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
 
     def __init__(
         self,
-        folder: str,
+        folder: Folder,
         schema: pa.Schema,
-        files: fs.FileSystem | None = None,
         *,
         partition: Partition = WHOLE,
         names: Mapping[str, str] = _OWN_NAMES,
     ) -> None:
-        self._files = files or fs.LocalFileSystem()
+        self._storage = folder.storage
         self._partition = partition
         if partition.folder:
-            self._files.create_dir(f"{folder.rstrip('/')}/{partition.folder}")
+            self._storage.make_folder(folder.place(partition.folder))
         self._path = f"{partition.folder}part-00000-{uuid4()}-c000.{_COMPRESSION}.parquet"
-        self._place = f"{folder.rstrip('/')}/{self._path}"
+        self._place = folder.place(self._path)
         self._schema = schema
         self._inside = pa.schema(
             [field.with_name(names.get(field.name, field.name)) for field in schema],
@@ -146,7 +143,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         )
         self._rows = 0
         self._ranges = [_Range(field.type) for field in schema]
-        self._stream = self._files.open_output_stream(self._place)
+        self._stream = self._storage.system.open_output_stream(self._place)
         self._writer = pq.ParquetWriter(
             self._stream,
             self._inside,
@@ -184,7 +181,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         size = self.size
         self._stream.close()
         self._closed = True
-        modified = self._files.get_file_info(self._place).mtime_ns // 1_000_000
+        modified = self._storage.modified(self._place, default=int(time.time() * 1000))
         ranges = {field.name: known.found for field, known in zip(self._schema, self._ranges, strict=True)}
         return DataFile(self._path, size, self._rows, modified, ranges, self._partition)
 
@@ -198,47 +195,26 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
             self._writer.close()
             self._stream.close()
         finally:
-            self._files.delete_file(self._place)
+            self._storage.delete(self._place)
 
 
 def write_data_file(
-    folder: str,
+    folder: Folder,
     rows: pa.Table,
-    files: fs.FileSystem | None = None,
     *,
     partition: Partition = WHOLE,
     names: Mapping[str, str] = _OWN_NAMES,
 ) -> DataFile:
     """Write rows, at least one, as one data file (`DataFileWriter`)."""
-    with DataFileWriter(folder, rows.schema, files, partition=partition, names=names) as writer:
+    with DataFileWriter(folder, rows.schema, partition=partition, names=names) as writer:
         writer.write(rows)
         return writer.close()
 
 
-def delete_data_files(folder: str, written: Iterable[DataFile]) -> None:
-    """Delete files of a local folder that no commit was tried with."""
+def delete_data_files(folder: Folder, written: Iterable[DataFile]) -> None:
+    """Delete files that no commit was tried with."""
     for file in written:
-        (Path(folder) / file.path).unlink(missing_ok=True)
-
-
-def require_there(folder: str, written: Mapping[str, int]) -> None:
-    """See that the driver has the files that tasks wrote: they may run on machines with a disk of their own.
-
-    Args:
-        folder: the table's, in the local file system.
-        written: the size of each by its path below it.
-
-    Raises:
-        SinkError: one is not there, or not all of it.
-    """
-    for path, size in written.items():
-        place = Path(folder) / path
-        if not place.is_file() or place.stat().st_size != size:
-            raise SinkError(
-                f"A task wrote a data file of {size} bytes into the folder {folder}, and the driver does not find it "
-                "there.",
-                remedy="Give the sink a folder that all machines of the cluster share, or one of an object store.",
-            )
+        folder.storage.delete(folder.place(file.path))
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.apply import TableProfile
 from headrace.errors import HeadraceError
 from headrace.sinks.lake.collected import TEXTS, fold_texts, last_changes
-from headrace.sinks.lake.data_files import DataFile, delete_data_files, require_there, write_data_file
+from headrace.sinks.lake.data_files import DataFile, delete_data_files, write_data_file
 from headrace.sinks.lake.keys import KeyForm
 from headrace.sinks.lake.table_files import PreparedTable, explained
 from headrace.sinks.lake.whole_rows import CollectedRows, RowsInFiles
@@ -104,7 +104,7 @@ def combine(results: Sequence[TaskResult], table: TableToWrite) -> CollectedRows
     folded = [one for result in results if isinstance(result, list) for one in result]
     files = [one.file for one in folded if one.file is not None]
     if all(isinstance(result, list) for result in results):
-        require_there(table.prepared.folder, {file.path: file.size for file in files})
+        table.prepared.folder.require({file.path: file.size for file in files})
         return _last_of_all(folded, table)
     delete_data_files(table.prepared.folder, files)
     for result in results:

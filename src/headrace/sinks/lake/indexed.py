@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from headrace.apply.sequence import has_disorder, no_order
 from headrace.sinks.lake.data_files import DataFile, arrow_type
 from headrace.sinks.lake.key_index import Bounded, KeyIndex
 from headrace.sinks.lake.keys import KeyForm, Keys
+from headrace.sinks.lake.storage import Storage
 from headrace.sinks.lake.whole_rows import CollectedRows
 
 Rows = NDArray[np.int64]
@@ -56,13 +57,33 @@ class FilesAtVersion(ABC):
     def size(self) -> int:
         """How many bytes what is known of their rows takes."""
 
+    @property
     @abstractmethod
-    def place(self, path: str) -> Path:
-        """Where a file is.
+    def storage(self) -> Storage:
+        """What its files are in."""
+
+    @abstractmethod
+    def bytes_of(self, path: str) -> int:
+        """How large a file is."""
+
+    @abstractmethod
+    def place(self, path: str) -> str:
+        """Where a file is in the storage.
 
         Raises:
-            LogUnreadable: somewhere else than in a local folder.
+            LogUnreadable: somewhere else.
         """
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[pq.ParquetFile]:
+        """A file.
+
+        Raises:
+            OSError: it can't be read.
+            LogUnreadable: it is somewhere else.
+        """
+        with self.storage.parquet(self.place(path)) as file:
+            yield file
 
     @abstractmethod
     def gone(self, path: str) -> Rows:
@@ -88,24 +109,25 @@ class FilesAtVersion(ABC):
         """
         return {}
 
-    def read(self, path: str, columns: Collection[str], missing: pa.Schema | None = None) -> pa.Table:
+    def read(
+        self, path: str, file: pq.ParquetFile, columns: Collection[str], missing: pa.Schema | None = None
+    ) -> pa.Table:
         """Columns of a file, by their names now.
 
         Args:
             path: the file.
+            file: the same, open.
             columns: which ones.
             missing: the types of columns that may be missing, and then are null.
 
         Raises:
             OSError: it can't be read.
-            LogUnreadable: it is somewhere else.
             KeyError: a column is not there.
         """
-        with pq.ParquetFile(self.place(path)) as file:
-            names, constants = self.columns(file), self.constants(path)
-            inside = [name for name in columns if name not in constants and (missing is None or name in names)]
-            found = file.read(columns=[names[name] for name in inside], use_threads=False)
-            rows = file.metadata.num_rows
+        names, constants = self.columns(file), self.constants(path)
+        inside = [name for name in columns if name not in constants and (missing is None or name in names)]
+        found = file.read(columns=[names[name] for name in inside], use_threads=False)
+        rows = file.metadata.num_rows
         arrays = []
         for name in columns:
             if name in inside:
@@ -191,16 +213,19 @@ class IndexedTable(Generic[Files]):
         """
         for path in self.files.rows:
             if path not in self._index.paths:
-                place = self.files.place(path)
-                keys = self.form.keys(self.files.read(path, self.form.columns))
-                with pq.ParquetFile(place) as file:
+                with self.files.open(path) as file:
+                    keys = self.form.keys(self.files.read(path, file, self.form.columns))
                     newest = _newest(file.metadata, self.files.columns(file).get(self._position))
-                    self._take_in(path, keys, newest, place.stat().st_size, file.metadata.num_rows)
+                    self._take_in(path, keys, newest, self.files.bytes_of(path), file.metadata.num_rows)
 
     def _take_in(self, path: str, keys: Keys, newest: str | None, size: int, rows: int | None = None) -> None:
         self._index.add(path, keys)
         self._newest[path], self._bytes[path] = newest, size
         self._rows[path] = len(keys) if rows is None else rows
+
+    def bytes_of(self, path: str) -> int:
+        """How large an indexed file is."""
+        return self._bytes[path]
 
     def rows_of(self, path: str) -> int:
         """How many rows an indexed file has, those that are gone too."""
@@ -275,11 +300,11 @@ class IndexedTable(Generic[Files]):
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
         """The rows of a file without some; None where it was written in a form that pyarrow reads as other values:
         timestamps as INT96, or days of the Julian calendar."""
-        with pq.ParquetFile(self.files.place(path)) as file:
+        with self.files.open(path) as file:
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
                 return None
-        found = self.files.read(path, schema.names, missing=schema)
+            found = self.files.read(path, file, schema.names, missing=schema)
         found = found.take(pa.array(np.delete(np.arange(found.num_rows), gone)))
         try:
             return found.cast(schema)
@@ -296,7 +321,7 @@ class IndexedTable(Generic[Files]):
         newest = self._newest[path]
         if not change.decoded and newest is not None and newest < pc.min_max(new)["min"].as_py():
             return np.ones(len(rows), np.bool_)
-        with pq.ParquetFile(self.files.place(path)) as file:
+        with self.files.open(path) as file:
             name = self.files.columns(file).get(self._position)
             if name is None:
                 return np.ones(len(rows), np.bool_)

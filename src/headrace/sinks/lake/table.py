@@ -10,7 +10,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from headrace.sinks.lake.indexed import Files, IndexedTable, LogUnreadable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import LakePlan, TargetLayout, column_ddl, key_names
 from headrace.sinks.lake.sessions import SMALL_TARGET
+from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table_files import explained
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
@@ -233,14 +233,14 @@ class LakeTable(ABC):
         self._leave_out(reason)
         return None
 
-    def _done(self, commit: Callable[[], None], folder: Path) -> bool:
+    def _done(self, commit: Callable[[], None], folder: Folder) -> bool:
         """Make a commit by the index; False where rows of the table can't be read, which is logged once.
 
         Raises:
             SinkError: a file can't be written; nothing has happened.
         """
         try:
-            with explained(str(folder)):
+            with explained(folder):
                 commit()
             return True
         except LogUnreadable as failure:

@@ -19,6 +19,7 @@ from headrace.changes.table_files import TableFile, TableFiles, WrittenFile
 from headrace.errors import SinkError
 from headrace.sinks.lake.data_files import DataFile, DataFileWriter, arrow_type, numbered
 from headrace.sinks.lake.partitions import Partition, PartitionField, Partitioning
+from headrace.sinks.lake.storage import LOCAL, Folder, Storage
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 
@@ -34,7 +35,7 @@ class PreparedTable(ABC):
     """A table that is there, and takes files with these columns. A subclass is one format's.
 
     Args:
-        folder: where its data files are, in the local file system.
+        folder: where its data files are.
         columns: the source's, with their Spark types, as the table has them.
         position: the name of the column with the position of a row's last change.
         mark: the name of the column that marks deleted rows; empty for none.
@@ -43,7 +44,7 @@ class PreparedTable(ABC):
         names: those that columns have in files, where these are not their own.
     """
 
-    folder: str
+    folder: Folder
     columns: Mapping[str, str]
     position: str
     mark: str
@@ -86,17 +87,29 @@ class LakeFiles(TableFiles):
 
     def to_text(self) -> str:
         """JSON on one line."""
-        return json.dumps({name: asdict(table) for name, table in self.tables.items()}, separators=(",", ":"))
+        tables = {name: asdict(table) | {"folder": _place(table.folder)} for name, table in self.tables.items()}
+        return json.dumps(tables, separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Read `to_text`'s form back."""
-        return cls({name: cls.table(**table) for name, table in json.loads(text).items()})
+    def from_text(cls, text: str, login: str = "") -> Self:
+        """Read `to_text`'s form back. Tables that another login reaches are left out."""
+        found = {}
+        for name, table in json.loads(text).items():
+            path, fingerprint = table.pop("folder")
+            storage = Storage(login) if fingerprint else LOCAL
+            if storage.fingerprint == fingerprint:
+                found[name] = cls.table(folder=Folder(path, storage), **table)
+        return cls(found)
 
     def file(self, schema: TableSchema) -> LakeFile | None:
         """A file in the table's folder."""
         table = self.tables.get(place_of(schema))
         return None if table is None else LakeFile(table, [column.name for column in schema.columns])
+
+
+def _place(folder: Folder) -> tuple[str, str]:
+    """A folder without its login."""
+    return folder.path, folder.storage.fingerprint
 
 
 def place_of(schema: TableSchema) -> str:
@@ -180,7 +193,7 @@ class LakeFile(TableFile):
 
 
 @contextmanager
-def explained(folder: str) -> Iterator[None]:
+def explained(folder: Folder) -> Iterator[None]:
     """Says in one sentence that a data file can't be written, and what helps.
 
     Raises:

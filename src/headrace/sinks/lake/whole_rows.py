@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.changes.typed import quote
 from headrace.sinks.lake.data_files import DataFile, delete_data_files
+from headrace.sinks.lake.storage import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +82,7 @@ class RowsInFiles:
     """Data files that tasks wrote of a batch's rows, and that no commit names yet.
 
     Args:
-        folder: where they are, in the local file system.
+        folder: where they are.
         schema: their columns, as the table had them when they were written.
         files: each with the columns of the key and the position of its rows, in their order.
         file_of: for each row of `CollectedRows.rows` by which file it comes, by its place; -1 where it goes.
@@ -89,7 +90,7 @@ class RowsInFiles:
         superseded: for each file the rows that have a later change in the batch, in order.
     """
 
-    folder: str
+    folder: Folder
     schema: pa.Schema
     files: Sequence[tuple[DataFile, pa.Table]]
     file_of: NDArray[np.int64]

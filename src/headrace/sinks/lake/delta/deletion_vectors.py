@@ -10,13 +10,13 @@ import base64
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
 
 from headrace.sinks.lake.indexed import Rows
+from headrace.sinks.lake.storage import Folder
 
 _MAGIC = struct.pack("<I", 1681511377)
 _FORMAT = b"\x01"
@@ -27,7 +27,7 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 _TO_Z85, _FROM_Z85 = str.maketrans(_PYTHON, _Z85), str.maketrans(_Z85, _PYTHON)
 
 
-def write_vectors(folder: Path, vectors: Sequence[Rows]) -> list[dict[str, Any]]:
+def write_vectors(folder: Folder, vectors: Sequence[Rows]) -> list[dict[str, Any]]:
     """Write vectors into one new file.
 
     Args:
@@ -51,11 +51,11 @@ def write_vectors(folder: Path, vectors: Sequence[Rows]) -> list[dict[str, Any]]
         )
         body += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     if vectors:
-        (folder / _file_name(name)).write_bytes(body)
+        folder.storage.write(folder.place(_file_name(name)), bytes(body))
     return described
 
 
-def read_vector(folder: Path, described: Mapping[str, Any]) -> Rows:
+def read_vector(folder: Folder, described: Mapping[str, Any]) -> Rows:
     """The rows of a vector.
 
     Args:
@@ -71,14 +71,13 @@ def read_vector(folder: Path, described: Mapping[str, Any]) -> Rows:
         return _decoded(base64.b85decode(place.translate(_FROM_Z85))[:size])
     if kind == _IN_FILE:
         before, name = place[:-_UUID_LETTERS], place[-_UUID_LETTERS:]
-        path = folder / before / _file_name(UUID(bytes=base64.b85decode(name.translate(_FROM_Z85))))
-    elif kind == _AT_PATH and place.startswith("/"):
-        path = Path(place)
+        file = _file_name(UUID(bytes=base64.b85decode(name.translate(_FROM_Z85))))
+        path = folder.place(f"{before}/{file}" if before else file)
+    elif kind == _AT_PATH and place.startswith("/") and folder.storage.is_local:
+        path = place
     else:
         raise ValueError(f"a deletion vector is stored as '{kind}' at '{place}'")
-    with path.open("rb") as file:
-        file.seek(described.get("offset") or 0)
-        data = file.read(size + 8)
+    data = folder.storage.read(path, described.get("offset") or 0, size + 8)
     body = data[4:-4]
     if struct.unpack(">I", data[:4])[0] != size or struct.unpack(">I", data[-4:])[0] != zlib.crc32(body):
         raise ValueError(f"the deletion vector in {path} is damaged")

@@ -6,14 +6,13 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from headrace.sinks.lake.data_files import arrow_type, numbered
 from headrace.sinks.lake.partitions import PLAIN, PartitionField, Partitioning
+from headrace.sinks.lake.storage import NOT_HERE, Folder, Location, Storage
 
 VECTORS = "delta.enableDeletionVectors"
 NO_VECTORS = "it has no deletion vectors ('readers')"
@@ -60,6 +59,7 @@ class TableFacts:
         properties: its properties.
         features: those that its writers must know; None for a table from before features were listed.
         protocol: what readers and writers must know, as the log has it.
+        storage: how Python reaches its folder; or why it doesn't, as the end of a sentence.
     """
 
     id: str
@@ -69,15 +69,17 @@ class TableFacts:
     properties: Mapping[str, str]
     features: frozenset[str] | None
     protocol: Mapping[str, Any]
+    storage: Storage | str
 
     @classmethod
-    def of(cls, metadata: str, protocol: str, location: str) -> TableFacts:
+    def of(cls, metadata: str, protocol: str, location: str, storage: Storage | str) -> TableFacts:
         """Read the two lines of the log that say it.
 
         Args:
             metadata: the line `metaData`.
             protocol: the line `protocol`.
             location: the folder, as a URI.
+            storage: how Python reaches it.
         """
         said, needs = json.loads(metadata)["metaData"], json.loads(protocol)["protocol"]
         return cls(
@@ -88,6 +90,7 @@ class TableFacts:
             said.get("configuration") or {},
             frozenset(needs.get("writerFeatures") or ()) if needs["minWriterVersion"] >= _FEATURES else None,
             needs,
+            storage,
         )
 
     @property
@@ -147,10 +150,11 @@ class TableFacts:
         return {**self.properties, **versions, **{f"delta.feature.{name}": "supported" for name in sorted(features)}}
 
     @property
-    def folder(self) -> Path | None:
-        """The folder, where it is in a local file system."""
-        parts = urlsplit(self.location)
-        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+    def folder(self) -> Folder | None:
+        """The folder, where Python reaches it."""
+        if isinstance(self.storage, str):
+            return None
+        return Folder(Location.of_uri(self.location).path, self.storage)
 
     def is_on(self, name: str) -> bool:
         """Whether a property is true."""
@@ -173,13 +177,14 @@ class TableFacts:
     @property
     def no_files(self) -> str:
         """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
-        properties, folder = self.properties, self.folder
+        properties, storage = self.properties, self.storage
         odd = next((f"{name} is {kind}" for name, kind in self.columns.items() if arrow_type(kind) is None), "")
         parts = self.partitioning.odd_column(self.columns)
         limits = any(name.startswith("delta.constraints.") for name in properties)
         limits = limits or any(not field["nullable"] or _LIMITS & {*field["metadata"]} for field in self.fields)
         reasons = {
-            "it is not in a local folder": folder is None or not folder.is_dir(),
+            storage if isinstance(storage, str) else "": isinstance(storage, str),
+            NOT_HERE: self.folder is not None and self.folder.is_missing,
             # Its files may lack the names that the log says.
             "its column mapping goes by numbers": self._mapping not in ("none", "name"),
             "it has constraints": limits,

@@ -83,7 +83,7 @@ def commit_change(
     for all_rows, new in ((effect.comes, True), (effect.moved, False)):
         for partition, rows in facts.partitioning.split(all_rows):
             inside = rows.select(facts.inside)
-            file = write_data_file(str(table.files.folder), inside, partition=partition, names=facts.names)
+            file = write_data_file(table.files.folder, inside, partition=partition, names=facts.names)
             actions.append(_added(file, facts, new=new))
             table.wrote(file.path, rows, file.size)
     faultpoints.reach("sink.delta.files_written")

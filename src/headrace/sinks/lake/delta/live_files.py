@@ -1,12 +1,11 @@
-"""The data files of a Delta table at a version, read from its log in a local folder without a Spark job."""
+"""The data files of a Delta table at a version, read from its log without a Spark job."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,7 +16,9 @@ import pyarrow.parquet as pq
 from headrace.sinks.lake.delta.actions import Entry
 from headrace.sinks.lake.delta.deletion_vectors import read_vector
 from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
+from headrace.sinks.lake.storage import Folder, Storage
 
+_LOG = "_delta_log"
 _COMMIT = "{:020d}.json"
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _OTHER_PLACE = re.compile(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)")
@@ -32,7 +33,7 @@ class LiveFiles(FilesAtVersion):
         folder: the table's.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.version = -1
         self.entries: dict[str, Entry] = {}
@@ -41,7 +42,6 @@ class LiveFiles(FilesAtVersion):
         """The columns by which the table has partitions, with their types."""
         self.names: Mapping[str, str] = {}
         """The names that columns have in files and in the log, where these are not their own."""
-        self._log = folder / "_delta_log"
         self._rows: dict[str, int] = {}
         self._vectors: dict[str, Rows] = {}
 
@@ -102,11 +102,20 @@ class LiveFiles(FilesAtVersion):
         except FileNotFoundError as missing:
             # Commits that were followed up to now may be gone where a checkpoint has them.
             self._forget()
-            raise LogUnreadable(f"{missing.filename} is not there") from missing
+            raise LogUnreadable(f"{missing.filename or self.folder} is not there") from missing
         vectors = {_name(entry["deletionVector"]) for entry in self.entries.values() if entry.get("deletionVector")}
         self._vectors = {name: rows for name, rows in self._vectors.items() if name in vectors}
 
-    def place(self, path: str) -> Path:
+    @property
+    def storage(self) -> Storage:
+        """That of the table's folder."""
+        return self.folder.storage
+
+    def bytes_of(self, path: str) -> int:
+        """As the log has it."""
+        return int(self.entries[path]["size"])
+
+    def place(self, path: str) -> str:
         """Where a file is.
 
         Raises:
@@ -114,25 +123,27 @@ class LiveFiles(FilesAtVersion):
         """
         if _OTHER_PLACE.match(path):
             raise LogUnreadable("it has files outside of its folder")
-        return self.folder / unquote(path)
+        return self.folder.place(unquote(path))
 
     def _read_checkpoint(self, version: int) -> None:
-        parts: dict[tuple[int, int], list[Path]] = defaultdict(list)
-        for file in self._log.iterdir():
-            if (match := _CHECKPOINT.fullmatch(file.name)) and int(match[1]) <= version:
-                parts[int(match[1]), int(match[3] or 1)].append(file)
+        parts: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for name in self.storage.names(self.folder.place(_LOG)):
+            if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= version:
+                parts[int(match[1]), int(match[3] or 1)].append(name)
         whole = [key for key, files in parts.items() if len(files) == key[1]]
         if not whole:
             return
         newest = max(whole)
-        for file in parts[newest]:
-            column = pq.ParquetFile(file).read(columns=["add"]).column("add")
+        for name in parts[newest]:
+            with self.storage.parquet(self.folder.place(f"{_LOG}/{name}")) as file:
+                column = file.read(columns=["add"]).column("add")
             for found in column.drop_null().to_pylist():
                 self._add(_as_json(found))
         self.version = newest[0]
 
     def _read_commit(self, version: int) -> None:
-        actions = list(_lines(self._log / _COMMIT.format(version)))
+        text = self.storage.read(self.folder.place(f"{_LOG}/{_COMMIT.format(version)}")).decode()
+        actions = [json.loads(line) for line in text.split("\n") if line.strip()]
         for action in actions:
             if "remove" in action:
                 self.entries.pop(action["remove"]["path"], None)
@@ -152,13 +163,6 @@ class LiveFiles(FilesAtVersion):
 
 def _name(vector: Mapping[str, Any]) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    with file.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)
 
 
 def _as_json(found: dict[str, Any]) -> dict[str, Any]:

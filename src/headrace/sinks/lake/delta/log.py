@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.sinks.lake.delta.facts import VECTORS, TableFacts
+from headrace.sinks.lake.s3 import hadoop_settings, storage_of
+from headrace.sinks.lake.storage import Location, Storage
 from headrace.sinks.lake.table import TRIES, TargetMoved
 
 if TYPE_CHECKING:
@@ -81,10 +83,16 @@ class DeltaLog:
         version = self._snapshot.transactions().get(application)
         return int(version.get()) if version.isDefined() else None
 
+    @cached_property
+    def storage(self) -> Storage | str:
+        """How Python reaches the table's folder; or why it doesn't, as the end of a sentence."""
+        location = Location.of_uri(_location(self._log))
+        return storage_of(location, lambda: hadoop_settings(self._jvm, self._log.newDeltaHadoopConf()))
+
     @property
     def facts(self) -> TableFacts:
         """What the table is in the version that was looked at last."""
-        return facts_of(self._snapshot, self._log)
+        return _facts(self._snapshot, self._log, self.storage)
 
     @property
     def no_index(self) -> str:
@@ -102,7 +110,7 @@ class DeltaLog:
         before = sessions.getActiveSession()
         sessions.setActiveSession(self._session._jsparkSession)
         try:
-            yield Transaction(self._session, self._log, self._delta)
+            yield Transaction(self._session, self._log, self._delta, self.storage)
         finally:
             if before.isDefined():
                 sessions.setActiveSession(before.get())
@@ -116,10 +124,11 @@ class Transaction:
     It counts as having read the whole table, so no other commit can come in between.
     """
 
-    def __init__(self, session: SparkSession, log: Any, delta: Any) -> None:
+    def __init__(self, session: SparkSession, log: Any, delta: Any, storage: Storage | str) -> None:
         self._session = session
         self._log = log
         self._delta = delta
+        self._storage = storage
         self._jvm: Any = session.sparkContext._jvm
         self._own = log.startTransaction()
         self._own.readWholeTable()
@@ -132,7 +141,7 @@ class Transaction:
     @cached_property
     def facts(self) -> TableFacts:
         """What the table is at that version."""
-        return facts_of(self._own.snapshot(), self._log)
+        return _facts(self._own.snapshot(), self._log, self._storage)
 
     @property
     def plain(self) -> bool:
@@ -309,9 +318,13 @@ def _has_rows_of_others(jvm: Any, log: Any, version: int, applications: Collecti
     return False
 
 
-def facts_of(snapshot: Any, log: Any) -> TableFacts:
+def _facts(snapshot: Any, log: Any, storage: Storage | str) -> TableFacts:
     """What a version of a log says of its table."""
-    return TableFacts.of(snapshot.metadata().json(), snapshot.protocol().json(), log.dataPath().toUri().toString())
+    return TableFacts.of(snapshot.metadata().json(), snapshot.protocol().json(), _location(log), storage)
+
+
+def _location(log: Any) -> str:
+    return str(log.dataPath().toUri().toString())
 
 
 def _each(sequence: Any) -> Iterator[Any]:

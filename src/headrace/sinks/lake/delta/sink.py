@@ -247,10 +247,11 @@ class DeltaSink(LakeSink):
         own = {column.name: column.type for column in layout.own}
         if facts.columns != columns | own:
             return "its target has other columns"
+        assert facts.folder is not None
         indexed = indexed_columns(facts.inside, facts.properties)
         position, mark = self.settings.position_column, self.settings.mark
         return PreparedDelta(
-            str(facts.folder),
+            facts.folder,
             columns,
             position,
             mark,

@@ -17,7 +17,6 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.data_files import require_there
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.delta.live_files import LiveFiles
@@ -270,11 +269,13 @@ class DeltaTable(LakeTable):
         if log is None or not log.known:
             return "this build of Delta is not known"
         with log.transaction() as commit:
-            if reason := commit.facts.no_files:
+            facts = commit.facts
+            if reason := facts.no_files:
                 return reason
+            assert facts.folder is not None
             self._refuse_rows_of_others(commit)
             added = [file for action in actions for file in json.loads(action)]
-            require_there(str(commit.facts.folder), {one["add"]["path"]: one["add"]["size"] for one in added})
+            facts.folder.require({one["add"]["path"]: one["add"]["size"] for one in added})
             written = [] if rows is None else commit.write(rows)
             commit.commit([*commit.described(added), *written], self._mark)
         return ""

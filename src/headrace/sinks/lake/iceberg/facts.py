@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.sinks.lake.data_files import FIELD_ID, arrow_type, numbered
 from headrace.sinks.lake.partitions import Partition, Partitioning, iceberg_value, of_iceberg
+from headrace.sinks.lake.storage import NOT_HERE, Folder, Location, Storage
 
 FORMAT = "format-version"
 MERGE_MODE = "write.merge.mode"
@@ -23,7 +23,6 @@ _SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_
 """Types that Spark has other names for."""
 _SAME = frozenset(["boolean", "int", "float", "double", "date", "string", "binary"])
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
-_LOCAL = re.compile(r"(?:file:)?/+(.*)")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ class TableFacts:
         ordered: whether its rows have an order within files.
         properties: its properties.
         data: the folder of its data files, as Iceberg names it.
-        default_files: where paths without a scheme are, as a URI.
+        default_scheme: that of paths without one.
+        storage: how Python reaches its folder; or why it doesn't, as the end of a sentence.
         equality_deletes: whether rows are deleted by their values.
     """
 
@@ -51,7 +51,8 @@ class TableFacts:
     ordered: bool
     properties: Mapping[str, str]
     data: str
-    default_files: str
+    default_scheme: str
+    storage: Storage | str
     equality_deletes: bool
 
     @classmethod
@@ -94,11 +95,11 @@ class TableFacts:
         return [field["name"] for field in self.fields if field["required"]]
 
     @property
-    def folder(self) -> Path | None:
-        """The folder of data files, where it is in a local file system. It need not be there."""
-        if self.data.startswith("/") and not self.default_files.startswith("file:"):
+    def folder(self) -> Folder | None:
+        """The folder of data files, where Python reaches it. It need not be there."""
+        if isinstance(self.storage, str):
             return None
-        return local_path(self.data)
+        return Folder(Location.of_name(self.data, self.default_scheme).path, self.storage)
 
     @property
     def odd_column(self) -> str:
@@ -110,9 +111,11 @@ class TableFacts:
         """Why files that pyarrow writes can't be the table's, as the end of a sentence; empty where they can."""
         odd = self.odd_column
         known = self.partitioning
+        storage = self.storage
         parts = "something that is not known here" if known is None else known.odd_column(self.columns)
         reasons = {
-            "it is not in a local folder": self.folder is None or not self.folder.parent.is_dir(),
+            storage if isinstance(storage, str) else "": isinstance(storage, str),
+            NOT_HERE: self.folder is not None and self.folder.above.is_missing,
             "it has a sort order": self.ordered,
             "it is encrypted": "encryption.key-id" in self.properties,
             "its files are not Parquet": self.properties.get("write.format.default", "parquet").lower() != "parquet",
@@ -172,9 +175,3 @@ def spark_type(kind: Any) -> str:
         if kind in _SPARK or kind in _SAME:
             return _SPARK.get(kind, kind)
     return f"Iceberg's {kind if isinstance(kind, str) else kind['type']}"
-
-
-def local_path(location: str) -> Path | None:
-    """The local file that a location of Iceberg's names, which has no escapes; None for one that is elsewhere."""
-    found = _LOCAL.fullmatch(location)
-    return None if found is None else Path("/" + found[1])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
@@ -25,6 +24,7 @@ from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
 from headrace.sinks.lake.indexed import IndexedTable, Rows, indexed, unfit
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.keys import KeyForm
+from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.whole_rows import CollectedRows
 
 _POSITIONS = pa.schema(
@@ -55,9 +55,13 @@ def indexed_table(
     facts = table.facts
     form = KeyForm({name: facts.columns[name] for name in change.key}, change.nullable)
     numbers = tuple(facts.ids[name] for name in (*change.key, change.position))
-    kept = IndexedTable((facts.id, numbers), form, change.position, LiveFiles())
+    assert facts.folder is not None
+    live = LiveFiles(facts.folder, facts.default_scheme)
+    kept = IndexedTable((facts.id, numbers), form, change.position, live)
 
     def advance(files: LiveFiles) -> None:
+        assert facts.folder is not None
+        files.folder = facts.folder
         files.names = {number: name for name, number in facts.ids.items()}
         table.advance(files, snapshot)
 
@@ -91,7 +95,8 @@ def commit_change(
     facts, files = table.facts, known.files
     effect = known.effect(change, facts.schema, label)
     assert facts.folder is not None
-    facts.folder.mkdir(parents=True, exist_ok=True)
+    folder = facts.folder
+    folder.make()
     commit = table.own.newRowDelta()
     partitioning = facts.partitioning
     assert partitioning is not None
@@ -108,15 +113,15 @@ def commit_change(
             marks[partition][location] = gone
 
     for partition, rows in (*partitioning.split(effect.comes), *partitioning.split(effect.moved)):
-        add(write_data_file(str(facts.folder), rows, partition=partition), rows)
+        add(write_data_file(folder, rows, partition=partition), rows)
     for written in effect.written:
         add(*written)
     for path in (*effect.ends, *effect.young):
-        commit.removeRows(table.gone_file(path, known.rows_of(path), files.partition(path)))
+        commit.removeRows(table.gone_file(path, known.rows_of(path), known.bytes_of(path), files.partition(path)))
     # A file of positions counts in its own partition only.
     for values, of in marks.items():
         name = f"{uuid4()}-deletes.parquet"
-        size = _write_positions(facts.folder / name, of)
+        size = _write_positions(folder, name, of)
         commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, of, values))
     commit.validateDataFilesExist(list(effect.marks)).validateDeletedFiles()
     commit.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
@@ -130,7 +135,7 @@ def commit_change(
     commit.commit()
 
 
-def _write_positions(file: Path, marks: Mapping[str, Rows]) -> int:
+def _write_positions(folder: Folder, name: str, marks: Mapping[str, Rows]) -> int:
     """Write a file of positions, ordered as readers want it.
 
     Returns:
@@ -141,8 +146,11 @@ def _write_positions(file: Path, marks: Mapping[str, Rows]) -> int:
     names = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(paths), dtype=np.int32), counts), paths)
     positions = np.concatenate([np.sort(marks[path]) for path in paths])
     table = pa.Table.from_arrays([names.cast(pa.string()), pa.array(positions)], schema=_POSITIONS)
-    pq.write_table(table, file, compression="zstd", store_schema=False)
-    return file.stat().st_size
+    written = pa.BufferOutputStream()
+    pq.write_table(table, written, compression="zstd", store_schema=False)
+    data = written.getvalue()
+    folder.storage.write(folder.place(name), data)
+    return int(data.size)
 
 
 def takes(change: CollectedRows, facts: TableFacts) -> bool:

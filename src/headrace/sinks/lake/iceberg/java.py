@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.sinks.lake.iceberg.facts import TableFacts
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
+from headrace.sinks.lake.s3 import hadoop_settings, storage_of
+from headrace.sinks.lake.storage import Location, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_OF_HADOOP = "HadoopFileIO"
 _EQUALITY_DELETES = "total-equality-deletes"
 
 
@@ -57,6 +59,8 @@ class JavaTable:
         table = self.own
         snapshot = table.currentSnapshot()
         deletes = None if snapshot is None else snapshot.summary().get(_EQUALITY_DELETES)
+        data = str(table.locationProvider().newDataLocation("x")).rpartition("/")[0]
+        default_scheme = Location.of_uri(str(self._hadoop.get("fs.defaultFS"))).scheme
         return TableFacts.of(
             str(self._iceberg.SchemaParser.toJson(table.schema())),
             id=str(table.uuid()),
@@ -65,10 +69,22 @@ class JavaTable:
             specs=int(table.specs().size()),
             ordered=table.sortOrder().isSorted(),
             properties=dict(table.properties()),
-            data=str(table.locationProvider().newDataLocation("x")).rpartition("/")[0],
-            default_files=str(self._session.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")),
+            data=data,
+            default_scheme=default_scheme,
+            storage=self._storage(Location.of_name(data, default_scheme)),
             equality_deletes=deletes not in (None, "0"),
         )
+
+    @property
+    def _hadoop(self) -> Any:
+        return self._session.sparkContext._jsc.hadoopConfiguration()
+
+    def _storage(self, location: Location) -> Storage | str:
+        """How Python reaches the table's files as the catalogue's own file system does."""
+        kind = str(self.own.io().getClass().getSimpleName())
+        if not location.is_local and kind != _OF_HADOOP:
+            return f"its catalogue reaches files by {kind}"
+        return storage_of(location, lambda: hadoop_settings(self._session.sparkContext._jvm, self.own.io().conf()))
 
     def advance(self, files: LiveFiles, snapshot: int | None) -> None:
         """Read the table's files on to a snapshot (`LiveFiles.advance`)."""
@@ -118,9 +134,8 @@ class JavaTable:
         known = self._iceberg.parquet.ParquetUtil.fileMetrics(self.own.io().newInputFile(location), metrics)
         return builder.withPath(location).withFormat("parquet").withFileSizeInBytes(size).withMetrics(known).build()
 
-    def gone_file(self, location: str, rows: int, partition: str) -> Any:
+    def gone_file(self, location: str, rows: int, size: int, partition: str) -> Any:
         """A data file of the table that a commit removes."""
-        size = Path(location.removeprefix("file:")).stat().st_size
         builder = self._iceberg.DataFiles.builder(self.own.spec()).withPath(location).withFormat("parquet")
         builder = self._in_partition(builder, partition)
         return builder.withFileSizeInBytes(size).withRecordCount(rows).build()

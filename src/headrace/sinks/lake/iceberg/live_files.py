@@ -6,15 +6,15 @@ They are followed from snapshot to snapshot, each by what it added and removed, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.sinks.lake.iceberg.facts import local_path, number_of
+from headrace.sinks.lake.iceberg.facts import number_of
 from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
+from headrace.sinks.lake.storage import Folder, Location, Storage
 
 PATH, POSITION = "file_path", "pos"
 """The columns of a file of positions."""
@@ -25,12 +25,19 @@ _MOST_STEPS = 100
 class LiveFiles(FilesAtVersion):
     """What the snapshots of a table say of its files, followed from one to the next.
 
+    Args:
+        folder: that of the table's data files.
+        default_scheme: that of paths without one.
+
     Attributes:
         names: the names of the table's columns, by their numbers.
         partition_of: the values of a file's partition as Iceberg's JSON has them; None where there are no partitions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Folder, default_scheme: str) -> None:
+        self.folder = folder
+        self._default_scheme = default_scheme
+        self._bytes: dict[str, int] = {}
         self.snapshot: int | None = None
         self.partition_of: Callable[[Any], str] | None = None
         self._partitions: dict[str, str] = {}
@@ -48,12 +55,22 @@ class LiveFiles(FilesAtVersion):
         """That of the positions."""
         return sum(rows.nbytes for rows in self._gone.values())
 
-    def place(self, path: str) -> Path:
+    @property
+    def storage(self) -> Storage:
+        """That of the table's folder."""
+        return self.folder.storage
+
+    def bytes_of(self, path: str) -> int:
+        """As manifests say."""
+        return self._bytes[path]
+
+    def place(self, path: str) -> str:
         """Where a file is."""
-        found = local_path(path)
-        if found is None:
-            raise LogUnreadable("it has files that are not local")
-        return found
+        found = Location.of_name(path, self._default_scheme)
+        here = found.is_local if self.storage.is_local else found.bucket == self.folder.path.partition("/")[0]
+        if not here:
+            raise LogUnreadable("it has files in another place than its folder")
+        return found.path
 
     def gone(self, path: str) -> Rows:
         """Those in files of positions."""
@@ -89,7 +106,7 @@ class LiveFiles(FilesAtVersion):
         before, self.snapshot = self.snapshot, None
         steps = None if before is None or snapshot is None else _steps(table, before, snapshot)
         if steps is None or not all(self._take(table.io(), step) for step in steps):
-            self._rows, self._gone, self._partitions = {}, {}, {}
+            self._rows, self._gone, self._partitions, self._bytes = {}, {}, {}, {}
             if snapshot is not None:
                 self._read(manifests, table, table.snapshot(snapshot))
         self.snapshot = snapshot
@@ -102,6 +119,7 @@ class LiveFiles(FilesAtVersion):
             path = str(file.location())
             self._rows.pop(path, None)
             self._partitions.pop(path, None)
+            self._bytes.pop(path, None)
             self._gone.pop(path, None)
         for file in _each(snapshot.addedDataFiles(files)):
             self._add(file)
@@ -122,14 +140,14 @@ class LiveFiles(FilesAtVersion):
         if file.format().name() != "PARQUET":
             raise LogUnreadable("it has files that are not Parquet")
         path = str(file.location())
-        self._rows[path] = int(file.recordCount())
+        self._rows[path], self._bytes[path] = int(file.recordCount()), int(file.fileSizeInBytes())
         if self.partition_of is not None:
             self._partitions[path] = self.partition_of(file)
 
     def _delete(self, file: Any) -> None:
         if file.content().name() != "POSITION_DELETES" or file.format().name() != "PARQUET":
             raise LogUnreadable("it has deletes of another kind than files of positions")
-        with pq.ParquetFile(self.place(str(file.location()))) as found:
+        with self.open(str(file.location())) as found:
             positions = found.read(columns=[PATH, POSITION], use_threads=False).combine_chunks()
         paths = pa.concat_arrays(positions.column(PATH).chunks).dictionary_encode()
         numbers = paths.indices.to_numpy()

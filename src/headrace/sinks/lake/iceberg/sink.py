@@ -300,10 +300,10 @@ class IcebergSink(LakeSink):
         if facts.columns != columns | own:
             return "its target has other columns"
         assert facts.folder is not None
-        facts.folder.mkdir(parents=True, exist_ok=True)
+        facts.folder.make()
         position, mark = self.settings.position_column, self.settings.mark
         assert facts.partitioning is not None
-        folder, parts = str(facts.folder), facts.partitioning.parts
+        folder, parts = facts.folder, facts.partitioning.parts
         return PreparedIceberg(
             folder, columns, position, mark, parts, facts.ids, {}, required=facts.required, spec=facts.spec
         )

@@ -15,7 +15,6 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.data_files import require_there
 from headrace.sinks.lake.iceberg.branch import Branch, moved
 from headrace.sinks.lake.iceberg.facts import TableFacts, no_marks
 from headrace.sinks.lake.iceberg.indexed import commit_change, indexed_table, takes
@@ -214,7 +213,8 @@ class IcebergTable(LakeTable):
         assert self._branch is not None
         append = table.own.newAppend().toBranch(self._branch.name)
         files = [file for action in actions for file in json.loads(action)]
-        require_there(str(table.facts.folder), {file["path"]: file["size"] for file in files})
+        assert table.facts.folder is not None
+        table.facts.folder.require({file["path"]: file["size"] for file in files})
         for file in files:
             append.appendFile(table.data_file(f"{table.facts.data}/{file['path']}", file["size"], file["partition"]))
         for name, text in self._mark.items():

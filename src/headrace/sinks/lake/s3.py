@@ -1,0 +1,147 @@
+"""How a bucket of S3 is reached: what Hadoop's file system `s3a` is told, as pyarrow takes it.
+
+A login that pyarrow does not have, or a setting that its files would not honour, is a reason why Spark writes them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyarrow import fs
+
+from headrace.sinks.lake.storage import LOCAL, Location, Storage
+
+ELSEWHERE = "it is neither in a local folder nor in S3"
+_PREFIX = "fs.s3a."
+_SECRETS = ("access.key", "secret.key", "session.token")
+_KEYS = re.compile(r"\.(Simple|Temporary)AWSCredentialsProvider$")
+_ANONYMOUS = re.compile(r"\.Anonymous(AWS)?CredentialsProvider$")
+_SURROUNDINGS = re.compile(
+    r"\.((Environment|EnvironmentVariable|IAMInstance|InstanceProfile|Container|Default|Profile|WebIdentityToken"
+    r"|WebIdentityTokenFile)CredentialsProvider|EC2ContainerCredentialsProviderWrapper"
+    r"|DefaultAWSCredentialsProviderChain)$"
+)
+"""Logins that come from a machine's surroundings: its environment, a file of the user, the service that it runs in."""
+_NOT_HONOURED = (
+    "encryption.algorithm",
+    "server-side-encryption-algorithm",
+    "acl.default",
+    "create.storage.class",
+    "create.header",
+    "accesspoint.arn",
+    "proxy.host",
+    "delegation.token.binding",
+    "custom.signers",
+    "signing-algorithm",
+)
+_OF_AWS = re.compile(r"(s3([.-][a-z0-9-]+)?\.amazonaws\.com)?")
+"""Endpoints that the region says too."""
+_SECONDS = 300
+"""After a bucket could not be reached, it is tried again so much later."""
+_unreached: dict[tuple[str, str], tuple[float, str]] = {}
+
+
+def storage_of(location: Location, settings: Callable[[], Callable[[str], str | None]]) -> Storage | str:
+    """How Python reaches the files of a table; or why it doesn't, as the end of a sentence.
+
+    Args:
+        location: its folder.
+        settings: gives what Hadoop is told, by name, secrets included; asked for S3 only.
+    """
+    if location.is_local:
+        return LOCAL
+    if location.bucket is None:
+        return ELSEWHERE
+    storage = of_hadoop(settings(), location.bucket)
+    return storage if isinstance(storage, str) else _reached(storage, location)
+
+
+def of_hadoop(setting: Callable[[str], str | None], bucket: str) -> Storage | str:
+    """How pyarrow reaches a bucket as `s3a` does; or why it can't, as the end of a sentence.
+
+    Args:
+        setting: what Hadoop is told, by name; None for nothing.
+        bucket: its name. What is set for it alone goes before what is set for all.
+    """
+
+    def of(name: str) -> str:
+        return (setting(f"{_PREFIX}bucket.{bucket}.{name}") or setting(_PREFIX + name) or "").strip()
+
+    for name in _NOT_HONOURED:
+        if of(name):
+            return f"{_PREFIX}{name} is set"
+    if of("requester.pays.enabled") == "true":
+        return f"{_PREFIX}requester.pays.enabled is set"
+    login = _login(of)
+    if isinstance(login, str):
+        return login
+    endpoint, region = of("endpoint"), of("endpoint.region")
+    scheme, _, host = endpoint.rpartition("://")
+    if not _OF_AWS.fullmatch(host):
+        login["endpoint_override"] = host
+        login["scheme"] = scheme or ("https" if of("connection.ssl.enabled") != "false" else "http")
+        login["force_virtual_addressing"] = of("path.style.access") != "true"
+        login["region"] = region or "us-east-1"
+    elif region:
+        login["region"] = region
+    elif host and (named := re.fullmatch(r"s3[.-]([a-z0-9-]+)\.amazonaws\.com", host)):
+        login["region"] = named[1]
+    else:
+        try:
+            login["region"] = fs.resolve_s3_region(bucket)
+        except OSError as failure:
+            return f"the region of its bucket is not known ({failure})"
+    return Storage.s3(login)
+
+
+def _login(of: Callable[[str], str]) -> dict[str, Any] | str:
+    """What the first provider that has one logs in by; or why pyarrow can't."""
+    key, secret, token = map(of, _SECRETS)
+    providers = of("aws.credentials.provider").replace(",", " ").split()
+    for provider in providers:
+        if _KEYS.search(provider):
+            if key and secret and (token or "Temporary" not in provider):
+                return {"access_key": key, "secret_key": secret} | ({"session_token": token} if token else {})
+        elif _SURROUNDINGS.search(provider):
+            return {}
+        elif _ANONYMOUS.search(provider):
+            return {"anonymous": True}
+        else:
+            return f"the login of {provider.rpartition('.')[2]} ({_PREFIX}aws.credentials.provider) is Spark's alone"
+    return f"no login is set for its bucket ({_PREFIX}access.key)"
+
+
+def hadoop_settings(jvm: Any, configuration: Any) -> Callable[[str], str | None]:
+    """What Hadoop is told, by name; secrets also out of its files of credentials.
+
+    Args:
+        jvm: the driver's.
+        configuration: Hadoop's own.
+    """
+
+    def setting(name: str) -> str | None:
+        if not name.endswith(_SECRETS):
+            found = configuration.get(name)
+        else:
+            letters = configuration.getPassword(name)
+            found = None if letters is None else jvm.java.lang.String.valueOf(letters)
+        return None if found is None else str(found)
+
+    return setting
+
+
+def _reached(storage: Storage, location: Location) -> Storage | str:
+    """A storage that answers; or what it says instead. A bucket that answered once is not asked again."""
+    bucket = (storage.login, location.bucket or "")
+    at, reason = _unreached.get(bucket, (-1.0, "not asked"))
+    if reason and (at < 0 or time.monotonic() - at > _SECONDS):
+        try:
+            storage.system.get_file_info(location.path)
+            reason = ""
+        except OSError as failure:
+            reason = f"Python does not reach its bucket ({failure})"
+        _unreached[bucket] = time.monotonic(), reason
+    return reason or storage
