@@ -17,7 +17,7 @@ from headrace.testing.table_target import TableTarget
 class DeltaTarget(TableTarget):
     """A sink on a folder, and what its tables hold."""
 
-    def __init__(self, spark: Any, folder: Path, **options: Any) -> None:
+    def __init__(self, spark: Any, folder: Path | str, **options: Any) -> None:
         self.spark = spark
         self.folder = folder
         self.options = options
@@ -27,7 +27,7 @@ class DeltaTarget(TableTarget):
         return DeltaSink.of(given)
 
     def path(self, name: str) -> str:
-        return str(self.folder / "dbo" / name)
+        return f"{self.folder}/dbo/{name}"
 
     def rows(self, schema: TableSchema) -> list[dict[str, Any]]:
         """By a reader that shares no code with Spark and needs milliseconds, where it can read the table."""

@@ -14,7 +14,7 @@ from headrace.testing.table_target import T, TableTarget
 class IcebergTarget(TableTarget):
     """A sink on a warehouse, and what its tables hold."""
 
-    def __init__(self, spark: Any, warehouse: Path, **given: str) -> None:
+    def __init__(self, spark: Any, warehouse: Path | str, **given: str) -> None:
         self.spark = spark
         self.given = {"warehouse": str(warehouse), **given}
 

@@ -159,7 +159,7 @@ class IcebergMirror(Mirror):
         return len(self.target.snapshots())
 
 
-def made(kind: str, spark: Any, folder: Path, **options: Any) -> Mirror:
+def made(kind: str, spark: Any, folder: Path | str, **options: Any) -> Mirror:
     if kind == "delta":
         return DeltaMirror(DeltaTarget(spark, folder, **options))
     return IcebergMirror(IcebergTarget(spark, folder, **options))

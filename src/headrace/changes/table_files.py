@@ -101,7 +101,7 @@ class TableFiles(ABC):
 
         Args:
             text: of `to_text`.
-            login: by which a store is reached (`Sink.files_login`).
+            login: by which a store is reached (`Sink.storage_login`).
         """
 
     @abstractmethod

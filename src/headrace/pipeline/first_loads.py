@@ -62,6 +62,10 @@ class FirstLoads:
         self.rows = 0
         """About how many rows workers write into files in the batch that is read now."""
 
+    def login(self, spark: SparkSession) -> str:
+        """The login that these workers need for that; may hold secrets."""
+        return "" if self._reason else self._model.targets[0].sink.storage_login(spark)
+
     @contextmanager
     def of_batch(self, spark: SparkSession, batch: BatchId, parked: Collection[TableId]) -> Iterator[None]:
         """Tell the tasks that jobs of this thread start meanwhile where rows of the batch's tables may be written.

@@ -353,6 +353,7 @@ class RunningPipeline:
             # The end of such a run is a place in the log.
             "followsLog": str(self._once).lower(),
             "parksTables": str(self._model.parks).lower(),
+            "storageSecret": self._loads.login(self._spark),
         }
         return reader.options(**given, **own, **self._fusing.options).load()
 

@@ -232,6 +232,13 @@ class Sink(Component, ABC):
         """
         return None, {}
 
+    def storage_login(self, spark: SparkSession) -> str:
+        """The login by which workers reach the folders of `table_files`; empty for none. It may hold secrets.
+
+        Runs in the driver once, before the source is read.
+        """
+        return ""
+
     def no_files(self, schema: TableSchema | None = None) -> str:
         """Why workers can't write rows of a table into files of its target, as the end of a sentence; empty where they
         can, as far as options and the table's structure say. Makes no request.

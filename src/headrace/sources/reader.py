@@ -16,7 +16,7 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -108,8 +108,17 @@ def source_named(name: str, options: dict[str, Any]) -> Source:
     return kind.of(options, ignore=ignore)
 
 
+_OF_READER = frozenset(["parallelism", "serialnumbers", "followslog", "parkstables", "storagesecret"])
+
+
 def _of_reader(name: str) -> bool:
-    return name.replace("_", "").lower() in ("parallelism", "serialnumbers", "followslog", "parkstables")
+    return name.replace("_", "").lower() in (
+        "parallelism",
+        "serialnumbers",
+        "followslog",
+        "parkstables",
+        "storagesecret",
+    )
 
 
 def _of_format(name: str) -> bool:
@@ -140,6 +149,9 @@ class ReadingSettings(Settings):
         "an `error` row whose `source` has `table_error` says why.",
         default=False,
     )
+    storage_secret: str | None = option(
+        "How workers log in where they write files of tables. Pipelines set it; Spark does not show it.", default=None
+    )
 
 
 @dataclass(frozen=True)
@@ -154,6 +166,7 @@ class Reading:
         serial_numbers: whether each change has a serial number (`sources.serial_numbers`).
         follows_log: whether empty batches follow the log at once.
         parks_tables: whether a table that can't be read is an `error` row.
+        storage_secret: how workers log in where they write files of tables; empty for local folders.
     """
 
     source: str
@@ -163,6 +176,7 @@ class Reading:
     serial_numbers: bool = False
     follows_log: bool = False
     parks_tables: bool = False
+    storage_secret: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, source: str, options: Mapping[str, Any], /) -> Reading:
@@ -178,7 +192,8 @@ class Reading:
         settings = ReadingSettings.parse(ours, owner=f"source '{source}'")
         parallelism, numbers = settings.parallelism or os.cpu_count() or 1, settings.serial_numbers
         if not named:
-            return cls(source, own, None, parallelism, numbers, settings.follows_log, settings.parks_tables)
+            asked = settings.follows_log, settings.parks_tables, settings.storage_secret or ""
+            return cls(source, own, None, parallelism, numbers, *asked)
         format = named.pop(_FORMAT, None)
         if format is None:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
@@ -217,7 +232,7 @@ def _outlet(text: str) -> Outlet | None:
     return outlets.from_text(rest)
 
 
-def _table_files() -> TableFiles | None:
+def _table_files(login: str) -> TableFiles | None:
     """Where this task may write rows; None for nowhere."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(TABLE_FILES)
@@ -225,7 +240,7 @@ def _table_files() -> TableFiles | None:
         return None
     sink, _, rest = text.partition(" ")
     kind: type[TableFiles] = registry.find("sink", sink).files
-    return kind.from_text(rest)
+    return kind.from_text(rest, login)
 
 
 def only_chunks(slices: Sequence[tuple[str, Slice]]) -> frozenset[int]:
@@ -313,6 +328,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         reading = Reading.of(name, options)
         self._messages, self._parallelism = reading.messages, reading.parallelism
+        self._login = reading.storage_secret
         self._serial_numbers = reading.serial_numbers
         self._parks_tables = reading.parks_tables
         self._limit = Limit(follows=reading.follows_log)
@@ -375,7 +391,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, or what is made of them."""
         assert isinstance(partition, SlicePartition)
-        files = _table_files() if self._messages is None else None
+        files = _table_files(self._login) if self._messages is None else None
         given = (files if may else None for may in partition.to_files)
         pieces = map(self._rows, partition.slices, partition.numbers, given)
         rows: Iterator[pa.RecordBatch] = chain.from_iterable(pieces)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
+from headrace.sinks.folder import absolute
 from headrace.sinks.lake.storage import LOCAL, Location, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ELSEWHERE = "it is neither in a local folder nor in S3"
 _PREFIX = "fs.s3a."
@@ -112,6 +116,22 @@ def _login(of: Callable[[str], str]) -> dict[str, Any] | str:
         else:
             return f"the login of {provider.rpartition('.')[2]} ({_PREFIX}aws.credentials.provider) is Spark's alone"
     return f"no login is set for its bucket ({_PREFIX}access.key)"
+
+
+def session_login(spark: SparkSession, folder: str) -> str:
+    """The login of a session for a bucket, as `Storage` has it; empty for a folder elsewhere, or where there is none.
+
+    Args:
+        spark: the session.
+        folder: a folder in the bucket.
+    """
+    location = Location.of_name(absolute(folder), "file")
+    jvm: Any = spark.sparkContext._jvm
+    if location.bucket is None or jvm is None:
+        return ""
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    storage = of_hadoop(hadoop_settings(jvm, hadoop), location.bucket)
+    return storage.login if isinstance(storage, Storage) else ""
 
 
 def hadoop_settings(jvm: Any, configuration: Any) -> Callable[[str], str | None]:

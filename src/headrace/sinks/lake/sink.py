@@ -40,6 +40,7 @@ from headrace.sinks.lake.layout import LakePlan, TargetLayout
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.refusals import explained, refuse_shared
+from headrace.sinks.lake.s3 import session_login
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import TRIES, LakeTable, TargetMoved
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
@@ -62,6 +63,9 @@ class _Work:
     table: TableProfile
     target: LakeTable
     plan: LakePlan
+
+
+_OTHER_LOGIN = "its folder needs another login than the sink's"
 
 
 class LakeSink(Sink):
@@ -528,16 +532,29 @@ class LakeSink(Sink):
         """
         files: dict[str, PreparedTable] = {}
         reasons: dict[str, str] = {}
+        login: str | None = None
         for schema in tables:
             prepared: PreparedTable | str = self.no_files(schema)
             if not prepared:
                 with work_on(schema.id):
                     prepared = self._prepared(spark, schema, batch)
+            if isinstance(prepared, PreparedTable) and not prepared.folder.storage.is_local:
+                login = self.storage_login(spark) if login is None else login
+                prepared = prepared if prepared.folder.storage.login == login else _OTHER_LOGIN
             if isinstance(prepared, str):
                 reasons[schema.id.path] = prepared
             else:
                 files[place_of(schema)] = prepared
         return (self.files(files) if self.files is not None and files else None), reasons
+
+    def storage_login(self, spark: SparkSession) -> str:
+        """That of the session for the folder in which new tables are."""
+        return session_login(spark, self._root)
+
+    @property
+    def _root(self) -> str:
+        """The folder in which new tables are; empty where only a catalogue knows it."""
+        return ""
 
     def no_files(self, schema: TableSchema | None = None) -> str:
         """Only rows of tables with a key that are kept as they are now go into files."""

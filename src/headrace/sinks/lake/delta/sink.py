@@ -234,6 +234,11 @@ class DeltaSink(LakeSink):
             return Dataset.of_folder(self.place(table))
         return hive_dataset(self.settings.uri, self._naming.parts(table)) if self.settings.uri else None
 
+    @property
+    def _root(self) -> str:
+        """The option `path`, or `warehouse`."""
+        return self.settings.path or self.settings.warehouse or ""
+
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""
         return {VECTORS: "true" if self.settings.marks_rows else "false"}

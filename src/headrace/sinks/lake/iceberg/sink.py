@@ -282,6 +282,11 @@ class IcebergSink(LakeSink):
         """The warehouse, where it is a folder."""
         return None if self.settings.catalog_type == "rest" else self.settings.warehouse
 
+    @property
+    def _root(self) -> str:
+        """The warehouse."""
+        return self._folder or ""
+
     def new_table_properties(self) -> dict[str, str]:
         """The format, and how changes are written."""
         mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"

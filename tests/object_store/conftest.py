@@ -1,0 +1,107 @@
+"""A store that speaks S3, on this machine, in an environment of its own; and a Spark that knows it.
+
+A session gets its jars when it starts, so these tests have a process of their own (`tests.parts`).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pyspark
+import pytest
+from pyarrow import fs
+from pyspark.sql import SparkSession
+from tests.object_store.slow_store import SlowStore
+
+from headrace.spark.jars import DELTA, ICEBERG
+from headrace.spark.java import cache_folder
+from headrace.spark.session import spark_session
+
+MOTO = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
+KEY, SECRET = "a-key", "a/secret+with=odd%letters"
+
+
+def _moto() -> Path:
+    """The program, installed where it is not."""
+    folder = cache_folder() / "moto-5.2.5"
+    program = folder / "bin" / "moto_server"
+    if not program.exists():
+        uv = [sys.executable, "-m", "uv"]
+        subprocess.run([*uv, "venv", "--quiet", "--clear", str(folder)], check=True)
+        index = subprocess.run(
+            [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True
+        ).stdout.strip()
+        given = ["--default-index", index] if index else []
+        install = ["pip", "install", "--quiet", "--native-tls", "--python", str(folder / "bin" / "python")]
+        subprocess.run([*uv, *install, *given, *MOTO], check=True)
+    return program
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowStore]:
+    """The store, behind something that can be told to answer late or not at all."""
+    log = tmp_path_factory.mktemp("moto") / "log"
+    with log.open("w") as output, SlowStore() as front:
+        server = subprocess.Popen([_moto(), "-H", "127.0.0.1", "-p", "0"], stdout=output, stderr=subprocess.STDOUT)
+        try:
+            front.behind = _port(log, server)
+            yield front
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _port(log: Path, server: subprocess.Popen[bytes]) -> int:
+    for _ in range(600):
+        if found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", log.read_text()):
+            urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/moto-api/").close()
+            return int(found[1])
+        assert server.poll() is None, log.read_text()
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+@pytest.fixture(scope="session")
+def spark(store: SlowStore) -> SparkSession:
+    """A session that reaches the store by `s3a`, with the release of Hadoop that Spark brings."""
+    (hadoop,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    version = hadoop.stem.removeprefix("hadoop-client-api-")
+    s3a = {
+        "endpoint": store.address,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "access.key": KEY,
+        "secret.key": SECRET,
+    }
+    return spark_session(
+        "headrace-tests",
+        jars=(DELTA, ICEBERG, f"org.apache.hadoop:hadoop-aws:{version}"),
+        master="local[2]",
+        conf={
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.shuffle.partitions": "1",
+            **{f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()},
+        },
+    )
+
+
+@pytest.fixture
+def bucket(store: SlowStore) -> str:
+    """A new bucket."""
+    name = f"lake-{uuid4()}"
+    files = fs.S3FileSystem(
+        access_key=KEY,
+        secret_key=SECRET,
+        endpoint_override=store.address,
+        region="us-east-1",
+        allow_bucket_creation=True,
+    )
+    files.create_dir(name)
+    return name

@@ -1,0 +1,66 @@
+"""Rule: tables in S3 are kept by the same ways as those in a local folder, and hold the same rows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.object_store.slow_store import SlowStore
+from tests.sinks.test_switched_ways import Tables, run
+from tests.support.lake_mirror import Mirror, made
+
+from headrace import faultpoints
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_ways_that_are_switched_at_random_leave_what_a_model_has(
+    spark: Any, bucket: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = made(kind, spark, f"s3a://{bucket}/a lake", partition_by=["parted.re;gion"])
+    reached = counted(monkeypatch, mirror)
+    tables = Tables(mirror, random.Random(35))
+    files = count_files(monkeypatch, tables)
+    run(tables, 60, [(15, 60)])
+    assert len(reached) > 3
+    assert len(files) > 1
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_store_that_is_busy_and_slow_loses_nothing(
+    spark: Any, store: SlowStore, bucket: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = made(kind, spark, f"s3a://{bucket}/lake")
+    reached = counted(monkeypatch, mirror)
+    monkeypatch.setattr(store, "refused", 0.1)
+    monkeypatch.setattr(store, "late", 0.05)
+    run(Tables(mirror, random.Random(36)), 40, [(15, 60)])
+    assert reached
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> list[str]:
+    """The commits by the index."""
+    found: list[str] = []
+
+    def reach(name: str) -> None:
+        if name == mirror.files_written:
+            found.append(name)
+
+    monkeypatch.setattr(faultpoints, "reach", reach)
+    return found
+
+
+def count_files(monkeypatch: pytest.MonkeyPatch, tables: Tables) -> list[Any]:
+    """What a first snapshot was written into where it was read."""
+    found: list[Any] = []
+    files = tables._files
+
+    def counting() -> Any:
+        made = files()
+        found.extend([] if made is None else made.tables)
+        return made
+
+    monkeypatch.setattr(tables, "_files", counting)
+    return found
