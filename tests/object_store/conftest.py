@@ -69,7 +69,13 @@ def _port(log: Path, server: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.fixture(scope="session")
-def spark(store: SlowStore) -> SparkSession:
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark says what it does."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(store: SlowStore, event_log: Path) -> SparkSession:
     """A session that reaches the store by `s3a`, with the release of Hadoop that Spark brings."""
     (hadoop,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     version = hadoop.stem.removeprefix("hadoop-client-api-")
@@ -87,6 +93,9 @@ def spark(store: SlowStore) -> SparkSession:
         conf={
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.shuffle.partitions": "1",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": event_log.as_uri(),
+            "spark.eventLog.compress": "false",
             **{f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()},
         },
     )
