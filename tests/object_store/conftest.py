@@ -25,6 +25,7 @@ from headrace.spark.java import cache_folder
 from headrace.spark.session import spark_session
 
 MOTO = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
+_OF_AWS = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG.rpartition(':')[2]}"
 KEY, SECRET = "a-key", "a/secret+with=odd%letters"
 
 
@@ -88,7 +89,7 @@ def spark(store: SlowStore, event_log: Path) -> SparkSession:
     }
     return spark_session(
         "headrace-tests",
-        jars=(DELTA, ICEBERG, f"org.apache.hadoop:hadoop-aws:{version}"),
+        jars=(DELTA, ICEBERG, f"org.apache.hadoop:hadoop-aws:{version}", _OF_AWS),
         master="local[2]",
         conf={
             "spark.sql.adaptive.enabled": "false",

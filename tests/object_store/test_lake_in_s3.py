@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.object_store.conftest import KEY, SECRET
 from tests.object_store.slow_store import SlowStore
 from tests.sinks.test_switched_ways import Tables, run
 from tests.support.lake_mirror import Mirror, made
@@ -28,6 +29,26 @@ def test_ways_that_are_switched_at_random_leave_what_a_model_has(
     assert len(files) > 1
 
 
+def test_a_catalogue_that_reaches_s3_by_itself_has_the_same(
+    spark: Any, store: SlowStore, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue = {
+        "catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "catalog.s3.endpoint": store.address,
+        "catalog.s3.path-style-access": "true",
+        "catalog.s3.access-key-id": KEY,
+        "catalog.s3.secret-access-key": SECRET,
+        "catalog.client.region": "us-east-1",
+    }
+    mirror = made("iceberg", spark, f"s3a://{bucket}/a lake", **catalogue)
+    reached = counted(monkeypatch, mirror)
+    tables = Tables(mirror, random.Random(37))
+    files = count_files(monkeypatch, tables)
+    run(tables, 40, [(15, 60)])
+    assert len(reached) > 1
+    assert len(files) > 1
+
+
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_store_that_is_busy_and_slow_loses_nothing(
     spark: Any, store: SlowStore, bucket: str, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -36,7 +57,7 @@ def test_a_store_that_is_busy_and_slow_loses_nothing(
     reached = counted(monkeypatch, mirror)
     monkeypatch.setattr(store, "refused", 0.1)
     monkeypatch.setattr(store, "late", 0.05)
-    run(Tables(mirror, random.Random(36)), 40, [(15, 60)])
+    run(Tables(mirror, random.Random(36)), 15, [(15, 60)])
     assert reached
 
 

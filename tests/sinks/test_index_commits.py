@@ -23,8 +23,8 @@ from headrace.sinks.lake.delta.facts import TableFacts
 from headrace.sinks.lake.iceberg.facts import TableFacts as IcebergFacts
 from headrace.sinks.lake.indexed import IndexedTable, unfit
 from headrace.sinks.lake.key_index import Bounded
-from headrace.sinks.lake.s3 import storage_of
-from headrace.sinks.lake.storage import Location
+from headrace.sinks.lake.s3 import of_hadoop, storage_of
+from headrace.sinks.lake.storage import Location, Storage
 from headrace.sinks.lake.table import say_no_index
 from headrace.testing.change_history import Batch, from_message, table
 
@@ -283,8 +283,8 @@ def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     assert mirror.content() == [(1, "again")]
 
 
-def no_settings() -> Callable[[str], str | None]:
-    return {}.get
+def no_login(bucket: str) -> Storage | str:
+    return of_hadoop({}.get, bucket)
 
 
 def facts(properties: dict[str, str] | None = None, features: Iterable[str] = (), **given: Any) -> TableFacts:
@@ -295,7 +295,7 @@ def facts(properties: dict[str, str] | None = None, features: Iterable[str] = ()
     made = {"id": "1", "schemaString": schema, "partitionColumns": [], "configuration": vectors | (properties or {})}
     protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", *features]}
     location = given.pop("location", "file:/tmp")
-    storage = storage_of(Location.of_uri(location), no_settings)
+    storage = storage_of(Location.of_uri(location), no_login)
     return TableFacts.of(json.dumps({"metaData": made | given}), json.dumps({"protocol": protocol}), location, storage)
 
 
@@ -343,7 +343,7 @@ def iceberg_facts(fields: Iterable[tuple[str, Any]] = (), **given: Any) -> Icebe
              "data": "/tmp/data", "default_scheme": "file", "equality_deletes": False}  # fmt: skip
     found |= given
     location = Location.of_name(found["data"], found["default_scheme"])
-    return IcebergFacts.of(json.dumps(schema), storage=storage_of(location, no_settings), **found)
+    return IcebergFacts.of(json.dumps(schema), storage=storage_of(location, no_login), **found)
 
 
 def partitioned(transform: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.sinks.lake import s3
-from headrace.sinks.lake.s3 import of_hadoop, storage_of
+from headrace.sinks.lake.s3 import of_hadoop, of_iceberg, storage_of
 from headrace.sinks.lake.storage import Folder, Location, Storage
 
 PROVIDERS = (
@@ -90,6 +91,37 @@ def test_what_files_of_ours_would_not_honour_is_written_by_spark(given: dict[str
     assert of_hadoop(settings(given), "lake") == reason
 
 
+OF_CLIENT = {"client.region": "eu-central-1"}
+OF_ICEBERG: tuple[tuple[dict[str, str], dict[str, Any] | str], ...] = (
+    (OF_CLIENT, AWS),
+    (
+        {
+            "client.region": "eu-central-1",
+            "s3.access-key-id": "k",
+            "s3.secret-access-key": "s",
+            "s3.session-token": "t",
+        },
+        {"access_key": "k", "secret_key": "s", "session_token": "t", **AWS},
+    ),
+    (
+        {"s3.endpoint": "http://store:9000/", "s3.path-style-access": "true", **OF_CLIENT},
+        at("store:9000", "http", by_path=True),
+    ),
+    ({"s3.endpoint": "https://store", "s3.sse.type": "none"}, at("store", "https", by_path=False, region="us-east-1")),
+    ({"s3.sse.type": "kms"}, "s3.sse.type is set"),
+    ({"s3.remote-signing-enabled": "true"}, "s3.remote-signing-enabled is set"),
+    ({"client.assume-role.arn": "arn"}, "client.assume-role.arn is set"),
+    ({"client.credentials-provider": "my.Provider"}, "client.credentials-provider is set"),
+    ({"s3.write.tags.owner": "me"}, "s3.write.tags.owner is set"),
+)
+
+
+@pytest.mark.parametrize("properties, login", OF_ICEBERG)
+def test_a_login_is_that_of_a_catalogue_of_iceberg(properties: dict[str, str], login: dict[str, Any] | str) -> None:
+    found = of_iceberg(properties, "lake")
+    assert login == (json.loads(found.login) if isinstance(found, Storage) else found)
+
+
 def test_a_login_is_shown_nowhere() -> None:
     found = of_hadoop(settings({"access.key": "k", "secret.key": "hush"}), "lake")
     assert isinstance(found, Storage)
@@ -107,7 +139,7 @@ def test_a_bucket_that_does_not_answer_is_not_asked_for_each_batch(monkeypatch: 
     monkeypatch.setattr(s3, "_unreached", {})
     monkeypatch.setattr(Storage, "system", Silent())
     for _ in range(3):
-        found = storage_of(Location.of_uri("s3a://lake/t"), lambda: settings(KEYS))
+        found = storage_of(Location.of_uri("s3a://lake/t"), partial(of_hadoop, settings(KEYS)))
         assert found == "Python does not reach its bucket (no answer)"
     assert asked == ["lake/t"]
 

@@ -17,7 +17,7 @@ from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.iceberg.facts import number_of
 from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
 from headrace.sinks.lake.partitions import IDENTITY, PLAIN
-from headrace.sinks.lake.s3 import storage_of
+from headrace.sinks.lake.s3 import of_hadoop, storage_of
 from headrace.sinks.lake.storage import Folder, Location
 from headrace.sinks.lake.table_files import place_of
 
@@ -190,6 +190,6 @@ def test_a_table_whose_features_our_files_would_not_honour_takes_none(
     metadata = {"id": "i", "schemaString": json.dumps({"fields": fields}), **said}
     protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", "appendOnly", "v2Checkpoint"], **needs}
     location = str(said.get("location", tmp_path.as_uri()))
-    storage = storage_of(Location.of_uri(location), lambda: {}.get)
+    storage = storage_of(Location.of_uri(location), lambda bucket: of_hadoop({}.get, bucket))
     facts = TableFacts.of(json.dumps({"metaData": metadata}), json.dumps({"protocol": protocol}), location, storage)
     assert (reason in facts.no_files) if reason else facts.no_files == ""

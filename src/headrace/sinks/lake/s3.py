@@ -1,4 +1,4 @@
-"""How a bucket of S3 is reached: what Hadoop's file system `s3a` is told, as pyarrow takes it.
+"""How a bucket of S3 is reached: what Hadoop's file system `s3a` or Iceberg's own is told, as pyarrow takes it.
 
 A login that pyarrow does not have, or a setting that its files would not honour, is a reason why Spark writes them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
@@ -41,6 +41,21 @@ _NOT_HONOURED = (
     "custom.signers",
     "signing-algorithm",
 )
+_SECRETS_OF_ICEBERG = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+_NOT_HONOURED_OF_ICEBERG = (
+    "s3.sse.",
+    "s3.acl",
+    "s3.remote-signing-enabled",
+    "s3.access-points.",
+    "s3.access-grants.",
+    "s3.write.",
+    "s3.client-factory-impl",
+    "client.factory",
+    "client.credentials-provider",
+    "client.refresh-credentials-endpoint",
+    "client.assume-role.",
+    "http-client.proxy",
+)
 _OF_AWS = re.compile(r"(s3([.-][a-z0-9-]+)?\.amazonaws\.com)?")
 """Endpoints that the region says too."""
 _SECONDS = 300
@@ -48,18 +63,18 @@ _SECONDS = 300
 _unreached: dict[tuple[str, str], tuple[float, str]] = {}
 
 
-def storage_of(location: Location, settings: Callable[[], Callable[[str], str | None]]) -> Storage | str:
+def storage_of(location: Location, reach: Callable[[str], Storage | str]) -> Storage | str:
     """How Python reaches the files of a table; or why it doesn't, as the end of a sentence.
 
     Args:
         location: its folder.
-        settings: gives what Hadoop is told, by name, secrets included; asked for S3 only.
+        reach: says how a bucket is reached (`of_hadoop`, `of_iceberg`).
     """
     if location.is_local:
         return LOCAL
     if location.bucket is None:
         return ELSEWHERE
-    storage = of_hadoop(settings(), location.bucket)
+    storage = reach(location.bucket)
     return storage if isinstance(storage, str) else _reached(storage, location)
 
 
@@ -82,16 +97,41 @@ def of_hadoop(setting: Callable[[str], str | None], bucket: str) -> Storage | st
     login = _login(of)
     if isinstance(login, str):
         return login
-    endpoint, region = of("endpoint"), of("endpoint.region")
+    endpoint = of("endpoint")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{'http' if of('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
+    return _at(login, endpoint, of("endpoint.region"), bucket, by_path=of("path.style.access") == "true")
+
+
+def of_iceberg(properties: Mapping[str, str], bucket: str) -> Storage | str:
+    """How pyarrow reaches a bucket as Iceberg's `S3FileIO` does; or why it can't, as the end of a sentence.
+
+    Args:
+        properties: what the catalogue says of it.
+        bucket: its name.
+    """
+    for name, value in properties.items():
+        if name.startswith(_NOT_HONOURED_OF_ICEBERG) and value not in ("", "false", "none"):
+            return f"{name} is set"
+    key, secret, token = (properties.get(name, "") for name in _SECRETS_OF_ICEBERG)
+    login: dict[str, Any] = {"access_key": key, "secret_key": secret} if key and secret else {}
+    if login and token:
+        login["session_token"] = token
+    endpoint, by_path = properties.get("s3.endpoint", ""), properties.get("s3.path-style-access") == "true"
+    return _at(login, endpoint, properties.get("client.region", ""), bucket, by_path=by_path)
+
+
+def _at(login: dict[str, Any], endpoint: str, region: str, bucket: str, *, by_path: bool) -> Storage | str:
+    """A login with the place that it is for."""
     scheme, _, host = endpoint.rpartition("://")
     if not _OF_AWS.fullmatch(host):
-        login["endpoint_override"] = host
-        login["scheme"] = scheme or ("https" if of("connection.ssl.enabled") != "false" else "http")
-        login["force_virtual_addressing"] = of("path.style.access") != "true"
+        login["endpoint_override"] = host.rstrip("/")
+        login["scheme"] = scheme or "https"
+        login["force_virtual_addressing"] = not by_path
         login["region"] = region or "us-east-1"
     elif region:
         login["region"] = region
-    elif host and (named := re.fullmatch(r"s3[.-]([a-z0-9-]+)\.amazonaws\.com", host)):
+    elif named := re.fullmatch(r"s3[.-]([a-z0-9-]+)\.amazonaws\.com", host):
         login["region"] = named[1]
     else:
         try:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.sinks.lake.delta.facts import VECTORS, TableFacts
-from headrace.sinks.lake.s3 import hadoop_settings, storage_of
+from headrace.sinks.lake.s3 import hadoop_settings, of_hadoop, storage_of
 from headrace.sinks.lake.storage import Location, Storage
 from headrace.sinks.lake.table import TRIES, TargetMoved
 
@@ -87,7 +87,9 @@ class DeltaLog:
     def storage(self) -> Storage | str:
         """How Python reaches the table's folder; or why it doesn't, as the end of a sentence."""
         location = Location.of_uri(_location(self._log))
-        return storage_of(location, lambda: hadoop_settings(self._jvm, self._log.newDeltaHadoopConf()))
+        return storage_of(
+            location, lambda bucket: of_hadoop(hadoop_settings(self._jvm, self._log.newDeltaHadoopConf()), bucket)
+        )
 
     @property
     def facts(self) -> TableFacts:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.sinks.lake.iceberg.facts import TableFacts
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
-from headrace.sinks.lake.s3 import hadoop_settings, storage_of
+from headrace.sinks.lake.s3 import hadoop_settings, of_hadoop, of_iceberg, storage_of
 from headrace.sinks.lake.storage import Location, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OF_HADOOP = "HadoopFileIO"
+_OF_HADOOP, _OF_ICEBERG, _ANY = "HadoopFileIO", "S3FileIO", "ResolvingFileIO"
+"""The file systems of Iceberg's that are known here; the last one is another for each scheme."""
 _EQUALITY_DELETES = "total-equality-deletes"
 
 
@@ -81,10 +82,20 @@ class JavaTable:
 
     def _storage(self, location: Location) -> Storage | str:
         """How Python reaches the table's files as the catalogue's own file system does."""
-        kind = str(self.own.io().getClass().getSimpleName())
-        if not location.is_local and kind != _OF_HADOOP:
+        return storage_of(location, lambda bucket: self._login(location, bucket))
+
+    def _login(self, location: Location, bucket: str) -> Storage | str:
+        files = self.own.io()
+        kind = str(files.getClass().getSimpleName())
+        if kind == _OF_HADOOP:
+            return of_hadoop(hadoop_settings(self._session.sparkContext._jvm, files.conf()), bucket)
+        if kind == _ANY:
+            kind = str(files.ioClass(f"{location.scheme}://{location.path}").getSimpleName())
+        if kind != _OF_ICEBERG:
             return f"its catalogue reaches files by {kind}"
-        return storage_of(location, lambda: hadoop_settings(self._session.sparkContext._jvm, self.own.io().conf()))
+        if files.credentials().size():
+            return "its catalogue lends logins"
+        return of_iceberg(dict(files.properties()), bucket)
 
     def advance(self, files: LiveFiles, snapshot: int | None) -> None:
         """Read the table's files on to a snapshot (`LiveFiles.advance`)."""

@@ -37,8 +37,10 @@ from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
+from headrace.sinks.lake.s3 import of_iceberg
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
+from headrace.sinks.lake.storage import Location, Storage
 from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.table_files import LakeFiles
 from headrace.sinks.lake.variants import VARIANT
@@ -281,6 +283,15 @@ class IcebergSink(LakeSink):
     def _folder(self) -> str | None:
         """The warehouse, where it is a folder."""
         return None if self.settings.catalog_type == "rest" else self.settings.warehouse
+
+    def storage_login(self, spark: SparkSession) -> str:
+        """That of the sink's own catalogue, or of the session."""
+        given = self.settings.catalog_settings
+        location = Location.of_name(absolute(self._root), "file")
+        if "io-impl" not in given or location.bucket is None:
+            return super().storage_login(spark)
+        storage = of_iceberg(given, location.bucket)
+        return storage.login if isinstance(storage, Storage) else ""
 
     @property
     def _root(self) -> str:
