@@ -18,7 +18,7 @@ import pyspark
 import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
-from tests.object_store.slow_store import SlowStore
+from tests.object_store.slow_store import KEY, SECRET, SlowStore
 
 from headrace.spark.jars import DELTA, ICEBERG
 from headrace.spark.java import cache_folder
@@ -26,7 +26,6 @@ from headrace.spark.session import spark_session
 
 MOTO = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
 _OF_AWS = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG.rpartition(':')[2]}"
-KEY, SECRET = "a-key", "a/secret+with=odd%letters"
 
 
 def _moto() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.object_store.conftest import SECRET
+from tests.object_store.slow_store import SECRET
 
 from headrace import faultpoints
 from headrace.changes.table_files import TABLE_FILES

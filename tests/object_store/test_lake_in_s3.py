@@ -6,10 +6,9 @@ import random
 from typing import Any
 
 import pytest
-from tests.object_store.conftest import KEY, SECRET
-from tests.object_store.slow_store import SlowStore
-from tests.sinks.test_switched_ways import Tables, run
+from tests.object_store.slow_store import KEY, SECRET, SlowStore
 from tests.support.lake_mirror import Mirror, made
+from tests.support.switched_ways import Tables, run
 
 from headrace import faultpoints
 

@@ -126,7 +126,7 @@ def test_changes_without_an_order_stop_wherever_they_lie(tmp_path: Path) -> None
 
 def test_a_folder_that_takes_no_file_is_one_sentence_from_the_driver(tmp_path: Path) -> None:
     asked = of_table(tmp_path)
-    asked = replace(asked, prepared=replace(asked.prepared, folder=str(tmp_path / "missing")))
+    asked = replace(asked, prepared=replace(asked.prepared, folder=Folder(str(tmp_path / "missing"))))
     results = list(fold_into_files([texts([change(1, "c", id=1, n=1, a="x")])], asked))
     with pytest.raises(SinkError, match=r"Rows can't be written into the folder .* You can repeat the batch\."):
         combine(results, asked)

@@ -353,8 +353,9 @@ class RunningPipeline:
             # The end of such a run is a place in the log.
             "followsLog": str(self._once).lower(),
             "parksTables": str(self._model.parks).lower(),
-            "storageSecret": self._loads.login(self._spark),
         }
+        if login := self._loads.login(self._spark):
+            own["storageSecret"] = login
         return reader.options(**given, **own, **self._fusing.options).load()
 
     def _reads_live_tables(self, batch: int) -> bool:
