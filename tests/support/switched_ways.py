@@ -1,4 +1,4 @@
-"""Random changes of several tables of a sink, with a way at random for each batch of each table, beside a plain model."""
+"""Random changes of several tables of a sink, with a way at random for each batch of each, beside a plain model."""
 
 from __future__ import annotations
 
