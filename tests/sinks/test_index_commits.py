@@ -283,8 +283,8 @@ def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     assert mirror.content() == [(1, "again")]
 
 
-def no_login(bucket: str) -> Storage | str:
-    return of_hadoop({}.get, bucket)
+def no_login(location: Location, bucket: str) -> Storage | str:
+    return of_hadoop({"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}.get, location.scheme, bucket)
 
 
 def facts(properties: dict[str, str] | None = None, features: Iterable[str] = (), **given: Any) -> TableFacts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ LOGINS: list[tuple[dict[str, str], dict[str, Any]]] = [
 
 @pytest.mark.parametrize("given, login", LOGINS)
 def test_a_login_is_that_of_s3a(given: dict[str, str], login: dict[str, Any]) -> None:
-    found = of_hadoop(settings(given), "lake")
+    found = of_hadoop(settings(given), "s3a", "lake")
     assert isinstance(found, Storage)
     assert json.loads(found.login) == login
 
@@ -82,13 +81,15 @@ REFUSED = (
     ({**KEYS, "bucket.lake.encryption.algorithm": "SSE-C"}, "fs.s3a.encryption.algorithm is set"),
     ({**KEYS, "acl.default": "BucketOwnerFullControl"}, "fs.s3a.acl.default is set"),
     ({**KEYS, "requester.pays.enabled": "true"}, "fs.s3a.requester.pays.enabled is set"),
+    ({**KEYS, "endpoint.fips": "true"}, "fs.s3a.endpoint.fips is set"),
+    ({**KEYS, "impl": "com.platform.S3AFileSystem"}, "it is reached by S3AFileSystem (fs.s3a.impl)"),
     ({**KEYS, "proxy.host": "proxy"}, "fs.s3a.proxy.host is set"),
 )
 
 
 @pytest.mark.parametrize("given, reason", REFUSED)
 def test_what_files_of_ours_would_not_honour_is_written_by_spark(given: dict[str, str], reason: str) -> None:
-    assert of_hadoop(settings(given), "lake") == reason
+    assert of_hadoop(settings(given), "s3a", "lake") == reason
 
 
 OF_CLIENT = {"client.region": "eu-central-1"}
@@ -122,8 +123,15 @@ def test_a_login_is_that_of_a_catalogue_of_iceberg(properties: dict[str, str], l
     assert login == (json.loads(found.login) if isinstance(found, Storage) else found)
 
 
+def test_another_scheme_is_known_where_s3a_reaches_it() -> None:
+    own = settings(KEYS)
+    assert of_hadoop(own, "s3", "lake") == "it is reached by no file system (fs.s3.impl)"
+    named = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    assert of_hadoop(lambda name: named.get(name) or own(name), "s3", "lake") == of_hadoop(own, "s3a", "lake")
+
+
 def test_a_login_is_shown_nowhere() -> None:
-    found = of_hadoop(settings({"access.key": "k", "secret.key": "hush"}), "lake")
+    found = of_hadoop(settings({"access.key": "k", "secret.key": "hush"}), "s3a", "lake")
     assert isinstance(found, Storage)
     assert "hush" not in repr(found) + str(Folder("lake/t", found)) + found.fingerprint
 
@@ -136,10 +144,12 @@ def test_a_bucket_that_does_not_answer_is_not_asked_for_each_batch(monkeypatch: 
             asked.append(path)
             raise OSError("no answer")
 
-    monkeypatch.setattr(s3, "_unreached", {})
+    monkeypatch.setattr(s3, "_answers", {})
     monkeypatch.setattr(Storage, "system", Silent())
     for _ in range(3):
-        found = storage_of(Location.of_uri("s3a://lake/t"), partial(of_hadoop, settings(KEYS)))
+        found = storage_of(
+            Location.of_uri("s3a://lake/t"), lambda at, bucket: of_hadoop(settings(KEYS), at.scheme, bucket)
+        )
         assert found == "Python does not reach its bucket (no answer)"
     assert asked == ["lake/t"]
 

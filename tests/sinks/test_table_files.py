@@ -190,6 +190,6 @@ def test_a_table_whose_features_our_files_would_not_honour_takes_none(
     metadata = {"id": "i", "schemaString": json.dumps({"fields": fields}), **said}
     protocol = {"minWriterVersion": 7, "writerFeatures": ["deletionVectors", "appendOnly", "v2Checkpoint"], **needs}
     location = str(said.get("location", tmp_path.as_uri()))
-    storage = storage_of(Location.of_uri(location), lambda bucket: of_hadoop({}.get, bucket))
+    storage = storage_of(Location.of_uri(location), lambda at, bucket: of_hadoop({}.get, at.scheme, bucket))
     facts = TableFacts.of(json.dumps({"metaData": metadata}), json.dumps({"protocol": protocol}), location, storage)
     assert (reason in facts.no_files) if reason else facts.no_files == ""

@@ -5,6 +5,7 @@ A login that pyarrow does not have, or a setting that its files would not honour
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ELSEWHERE = "it is neither in a local folder nor in S3"
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PREFIX = "fs.s3a."
 _SECRETS = ("access.key", "secret.key", "session.token")
 _KEYS = re.compile(r"\.(Simple|Temporary)AWSCredentialsProvider$")
@@ -60,31 +62,37 @@ _OF_AWS = re.compile(r"(s3([.-][a-z0-9-]+)?\.amazonaws\.com)?")
 """Endpoints that the region says too."""
 _SECONDS = 300
 """After a bucket could not be reached, it is tried again so much later."""
-_unreached: dict[tuple[str, str], tuple[float, str]] = {}
+_answers: dict[tuple[str, str], tuple[float, str]] = {}
+"""By login and bucket: when it was asked, and why it is not reached; empty where it is."""
 
 
-def storage_of(location: Location, reach: Callable[[str], Storage | str]) -> Storage | str:
+def storage_of(location: Location, reach: Callable[[Location, str], Storage | str]) -> Storage | str:
     """How Python reaches the files of a table; or why it doesn't, as the end of a sentence.
 
     Args:
         location: its folder.
-        reach: says how a bucket is reached (`of_hadoop`, `of_iceberg`).
+        reach: says how a place in a bucket is reached (`of_hadoop`, `of_iceberg`).
     """
     if location.is_local:
         return LOCAL
     if location.bucket is None:
         return ELSEWHERE
-    storage = reach(location.bucket)
+    storage = reach(location, location.bucket)
     return storage if isinstance(storage, str) else _reached(storage, location)
 
 
-def of_hadoop(setting: Callable[[str], str | None], bucket: str) -> Storage | str:
+def of_hadoop(setting: Callable[[str], str | None], scheme: str, bucket: str) -> Storage | str:
     """How pyarrow reaches a bucket as `s3a` does; or why it can't, as the end of a sentence.
 
     Args:
         setting: what Hadoop is told, by name; None for nothing.
+        scheme: by which Hadoop finds the file system that reaches it.
         bucket: its name. What is set for it alone goes before what is set for all.
     """
+    system = setting(f"fs.{scheme}.impl") or (_S3A if scheme == "s3a" else "")
+    if system != _S3A:
+        # A platform's own has a login and an encryption of its own.
+        return f"it is reached by {system.rpartition('.')[2] or 'no file system'} (fs.{scheme}.impl)"
 
     def of(name: str) -> str:
         return (setting(f"{_PREFIX}bucket.{bucket}.{name}") or setting(_PREFIX + name) or "").strip()
@@ -92,8 +100,9 @@ def of_hadoop(setting: Callable[[str], str | None], bucket: str) -> Storage | st
     for name in _NOT_HONOURED:
         if of(name):
             return f"{_PREFIX}{name} is set"
-    if of("requester.pays.enabled") == "true":
-        return f"{_PREFIX}requester.pays.enabled is set"
+    for name in ("requester.pays.enabled", "endpoint.fips"):
+        if of(name) == "true":
+            return f"{_PREFIX}{name} is set"
     login = _login(of)
     if isinstance(login, str):
         return login
@@ -135,7 +144,7 @@ def _at(login: dict[str, Any], endpoint: str, region: str, bucket: str, *, by_pa
         login["region"] = named[1]
     else:
         try:
-            login["region"] = fs.resolve_s3_region(bucket)
+            login["region"] = _region(bucket)
         except OSError as failure:
             return f"the region of its bucket is not known ({failure})"
     return Storage.s3(login)
@@ -158,6 +167,12 @@ def _login(of: Callable[[str], str]) -> dict[str, Any] | str:
     return f"no login is set for its bucket ({_PREFIX}access.key)"
 
 
+@functools.cache
+def _region(bucket: str) -> str:
+    """Where a bucket of AWS is, as its server says; one request for each bucket."""
+    return str(fs.resolve_s3_region(bucket))
+
+
 def session_login(spark: SparkSession, folder: str) -> str:
     """The login of a session for a bucket, as `Storage` has it; empty for a folder elsewhere, or where there is none.
 
@@ -170,7 +185,7 @@ def session_login(spark: SparkSession, folder: str) -> str:
     if location.bucket is None or jvm is None:
         return ""
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    storage = of_hadoop(hadoop_settings(jvm, hadoop), location.bucket)
+    storage = of_hadoop(hadoop_settings(jvm, hadoop), location.scheme, location.bucket)
     return storage.login if isinstance(storage, Storage) else ""
 
 
@@ -196,12 +211,12 @@ def hadoop_settings(jvm: Any, configuration: Any) -> Callable[[str], str | None]
 def _reached(storage: Storage, location: Location) -> Storage | str:
     """A storage that answers; or what it says instead. A bucket that answered once is not asked again."""
     bucket = (storage.login, location.bucket or "")
-    at, reason = _unreached.get(bucket, (-1.0, "not asked"))
+    at, reason = _answers.get(bucket, (-1.0, "not asked"))
     if reason and (at < 0 or time.monotonic() - at > _SECONDS):
         try:
             storage.system.get_file_info(location.path)
             reason = ""
         except OSError as failure:
             reason = f"Python does not reach its bucket ({failure})"
-        _unreached[bucket] = time.monotonic(), reason
+        _answers[bucket] = time.monotonic(), reason
     return reason or storage

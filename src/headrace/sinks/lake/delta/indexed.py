@@ -46,6 +46,9 @@ def indexed_table(
     table = IndexedTable((facts.id, facts.location, stored), form, change.position, LiveFiles(facts.folder))
 
     def advance(files: LiveFiles) -> None:
+        # The same place, with the login of now.
+        assert facts.folder is not None
+        files.folder = facts.folder
         files.names = facts.names
         files.types = {name: arrow_type(facts.columns[name]) for name in facts.partitions}
         files.advance(version)

@@ -87,9 +87,11 @@ class DeltaLog:
     def storage(self) -> Storage | str:
         """How Python reaches the table's folder; or why it doesn't, as the end of a sentence."""
         location = Location.of_uri(_location(self._log))
-        return storage_of(
-            location, lambda bucket: of_hadoop(hadoop_settings(self._jvm, self._log.newDeltaHadoopConf()), bucket)
-        )
+        return storage_of(location, self._login)
+
+    def _login(self, location: Location, bucket: str) -> Storage | str:
+        settings = hadoop_settings(self._jvm, self._log.newDeltaHadoopConf())
+        return of_hadoop(settings, location.scheme, bucket)
 
     @property
     def facts(self) -> TableFacts:

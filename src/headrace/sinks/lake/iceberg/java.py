@@ -82,13 +82,14 @@ class JavaTable:
 
     def _storage(self, location: Location) -> Storage | str:
         """How Python reaches the table's files as the catalogue's own file system does."""
-        return storage_of(location, lambda bucket: self._login(location, bucket))
+        return storage_of(location, self._login)
 
     def _login(self, location: Location, bucket: str) -> Storage | str:
         files = self.own.io()
         kind = str(files.getClass().getSimpleName())
         if kind == _OF_HADOOP:
-            return of_hadoop(hadoop_settings(self._session.sparkContext._jvm, files.conf()), bucket)
+            settings = hadoop_settings(self._session.sparkContext._jvm, files.conf())
+            return of_hadoop(settings, location.scheme, bucket)
         if kind == _ANY:
             kind = str(files.ioClass(f"{location.scheme}://{location.path}").getSimpleName())
         if kind != _OF_ICEBERG:
