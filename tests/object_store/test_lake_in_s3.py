@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tests.object_store.slow_store import KEY, SECRET, SlowStore
-from tests.support.lake_mirror import Mirror, made
+from tests.support.lake_mirror import Mirror, T, made
 from tests.support.switched_ways import Tables, run
 
 from headrace import faultpoints
+from headrace.testing.change_history import Batch
 
 pytestmark = pytest.mark.system
 
@@ -46,6 +47,19 @@ def test_a_catalogue_that_reaches_s3_by_itself_has_the_same(
     run(tables, 40, [(15, 60)])
     assert len(reached) > 1
     assert len(files) > 1
+
+
+def test_a_login_that_changes_is_taken_up(spark: Any, bucket: str) -> None:
+    mirror = made("delta", spark, f"s3a://{bucket}/lake")
+    for number in range(4):
+        batch = Batch(T).add("u", T, 10 + number, {"id": "1", "a": str(number)})
+        mirror.bring(batch)
+        spark.conf.set("fs.s3a.access.key", "another-key")
+    spark.conf.unset("fs.s3a.access.key")
+    known = mirror.kept._indexes.get(f"s3a://{bucket}/lake/dbo/t")
+    assert known is not None
+    assert "another-key" in known.files.storage.login
+    assert [tuple(row)[:2] for row in mirror.read().collect()] == [(1, "3")]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
