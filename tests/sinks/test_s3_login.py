@@ -144,7 +144,7 @@ def test_a_bucket_that_does_not_answer_is_not_asked_for_each_batch(monkeypatch: 
             asked.append(path)
             raise OSError("no answer")
 
-    monkeypatch.setattr(s3, "_answers", {})
+    monkeypatch.setattr(s3, "_failures", {})
     monkeypatch.setattr(Storage, "system", Silent())
     for _ in range(3):
         found = storage_of(

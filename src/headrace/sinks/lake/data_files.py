@@ -181,7 +181,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         size = self.size
         self._stream.close()
         self._closed = True
-        modified = self._storage.modified(self._place, default=int(time.time() * 1000))
+        modified = int(time.time() * 1000)
         ranges = {field.name: known.found for field, known in zip(self._schema, self._ranges, strict=True)}
         return DataFile(self._path, size, self._rows, modified, ranges, self._partition)
 

@@ -1,6 +1,6 @@
-"""How a bucket of S3 is reached: what Hadoop's file system `s3a` or Iceberg's own is told, as pyarrow takes it.
+"""Logins to S3: the settings of Hadoop's `s3a` and of Iceberg's `S3FileIO`, translated for pyarrow.
 
-A login that pyarrow does not have, or a setting that its files would not honour, is a reason why Spark writes them.
+Where pyarrow lacks a login, or would ignore a setting, Spark writes the files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ELSEWHERE = "it is neither in a local folder nor in S3"
+NOT_HERE = "its folder is not on this machine"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PREFIX = "fs.s3a."
 _SECRETS = ("access.key", "secret.key", "session.token")
@@ -62,8 +64,8 @@ _OF_AWS = re.compile(r"(s3([.-][a-z0-9-]+)?\.amazonaws\.com)?")
 """Endpoints that the region says too."""
 _SECONDS = 300
 """After a bucket could not be reached, it is tried again so much later."""
-_answers: dict[tuple[str, str], tuple[float, str]] = {}
-"""By login and bucket: when it was asked, and why it is not reached; empty where it is."""
+_failures: dict[tuple[str, str], tuple[float, str]] = {}
+"""By login and bucket: when the bucket was asked last, and why it was not reached; empty where it was."""
 
 
 def storage_of(location: Location, reach: Callable[[Location, str], Storage | str]) -> Storage | str:
@@ -74,7 +76,8 @@ def storage_of(location: Location, reach: Callable[[Location, str], Storage | st
         reach: says how a place in a bucket is reached (`of_hadoop`, `of_iceberg`).
     """
     if location.is_local:
-        return LOCAL
+        # The folder of a new table's data files is made with the first of them.
+        return LOCAL if Path(location.path).parent.is_dir() else NOT_HERE
     if location.bucket is None:
         return ELSEWHERE
     storage = reach(location, location.bucket)
@@ -85,7 +88,7 @@ def of_hadoop(setting: Callable[[str], str | None], scheme: str, bucket: str) ->
     """How pyarrow reaches a bucket as `s3a` does; or why it can't, as the end of a sentence.
 
     Args:
-        setting: what Hadoop is told, by name; None for nothing.
+        setting: looks up a setting of Hadoop by its name; None where it is not set.
         scheme: by which Hadoop finds the file system that reaches it.
         bucket: its name. What is set for it alone goes before what is set for all.
     """
@@ -190,7 +193,7 @@ def session_login(spark: SparkSession, folder: str) -> str:
 
 
 def hadoop_settings(jvm: Any, configuration: Any) -> Callable[[str], str | None]:
-    """What Hadoop is told, by name; secrets also out of its files of credentials.
+    """Looks up Hadoop's settings by name, secrets also in its credential providers.
 
     Args:
         jvm: the driver's.
@@ -209,14 +212,14 @@ def hadoop_settings(jvm: Any, configuration: Any) -> Callable[[str], str | None]
 
 
 def _reached(storage: Storage, location: Location) -> Storage | str:
-    """A storage that answers; or what it says instead. A bucket that answered once is not asked again."""
-    bucket = (storage.login, location.bucket or "")
-    at, reason = _answers.get(bucket, (-1.0, "not asked"))
-    if reason and (at < 0 or time.monotonic() - at > _SECONDS):
+    """The storage if its bucket answers, else why not. A bucket that answered once is not asked again."""
+    bucket = storage.fingerprint, location.bucket or ""
+    at, reason = _failures.get(bucket, (0.0, ""))
+    if bucket not in _failures or (reason and time.monotonic() - at > _SECONDS):
         try:
             storage.system.get_file_info(location.path)
             reason = ""
         except OSError as failure:
             reason = f"Python does not reach its bucket ({failure})"
-        _answers[bucket] = time.monotonic(), reason
+        _failures[bucket] = time.monotonic(), reason
     return reason or storage

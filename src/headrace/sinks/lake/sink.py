@@ -40,7 +40,6 @@ from headrace.sinks.lake.layout import LakePlan, TargetLayout
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.refusals import explained, refuse_shared
-from headrace.sinks.lake.s3 import session_login
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
 from headrace.sinks.lake.table import TRIES, LakeTable, TargetMoved
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
@@ -546,15 +545,6 @@ class LakeSink(Sink):
             else:
                 files[place_of(schema)] = prepared
         return (self.files(files) if self.files is not None and files else None), reasons
-
-    def storage_login(self, spark: SparkSession) -> str:
-        """That of the session for the folder in which new tables are."""
-        return session_login(spark, self._root)
-
-    @property
-    def _root(self) -> str:
-        """The folder in which new tables are; empty where only a catalogue knows it."""
-        return ""
 
     def no_files(self, schema: TableSchema | None = None) -> str:
         """Only rows of tables with a key that are kept as they are now go into files."""

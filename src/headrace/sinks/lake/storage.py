@@ -1,7 +1,7 @@
 """Where the files of lake tables are, and how Python reads and writes them there: local folders and S3.
 
-Spark reaches a store by settings of Hadoop or of Iceberg. Files that workers and the driver write by pyarrow need the
-same login; where it can't be told to pyarrow, Spark writes them (`headrace.sinks.lake.s3`).
+Spark logs in to a store by the settings of Hadoop or Iceberg. Workers and the driver, which write files with pyarrow,
+log in the same way; where pyarrow can't, Spark writes the files (`headrace.sinks.lake.s3`).
 """
 
 from __future__ import annotations
@@ -103,15 +103,6 @@ class Storage:
         found = self.system.get_file_info(path)
         return int(found.size) if found.is_file else None
 
-    def modified(self, path: str, default: int) -> int:
-        """When a file that was just written was closed, in milliseconds since 1970.
-
-        Args:
-            path: the file.
-            default: what a store is told, which would have to be asked.
-        """
-        return int(self.system.get_file_info(path).mtime_ns) // 1_000_000 if self.is_local else default
-
     def delete(self, path: str) -> None:
         """Delete a file, if it is there."""
         try:
@@ -135,7 +126,6 @@ class Storage:
 
 
 LOCAL = Storage()
-NOT_HERE = "its folder is not on this machine"
 
 
 @dataclass(frozen=True)
@@ -152,16 +142,6 @@ class Folder:
 
     def __str__(self) -> str:
         return self.path if self.storage.is_local else f"s3://{self.path}"
-
-    @property
-    def above(self) -> Folder:
-        """The folder that it is in."""
-        return Folder(self.path.rpartition("/")[0], self.storage)
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether this machine has none like it in its own file system."""
-        return self.storage.is_local and not Path(self.path).is_dir()
 
     def place(self, name: str) -> str:
         """The path of a file in it."""

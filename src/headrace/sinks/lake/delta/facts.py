@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.sinks.lake.data_files import arrow_type, numbered
 from headrace.sinks.lake.partitions import PLAIN, PartitionField, Partitioning
-from headrace.sinks.lake.storage import NOT_HERE, Folder, Location, Storage
+from headrace.sinks.lake.storage import Folder, Location, Storage
 
 VECTORS = "delta.enableDeletionVectors"
 NO_VECTORS = "it has no deletion vectors ('readers')"
@@ -183,8 +183,7 @@ class TableFacts:
         limits = any(name.startswith("delta.constraints.") for name in properties)
         limits = limits or any(not field["nullable"] or _LIMITS & {*field["metadata"]} for field in self.fields)
         reasons = {
-            storage if isinstance(storage, str) else "": isinstance(storage, str),
-            NOT_HERE: self.folder is not None and self.folder.is_missing,
+            f"{storage}": isinstance(storage, str),
             # Its files may lack the names that the log says.
             "its column mapping goes by numbers": self._mapping not in ("none", "name"),
             "it has constraints": limits,

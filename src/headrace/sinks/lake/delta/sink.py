@@ -36,6 +36,7 @@ from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.partitions import IDENTITY, parse_field
+from headrace.sinks.lake.s3 import session_login
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.table import LakeTable
@@ -234,10 +235,9 @@ class DeltaSink(LakeSink):
             return Dataset.of_folder(self.place(table))
         return hive_dataset(self.settings.uri, self._naming.parts(table)) if self.settings.uri else None
 
-    @property
-    def _root(self) -> str:
-        """The option `path`, or `warehouse`."""
-        return self.settings.path or self.settings.warehouse or ""
+    def storage_login(self, spark: SparkSession) -> str:
+        """That of the session for the option `path` or `warehouse`; a catalogue alone knows other folders."""
+        return session_login(spark, self.settings.path or self.settings.warehouse or "")
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.sinks.lake.data_files import FIELD_ID, arrow_type, numbered
 from headrace.sinks.lake.partitions import Partition, Partitioning, iceberg_value, of_iceberg
-from headrace.sinks.lake.storage import NOT_HERE, Folder, Location, Storage
+from headrace.sinks.lake.storage import Folder, Location, Storage
 
 FORMAT = "format-version"
 MERGE_MODE = "write.merge.mode"
@@ -114,8 +114,7 @@ class TableFacts:
         storage = self.storage
         parts = "something that is not known here" if known is None else known.odd_column(self.columns)
         reasons = {
-            storage if isinstance(storage, str) else "": isinstance(storage, str),
-            NOT_HERE: self.folder is not None and self.folder.above.is_missing,
+            f"{storage}": isinstance(storage, str),
             "it has a sort order": self.ordered,
             "it is encrypted": "encryption.key-id" in self.properties,
             "its files are not Parquet": self.properties.get("write.format.default", "parquet").lower() != "parquet",

@@ -37,7 +37,7 @@ from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
-from headrace.sinks.lake.s3 import of_iceberg
+from headrace.sinks.lake.s3 import of_iceberg, session_login
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.sink import LakeSink
 from headrace.sinks.lake.storage import Location, Storage
@@ -285,18 +285,13 @@ class IcebergSink(LakeSink):
         return None if self.settings.catalog_type == "rest" else self.settings.warehouse
 
     def storage_login(self, spark: SparkSession) -> str:
-        """That of the sink's own catalogue, or of the session."""
-        given = self.settings.catalog_settings
-        location = Location.of_name(absolute(self._root), "file")
-        if "io-impl" not in given or location.bucket is None:
-            return super().storage_login(spark)
-        storage = of_iceberg(given, location.bucket)
+        """That of the sink's own catalogue for its warehouse, or of the session."""
+        given, warehouse = self.settings.catalog_settings, self._folder or ""
+        bucket = Location.of_name(absolute(warehouse), "file").bucket
+        if bucket is None or not given.get("io-impl", "").endswith(".S3FileIO"):
+            return session_login(spark, warehouse)
+        storage = of_iceberg(given, bucket)
         return storage.login if isinstance(storage, Storage) else ""
-
-    @property
-    def _root(self) -> str:
-        """The warehouse."""
-        return self._folder or ""
 
     def new_table_properties(self) -> dict[str, str]:
         """The format, and how changes are written."""
