@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,27 +45,31 @@ def _moto() -> Path:
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowStore]:
+def store() -> Iterator[SlowStore]:
     """The store, behind something that can be told to answer late or not at all."""
-    log = tmp_path_factory.mktemp("moto") / "log"
-    with log.open("w") as output, SlowStore() as front:
-        server = subprocess.Popen([_moto(), "-H", "127.0.0.1", "-p", "0"], stdout=output, stderr=subprocess.STDOUT)
+    command = [_moto(), "-H", "127.0.0.1", "-p", "0"]
+    with (
+        SlowStore() as front,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server,
+    ):
+        assert server.stdout is not None
         try:
-            front.behind = _port(log, server)
+            front.behind = _port(server.stdout)
+            # It says a line for each request, and would wait where nobody reads it.
+            threading.Thread(target=deque, args=(server.stdout, 0), daemon=True).start()
             yield front
         finally:
             server.terminate()
-            server.wait()
 
 
-def _port(log: Path, server: subprocess.Popen[bytes]) -> int:
-    for _ in range(600):
-        if found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", log.read_text()):
-            urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/moto-api/").close()
+def _port(output: Iterable[str]) -> int:
+    """Where the server listens, as it says once it does."""
+    said = []
+    for line in output:
+        if found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", line):
             return int(found[1])
-        assert server.poll() is None, log.read_text()
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
+        said.append(line)
+    raise AssertionError("".join(said))
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,7 @@ class SlowStore:
                 if store.some.random() < store.refused:
                     self._answer(503, {"Content-Type": "application/xml"}, _BUSY)
                     return
+                # Lateness is what is tested; nobody waits here for something to happen.
                 time.sleep(store.some.random() * store.late)
                 store.requests[self.command] = store.requests.get(self.command, 0) + 1
                 connection = http.client.HTTPConnection("127.0.0.1", store.behind)
