@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def remember_java_names(spark: SparkSession) -> None:
     """Let all of this process that speaks with the session's JVM ask for each class and static method once.
 
-    What is not found is asked for again, because its jar may come later. Over Spark Connect there is no JVM to ask. A
-    second call changes nothing.
+    A name that Java does not know is not remembered, because its jar may be added later. A second call changes
+    nothing, nor does one over Spark Connect, where Python has no JVM.
 
     Args:
         spark: a session.
