@@ -133,5 +133,5 @@ def require_release(database: PostgresDatabase, release: int, what: str) -> None
 
 
 def log_end(database: PostgresDatabase) -> int:
-    """The LSN where the next record of the log will be."""
-    return lsn.of_server(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+    """The LSN up to which the log is written; a keepalive says no later one while nobody writes on."""
+    return lsn.written_up_to(lsn.of_server(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0]))
