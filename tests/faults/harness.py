@@ -28,6 +28,7 @@ from headrace.testing.faults import kill_session
 from headrace.testing.waiting import PATIENCE, until
 
 _STARTS = 5
+_STEPS_OF_A_BATCH = 400
 _EMULATORS = {"sqlserver": "emulator", "db2": "db2-emulator", "oracle": "oracle-emulator"}
 
 
@@ -304,27 +305,34 @@ class Steps(Protocol):
 
 
 class Changing:
-    """Changes that go on until they are stopped; some are there from the beginning."""
+    """Changes that go on until they are stopped; some are there from the beginning.
+
+    They wait for the pipeline's batches, so that a slow machine has no more to do than a fast one.
+    """
 
     def __init__(self, changes: Steps) -> None:
         self._changes = changes
         self._stop = threading.Event()
         self._closed = False
-        self._thread = threading.Thread(target=self._run)
+        self._thread: threading.Thread | None = None
         for _ in range(100):
             self._changes.step()
 
-    def start(self) -> None:
+    def start(self, subject: PipelineUnderTest) -> None:
+        self._thread = threading.Thread(target=self._run, args=(subject,))
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
         if not self._closed:
             self._changes.close()
         self._closed = True
 
-    def _run(self) -> None:
+    def _run(self, subject: PipelineUnderTest) -> None:
+        done = 0
         while not self._stop.wait(0.02):
-            self._changes.step()
+            if done < _STEPS_OF_A_BATCH * (1 + len(subject.batches)):
+                self._changes.step()
+                done += 1

@@ -87,7 +87,7 @@ def settle(spark: Any, subject: PipelineUnderTest, changing: Changing) -> None:
 def test_killed_at_named_points_nothing_is_lost_or_doubled(
     spark: Any, subject: PipelineUnderTest, changing: Changing
 ) -> None:
-    changing.start()
+    changing.start(subject)
     for point in POINTS:
         subject.killed_at(point)
     settle(spark, subject, changing)
@@ -99,7 +99,7 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     moments = random.Random(seed)
-    changing.start()
+    changing.start(subject)
     for _ in range(KILLS):
         subject.killed_after(moments.uniform(0, 4))
     settle(spark, subject, changing)

@@ -112,7 +112,7 @@ def test_killed_at_named_points_nothing_is_lost_or_doubled(
     mirror: PostgresDatabase,
     points: tuple[str, ...],
 ) -> None:
-    changing.start()
+    changing.start(subject)
     for point in points:
         subject.killed_at(point)
     settle(spark, subject, changing, source, mirror)
@@ -125,7 +125,7 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     moments = random.Random(seed)
-    changing.start()
+    changing.start(subject)
     for _ in range(KILLS):
         subject.killed_after(moments.uniform(0, 4))
     settle(spark, subject, changing, source, mirror)
