@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
@@ -15,7 +16,7 @@ from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import LIST_SCHEMAS, Column, TableId, TableSchema
-from headrace.changes.table_files import WRITTEN, WrittenFile
+from headrace.changes.table_files import FOLDED, FOLDED_COUNTS, WRITTEN, FoldedPart, WrittenFile
 from headrace.changes.typed import Misfit, laid_over, literal, quote, same_table
 from headrace.errors import SchemaError
 
@@ -32,7 +33,9 @@ IS_UNMARKED_PAIR = (
 
 
 _STATEMENT = r"op = 'schema' and coalesce(source['ddl'] rlike '(?i)\\b(rename|change|drop|add)\\b', false)"
-_READ_ENDS = "snapshot in ('last', 'last_in_data_collection')"
+READ_ENDS = ("last", "last_in_data_collection")
+"""What the last row of a table's snapshot says of itself."""
+_READ_ENDS = f"snapshot in {READ_ENDS}"
 
 _AGAIN = f"position rlike '^[^/]*/{READ_AGAIN}'"
 _READ_BEGINS = f"regexp_extract(position, '^[^/]*/({READ_AGAIN})?', 0)"
@@ -86,6 +89,7 @@ class TableProfile:
             column.
         target: what the target is called.
         written: the files that hold data rows, which count as others; only rows that no file took are change rows.
+        folded: what tasks folded and wrote into files where they decoded it; its rows count as others, likewise.
     """
 
     id: TableId
@@ -111,6 +115,7 @@ class TableProfile:
     lacks: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     written: tuple[WrittenFile, ...] = ()
+    folded: tuple[FoldedPart, ...] = ()
 
     def misfit(self, column: Column, keys: Mapping[str, str] | None = None) -> Misfit:
         """What is said of a text that a column has no value for.
@@ -247,6 +252,8 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             f"if(op = 'schema', source['{READ_AGAIN_FROM}'], null) as beside_from",
             f"if(op = 'schema', source['{ADDED_COLUMNS}'], null) as old_values",
             f"if(op = 'schema', source['{WRITTEN}'], null) as written",
+            f"if(op = 'schema' and source['{FOLDED}'] is not null, struct(source['{FOLDED_COUNTS}'] as counts, "
+            f"source['{FOLDED}'] as results), null) as folded",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"{KEY_CHANGED} as key_changed",
@@ -428,6 +435,7 @@ def _aggregates(counts: str) -> list[Any]:
             "max(beside_from) filter (where not decoded)) as read_begins"
         ),
         sf.expr("collect_list(written) as written"),
+        sf.expr("collect_list(folded) as folded"),
         sf.expr("max_by(old_values, position) filter (where old_values is not null and not decoded) as old_values"),
     ]
 
@@ -449,6 +457,11 @@ def _table_batch(
         counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
     if any(in_files.values()):
         counts[_READ] += sum(in_files.values())
+    folded = {
+        line["schema_id"]: tuple(FoldedPart.from_source(*one) for one in sorted(line["folded"])) for line in lines
+    }
+    for one in chain(*folded.values()):
+        counts.update(one.counts)
     if not versions:
         # A truncate follows no schema, and may be all that there is of a table whose name was given in part.
         found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
@@ -476,10 +489,13 @@ def _table_batch(
     followed = {
         line["schema_id"]
         for line in lines
-        if in_files[line["schema_id"]] or any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
+        if in_files[line["schema_id"]]
+        or folded[line["schema_id"]]
+        or any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
     keyed = [found for found in versions if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
     sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
+    sequences.update(*(one.sequences for one in chain(*folded.values())))
     candidates = keyed or versions
     if len(sequences) > 1 and not steps:
         # Offsets of several partitions don't say which schema is newer; by the one with all columns none is lost.
@@ -551,6 +567,7 @@ def _table_batch(
         old_values=old_values,
         lacked={key: found for key, found in lacked.items() if found},
         written=tuple(file for files in written.values() for file in files),
+        folded=tuple(chain(*folded.values())),
     )
 
 

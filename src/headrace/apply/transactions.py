@@ -15,12 +15,13 @@ from __future__ import annotations
 from headrace.changes.typed import literal
 
 FROM_MESSAGE = "(message.topic is not null)"
-_KEY_HEADERS = "('__debezium.newkey', '__debezium.oldkey')"
-IS_MOVED_PAIR = f"(op in ('c', 'd') and coalesce(exists(message.headers, h -> h.key in {_KEY_HEADERS}), false))"
+KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
+IS_MOVED_PAIR = f"(op in ('c', 'd') and coalesce(exists(message.headers, h -> h.key in {KEY_HEADERS}), false))"
 """A delete or a create that is one half of a change of key, as Debezium's headers say."""
 
-WHOLE_DELETES = f"{FROM_MESSAGE} and coalesce(source['connector'] in ('oracle', 'db2', 'informix'), false)"
-"""Their connectors need the whole row in the log."""
+WHOLE_DELETERS = ("oracle", "db2", "informix")
+"""Connectors that need the whole row in the log."""
+WHOLE_DELETES = f"{FROM_MESSAGE} and coalesce(source['connector'] in {WHOLE_DELETERS}, false)"
 
 _BY_IMAGES = (
     "op = 'u' and before is not null and after is not null and (key is null or exists(map_keys(key), "
@@ -38,15 +39,19 @@ KEY_CHANGED = f"(coalesce({_BY_IMAGES}, false) or coalesce({_BY_KEY}, false))"
 CHECKS_EACH_ROW = "coalesce(source['connector'] in ('mysql', 'mariadb', 'postgresql'), false)"
 """A PostgreSQL key that is checked later is no replica identity: then images before are whole."""
 
-TRANSACTION = "coalesce(source['txId'], source['commit_lsn'], transaction.id, source['gtid'], source['csn'])"
+TRANSACTION_IDS = ("txId", "commit_lsn", None, "gtid", "csn")
+"""Where a change row says its transaction, the first one that is there: in `source`, or in `transaction` itself."""
+TRANSACTION = "coalesce({})".format(
+    ", ".join("transaction.id" if name is None else f"source[{literal(name)}]" for name in TRANSACTION_IDS)
+)
 """Debezium's PostgreSQL messages have the LSN of each change in `transaction.id`, after the transaction's number."""
 
 CAME, MOVED, CHANGED = "c", "m", "u"
-_NEVER_SHARED = ("mysql", "mariadb", "sqlserver")
+NEVER_SHARED = ("mysql", "mariadb", "sqlserver")
 """Connectors of logs in which no two rows have one key."""
 
 MAY_BE_CUT = (
-    f"({FROM_MESSAGE} and not coalesce(source['connector'] in ({', '.join(map(literal, _NEVER_SHARED))}), false) "
+    f"({FROM_MESSAGE} and not coalesce(source['connector'] in ({', '.join(map(literal, NEVER_SHARED))}), false) "
     f"and {TRANSACTION} is not null)"
 )
 """Whether a batch may end between a change that brings a row to a key and one that takes another row away from it."""

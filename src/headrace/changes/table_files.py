@@ -1,11 +1,11 @@
-"""How rows of a table that is read for the first time get from the worker that reads them into files of its target, so
-that they do not pass through Spark."""
+"""How rows get from the worker that reads or decodes them into files of their table's target, so that they do not pass
+through Spark."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +19,10 @@ WRITTEN_ROWS = "written_rows"
 """In `source` of such a row: how many rows the file has."""
 ATTEMPT = "attempt"
 """In `source` of a row that a task could not write into its file: the attempt that gives it."""
-
+FOLDED = "folded_rows"
+"""In `source` of a `schema` row: what a task made of rows of its table that it decoded (`FoldedPart.results`)."""
+FOLDED_COUNTS = "folded_counts"
+"""In `source` of such a row: the rest of `FoldedPart`."""
 
 TABLE_FILES = "headrace.tableFiles"
 """Spark's local property by which a pipeline tells the tasks of one job into which files they may write rows: the
@@ -111,3 +114,46 @@ class TableFiles(ABC):
         Args:
             schema: the structure that the rows follow. One that another structure was prepared for is not written.
         """
+
+
+@dataclass(frozen=True)
+class FoldedPart:
+    """Change rows of one table that a task decoded, folded and wrote into files; no commit names these yet.
+
+    Args:
+        counts: how many change rows they were, by operation.
+        times: the earliest and the latest time of an event, in seconds since 1970; None where none is known.
+        sequences: those in which the positions compare (`headrace.apply.sequence`).
+        results: what the sink makes its commit of, as text.
+    """
+
+    counts: Mapping[str, int]
+    times: tuple[float, float] | None
+    sequences: tuple[str, ...]
+    results: str = ""
+
+    def to_source(self) -> dict[str, str]:
+        """What `source` of a `schema` row has of them."""
+        return {FOLDED: self.results, FOLDED_COUNTS: json.dumps([self.counts, self.times, self.sequences])}
+
+    @classmethod
+    def from_source(cls, counts: str, results: str = "") -> FoldedPart:
+        """Read `to_source`'s form back."""
+        found, times, sequences = json.loads(counts)
+        return cls(found, None if times is None else (times[0], times[1]), tuple(sequences), results)
+
+
+class RowTaker(ABC):
+    """Takes change rows where one attempt of a task decodes them. Used in a worker."""
+
+    @abstractmethod
+    def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What Spark gets now: rows that are not taken, and `schema` rows that say what was folded (`FoldedPart`).
+
+        Args:
+            rows: change rows; those of each table in the order of their positions in a partition of the topic.
+        """
+
+    @abstractmethod
+    def close(self) -> Iterator[pa.RecordBatch]:
+        """What Spark gets after the last row."""

@@ -33,6 +33,7 @@ from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, ta
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
 from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.target import Target
+from headrace.pipeline.topic_files import TopicFiles
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId, FilesUnusable
 from headrace.spark.kept_rows import kept_rows
@@ -94,8 +95,8 @@ class BatchWriter:
         pipeline: the pipeline's name.
         targets: the sinks in order.
         board: where batches that are in all sinks are counted.
-        decode: from what the stream gives to change rows, `error` rows and rows without an operation for messages that
-            are no event; None when the stream gives change rows.
+        decode: from what the stream gives as a batch, and its number, to change rows, `error` rows and rows without an
+            operation for messages that are no event; None when the stream gives change rows.
         on_error: what to do with `error` rows: `row`, `drop`, `dead_letter` or `fail`.
         dead_letters: where they go with `dead_letter`.
         epochs: gives the ids of topics; called once a batch, after it is read, and stops where a topic was made again.
@@ -114,6 +115,7 @@ class BatchWriter:
         parking: which tables go on without their changes; by default none, and each error stops the run.
         structures: which structures sinks have, for formats that say each once; by default none.
         loads: lets workers write rows of first snapshots into files of a sink's tables; by default none.
+        topic_files: lets the tasks that decode messages write rows into such files; by default none. It has `decode`.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class BatchWriter:
         pipeline: str,
         targets: Sequence[Target],
         board: ProgressBoard,
-        decode: Callable[[DataFrame], DataFrame] | None = None,
+        decode: Callable[[DataFrame, int], DataFrame] | None = None,
         *,
         on_error: str = "row",
         dead_letters: DeadLetters | None = None,
@@ -140,6 +142,7 @@ class BatchWriter:
         parking: Parking | None = None,
         structures: AnnouncedStructures | None = None,
         loads: FirstLoads | None = None,
+        topic_files: TopicFiles | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -162,6 +165,7 @@ class BatchWriter:
         self._parking = parking or Parking()
         self._structures = structures or AnnouncedStructures()
         self._loads = loads
+        self._topic_files = topic_files
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -239,10 +243,15 @@ class BatchWriter:
                 self._write(rows, batch, live)
                 return
             except Exception as error:
-                if self._loads is not None and isinstance(error, FilesUnusable):
-                    _LOG.warning("%s They are read once more.", error.message)
-                    self._loads.leave_out(error.table)
-                    continue
+                if isinstance(error, FilesUnusable):
+                    if self._loads is not None:
+                        _LOG.warning("%s They are read once more.", error.message)
+                        self._loads.leave_out(error.table)
+                        continue
+                    if self._topic_files is not None:
+                        _LOG.info("%s The batch is read once more.", error.message)
+                        self._topic_files.leave_out(error.table, batch.number)
+                        continue
                 if self._parking.take(error, batch.number):
                     continue
                 losses += 1
@@ -256,9 +265,9 @@ class BatchWriter:
         stages.begin("read and send" if self._sent else "read and encode" if self._fused else "read")
         # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
         self._holds()
-        changes = rows if self._decode is None else self._decode(rows)
+        changes = rows if self._decode is None else self._decode(rows, batch.number)
         with ExitStack() as cleanup:
-            if live:
+            if live or (self._topic_files is not None and self._topic_files.is_at_work):
                 # Rows that are lost are not read again in silence: Spark no longer knows where they came from.
                 changes = cleanup.enter_context(kept_rows(changes))
             else:
@@ -287,6 +296,8 @@ class BatchWriter:
                 changes, counts = self._cascades.followed(changes, counts, batch.number, out)
             changes, counts = self._parking.going_on(changes, counts, batch.number)
             epochs = self._epochs()
+            if self._topic_files is not None:
+                self._topic_files.confirm(epochs)
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):

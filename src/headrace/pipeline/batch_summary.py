@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
 from headrace.changes.operation import Operation
-from headrace.changes.table_files import WRITTEN_ROWS
+from headrace.changes.table_files import FOLDED_COUNTS, WRITTEN_ROWS, FoldedPart
 from headrace.formats.encoded_batch import OutOfRange
 from headrace.observe.messages import MOST_REASONS
 from headrace.observe.progress import BatchCount
@@ -59,11 +59,12 @@ def count_rows(changes: DataFrame, *, several: bool = False) -> list[BatchCount]
         *("table.database", "table.schema", "table.name", "op"),
         # A row that names a file which workers wrote says how many rows of a snapshot it has.
         f"if(op = 'schema', cast(source['{WRITTEN_ROWS}'] as bigint), null) as in_file",
+        f"if(op = 'schema', source['{FOLDED_COUNTS}'], null) as folded",
         # Seconds since the epoch, because a timestamp would come back in this machine's time zone.
         *(f"cast({name} as double) as {name}" for name in ("event_time", "capture_time")),
     )
     sums = ("count(1) as n", "max(event_time) as newest", "min(event_time) as oldest")
-    files = ("sum(in_file) as in_files", "max(capture_time) as captured")
+    files = ("sum(in_file) as in_files", "max(capture_time) as captured", "collect_list(folded) as folded")
     grouped = named.groupBy("database", "schema", "name", "op").agg(*map(sf.expr, (*sums, *files)))
     return _together(count for row in grouped.collect() for count in _counts(row, several=several))
 
@@ -76,6 +77,10 @@ def _counts(row: Row, *, several: bool) -> list[BatchCount]:
     if row["in_files"]:
         captured = _instant(row["captured"])
         found.append(BatchCount(path, Operation.READ.value, row["in_files"], captured, captured, id))
+    for text in row["folded"]:
+        folded = FoldedPart.from_source(text)
+        oldest, newest = map(_instant, folded.times or (None, None))
+        found += [BatchCount(path, op, count, newest, oldest, id) for op, count in folded.counts.items()]
     return found
 
 

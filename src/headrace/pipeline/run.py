@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.formats.convert import read
 from headrace.observe.checkpoint import LAST_RUN, PARKED, STRUCTURES, TOPIC_IDS
 from headrace.observe.completeness import completeness
 from headrace.observe.kept_figures import FILE as FIGURES
@@ -37,6 +36,7 @@ from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import full_text, recover
 from headrace.pipeline.rows_read import rows_read
 from headrace.pipeline.starved_workers import Attempts
+from headrace.pipeline.topic_files import TopicFiles
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
 from headrace.pipeline.watch import FigureKeeper, Watch
@@ -101,11 +101,12 @@ class RunningPipeline:
         self._fusing = Fusing.of(model, parked=bool(self._parking.tables))
         if any(target.format is not None for target in model.targets):
             _LOG.info("Messages are encoded %s.", self._fusing.text)
+        topic_files = None if topics is None else TopicFiles.of(model)
         self._writer = BatchWriter(
             model.name,
             model.targets,
             self._board,
-            None if topics is None else partial(read, topics.format),
+            None if topic_files is None else topic_files.decode,
             on_error="row" if topics is None else topics.on_error,
             dead_letters=model.dead_letters,
             epochs=dict if self._topic_ids is None else self._topic_ids.confirm,
@@ -120,7 +121,8 @@ class RunningPipeline:
             several=self._databases is not None and len(self._databases.sources) > 1,
             cascades=cascades,
             parking=self._parking,
-            loads=self._loads,
+            loads=None if topics is not None else self._loads,
+            topic_files=topic_files,
             structures=AnnouncedStructures(
                 self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)
             ),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.changes.dataset import Dataset
 from headrace.changes.outlet import Outlet
 from headrace.changes.table import TableId, TableSchema
-from headrace.changes.table_files import TableFiles
+from headrace.changes.table_files import RowTaker, TableFiles
 from headrace.errors import SinkError
 from headrace.permissions import Permissions
 from headrace.settings import Component
@@ -231,6 +231,19 @@ class Sink(Component, ABC):
             None for nowhere; and why not, by table (`schema.name`), as the end of a sentence.
         """
         return None, {}
+
+    def row_taker(self, topic_ids: Mapping[str, str]) -> Callable[[], RowTaker] | None:
+        """Makes what takes change rows in each attempt of a task that decodes messages of the next batch, so that these
+        rows don't go to Spark; None where that takes none. Runs in the driver before the batch is read.
+
+        Args:
+            topic_ids: the id of each topic, where the broker tells it.
+        """
+        return None
+
+    def leave_out(self, table: TableId) -> None:
+        """What such tasks took of a table can't be used (`FilesUnusable`), and its rows come as change rows next."""
+        return None
 
     def storage_login(self, spark: SparkSession) -> str:
         """The login by which workers reach the folders of `table_files`; empty for none. It may hold secrets.

@@ -6,7 +6,8 @@ column's type are left to that: there they are another spelling of a value, null
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from headrace.apply import TableProfile, kept_bytes, no_order
 from headrace.apply.sequence import has_disorder
 from headrace.apply.shared_keys import may_share_keys
 from headrace.apply.standing_rows import looks_at_target
+from headrace.changes.images import Images, one_array
 from headrace.changes.table import Column, TableId
 from headrace.changes.typed import literal
 from headrace.sinks.lake.data_files import arrow_type
@@ -100,7 +102,7 @@ def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[Table
         .toArrow()
         .combine_chunks()
     )
-    places = _one(found, "name").dictionary_encode()
+    places = one_array(found, "name").dictionary_encode()
     numbers = places.indices.to_numpy()
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(len(places.dictionary) + 1))
@@ -129,10 +131,9 @@ def fold_texts(
     if None in kinds.values():
         return None
     keys = {}
-    # In the order in which `headrace.apply.fold` looks at them.
-    images = [_Images(_one(rows, image)) for image in ("after", "key", "before")]
+    image = cache(lambda name: Images(one_array(rows, name)))
     for column in table.schema.key_columns:
-        texts = _key_texts(images, column.name)
+        texts = _key_texts(image, column.name)
         typed = None if texts is None else typed_texts(texts, column, table.lacks.get(column.name, ""))
         if typed is None:
             return None
@@ -141,9 +142,9 @@ def fold_texts(
     found = form.keys(pa.table(keys))
     if len(found) < rows.num_rows:
         return None
-    positions = _one(rows, "position")
+    positions = one_array(rows, "position")
     last = last_changes(found, positions, table, label)
-    comes = _one(rows, "comes").take(pa.array(last))
+    comes = one_array(rows, "comes").take(pa.array(last))
     is_there = comes.to_numpy(zero_copy_only=False)
     there, gone = last[is_there], last[~is_there]
     columns: dict[str, pa.Array] = {}
@@ -152,7 +153,7 @@ def fold_texts(
         if column.name in keys:
             values, left = keys[column.name].take(pa.array(there)), keys[column.name].take(pa.array(gone))
         else:
-            texts = images[0].column(column.name)[0].take(pa.array(there))
+            texts = image("after").column(column.name)[0].take(pa.array(there))
             values = typed_texts(texts, column, table.lacks.get(column.name, ""))
             left = pa.nulls(len(gone), kind)
         if values is None:
@@ -192,44 +193,14 @@ def last_changes(keys: Keys, positions: pa.Array, table: TableProfile, label: st
     return last
 
 
-def _one(rows: pa.Table, name: str) -> pa.Array:
-    """A column in one piece."""
-    column = rows.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
-
-
-class _Images:
-    """Maps from column to text, looked through once for all columns."""
-
-    def __init__(self, images: pa.Array) -> None:
-        offsets = images.offsets.to_numpy()
-        first, last = int(offsets[0]), int(offsets[-1])
-        names = images.keys.slice(first, last - first).dictionary_encode()
-        self._codes = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
-        codes = names.indices.to_numpy()
-        self._order = np.argsort(codes, kind="stable")
-        self._ends = np.searchsorted(codes[self._order], np.arange(len(self._codes) + 1))
-        self._row_of = np.repeat(np.arange(len(images)), np.diff(offsets))
-        self._texts = images.items.slice(first, last - first)
-        self._size = len(images)
-
-    def column(self, name: str) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The texts of a column, null where an image does not have it, and whether an image has it."""
-        places = np.full(self._size, -1, np.int64)
-        code = self._codes.get(name)
-        if code is not None:
-            entries = self._order[self._ends[code] : self._ends[code + 1]]
-            places[self._row_of[entries]] = entries
-        return self._texts.take(pa.array(places, mask=places < 0)), places >= 0
-
-
-def _key_texts(images: Sequence[_Images], name: str) -> pa.Array | None:
-    """The texts of a key column, from the first image that has it; None where none has it."""
-    texts, known = images[0].column(name)
-    for image in images[1:]:
+def _key_texts(image: Callable[[str], Images], name: str) -> pa.Array | None:
+    """The texts of a key column, from the first image that has it, in the order in which `headrace.apply.fold` looks at
+    them; None where none has it."""
+    texts, known = image("after").column(name)
+    for other in ("key", "before"):
         if known.all():
             break
-        found, has = image.column(name)
+        found, has = image(other).column(name)
         texts, known = pc.if_else(pa.array(known), texts, found), known | has
     return texts if known.all() else None
 

@@ -71,24 +71,16 @@ TaskResult = list[FoldedRows] | HeadraceError | None
 """What a task makes of some rows. The driver raises an error; None means that Spark must read a value's text."""
 
 
-def written_files(rows: DataFrame, table: TableToWrite) -> CollectedRows | None:
-    """Write a table's rows into data files, and say which come and go. Runs one Spark job.
-
-    An attempt that fails leaves files that no commit names.
+def results_of(rows: DataFrame, table: TableToWrite) -> list[TaskResult]:
+    """Let tasks write a table's rows into data files. Runs one Spark job; an attempt that fails leaves files that no
+    commit names.
 
     Args:
         rows: change rows among which those of the table are.
         table: a simple one (`headrace.sinks.lake.collected.is_simple`).
-
-    Returns:
-        None where a value's text is not the canonical one of its type; then no file is left.
-
-    Raises:
-        SchemaError: which of two changes is the later one is not known.
-        SinkError: a file can't be written, or the driver does not find it.
     """
     results = rows.where(table.profile.where).selectExpr(*TEXTS).mapInArrow(_writing(table), "result binary").collect()
-    return combine([pickle.loads(line["result"]) for line in results], table)
+    return [pickle.loads(line["result"]) for line in results]
 
 
 def combine(results: Sequence[TaskResult], table: TableToWrite) -> CollectedRows | None:
@@ -98,19 +90,30 @@ def combine(results: Sequence[TaskResult], table: TableToWrite) -> CollectedRows
         results: what the tasks report (`fold_into_files`).
         table: the table.
 
-    Returns, raises:
-        as `written_files`.
+    Returns:
+        The rows that come and go; None where a value's text is not the canonical one of its type, and then no file is
+        left.
+
+    Raises:
+        SchemaError: which of two changes is the later one is not known.
+        SinkError: a file can't be written, or the driver does not find it.
     """
     folded = [one for result in results if isinstance(result, list) for one in result]
     files = [one.file for one in folded if one.file is not None]
     if all(isinstance(result, list) for result in results):
         table.prepared.folder.require({file.path: file.size for file in files})
         return _last_of_all(folded, table)
-    delete_data_files(table.prepared.folder, files)
+    delete_files(results, table)
     for result in results:
         if isinstance(result, HeadraceError):
             raise result
     return None
+
+
+def delete_files(results: Iterable[TaskResult], table: TableToWrite) -> None:
+    """Delete what tasks wrote and no commit names."""
+    folded = [one for result in results if isinstance(result, list) for one in result]
+    delete_data_files(table.prepared.folder, [one.file for one in folded if one.file is not None])
 
 
 def _last_of_all(folded: Sequence[FoldedRows], table: TableToWrite) -> CollectedRows:
@@ -160,7 +163,7 @@ def fold_into_files(batches: Iterable[pa.RecordBatch], table: TableToWrite) -> I
         batches: `TEXTS` of change rows.
         table: the table that they are of.
     """
-    return (_written(some, table) for some in _gathered(batches))
+    return (fold_and_write(some, table) for some in _gathered(batches))
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -176,7 +179,13 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _written(rows: pa.Table, table: TableToWrite) -> TaskResult:
+def fold_and_write(rows: pa.Table, table: TableToWrite) -> TaskResult:
+    """Fold some rows, write those that come into files, and report the keys of all.
+
+    Args:
+        rows: `TEXTS` of change rows.
+        table: the table that they are of.
+    """
     prepared = table.prepared
     try:
         change = fold_texts(rows, table.profile, table.nullable, prepared.position, table.label)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
@@ -26,17 +26,15 @@ from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId, TableSchema
-from headrace.changes.table_files import TableFiles
+from headrace.changes.table_files import RowTaker, TableFiles
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId, FilesUnusable, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
-from headrace.sinks.lake import collected, folded_files
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
-from headrace.sinks.lake.data_files import arrow_type
-from headrace.sinks.lake.indexed import unfit
-from headrace.sinks.lake.layout import LakePlan, TargetLayout
+from headrace.sinks.lake.index_way import IndexWay, Work
+from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.merge_source import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.refusals import explained, refuse_shared
@@ -46,22 +44,12 @@ from headrace.sinks.lake.table_files import LakeFiles, PreparedTable, place_of
 from headrace.sinks.lake.target_columns import own_columns, wanted_layout
 from headrace.sinks.lake.upkeep import Upkeep
 from headrace.sinks.lake.variants import VARIANT, as_variant, variants_in, with_documents
-from headrace.sinks.lake.whole_rows import CollectedRows
 from headrace.sinks.misfits import KeptType, KeptValues, kept_types
 from headrace.sinks.table_sink import given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class _Work:
-    """One table of one batch, looked at and ready to be written."""
-
-    table: TableProfile
-    target: LakeTable
-    plan: LakePlan
 
 
 _OTHER_LOGIN = "its folder needs another login than the sink's"
@@ -84,6 +72,8 @@ class LakeSink(Sink):
         self._nulled: Mapping[TableId, Mapping[str, int]] = {}
         refuse_contradictions(settings)
         self.upkeep = Upkeep(settings)
+        prepare = None if self.files is None else self._prepared_for_files
+        self.index_way = IndexWay(settings, self.new_table_properties, prepare)
 
     @abstractmethod
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
@@ -120,7 +110,7 @@ class LakeSink(Sink):
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             kept = {found[0].id: self._kept_types(work) for found, work in looked}
             self._nulled = self._kept.nulled(rows, [work.table for _, work in looked], kept)
-            texts = self._collected(rows, [work for _, work in looked])
+            texts = self.index_way.collected(rows, [work for _, work in looked])
             with parted(rows, [table for table in tables if table.id not in texts]) as rows_of:
                 side_by_side(
                     spark,
@@ -131,49 +121,6 @@ class LakeSink(Sink):
         finally:
             for _, target in targets:
                 target.release()
-
-    def _collected(self, rows: DataFrame, works: Sequence[_Work]) -> dict[TableId, pa.Table]:
-        """The rows of tables that have an index of their keys, where a batch has few. Runs one Spark job if it has."""
-        wanted: dict[TableId, _Work] = {}
-        room = collected.MOST
-        for work in sorted(works, key=lambda one: one.table.size):
-            table, plan = work.table, work.plan
-            if table.size > min(room, collected.MOST_OF_TABLE):
-                break
-            if plan.exists and not (plan.append or plan.done) and self._goes_by_index(work):
-                wanted[table.id] = work
-                room -= table.size
-        if not wanted or not collected.are_small(rows):
-            return {}
-        return collected.collect_texts(rows, [work.table for work in wanted.values()])
-
-    def _goes_by_index(self, work: _Work) -> bool:
-        """Whether the last change of each key is all that the batch says, and an index finds the rows of these keys."""
-        if not collected.is_simple(work.table) or work.plan.changes_columns:
-            return False
-        with explained(work.table.id.full_path, work.target, work.table.id):
-            return self._no_index(work) == ""
-
-    def _no_index(self, work: _Work) -> str | None:
-        """Why small batches of a table go by MERGE, as the end of a sentence; empty where they go by an index of its
-        keys. None where no index is kept of it."""
-        settings, target, plan = self.settings, work.target, work.plan
-        if target.indexes is None or settings.stored_as_scd_type == "append":
-            return None
-        reasons = {
-            "its history is kept": settings.stored_as_scd_type == "2",
-            "its deleted rows stay": bool(settings.mark),
-            "nulls keep the values of rows": settings.ignore_null_updates,
-            "it has no key": not work.table.schema.key,
-        }
-        why = next((reason for reason, is_so in reasons.items() if is_so), "")
-        why = why or target.no_index(None if plan.exists else self.new_table_properties()) or ""
-        if not why and plan.exists:
-            casts = plan.evolution.casts or {}
-            rows = {c.name: arrow_type(casts.get(c.name, c.logical.spark_type)) for c in work.table.schema.columns}
-            rows |= {column.name: arrow_type(column.type) for column in plan.layout.own}
-            why = unfit(rows, plan.evolution.columns_after(target.types()))
-        return why
 
     def _written(self, table: TableProfile) -> TableProfile:
         with work_on(table.id):
@@ -219,7 +166,7 @@ class LakeSink(Sink):
         finally:
             target.release()
         assert work is not None
-        why = self._no_index(work)
+        why = self.index_way.why_not(work)
         way = "" if why is None else f"by MERGE, because {why}" if why else "by an index of its keys"
         return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution), way)
 
@@ -258,11 +205,11 @@ class LakeSink(Sink):
         finally:
             target.release()
 
-    def _look_at(self, found: tuple[TableProfile, LakeTable], batch: BatchId) -> _Work | None:
+    def _look_at(self, found: tuple[TableProfile, LakeTable], batch: BatchId) -> Work | None:
         with work_on(found[0].id):
             return self._look(*found, batch)
 
-    def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
+    def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
         stored_as = self.settings.stored_as_scd_type
         if table.key_unknown:
             with explained(table.id.full_path, target, table.id):
@@ -299,9 +246,9 @@ class LakeSink(Sink):
                 steps=table.steps,
             )
         left_out = plan.evolution.left_out
-        return _Work(target.limited(table.selecting(lambda name: name not in left_out), layout), target, plan)
+        return Work(target.limited(table.selecting(lambda name: name not in left_out), layout), target, plan)
 
-    def _look_at_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
+    def _look_at_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
         """What is to be done where statements say new names, and neither a structure nor rows came with them."""
         if self.settings.schema_change_behavior not in RENAMING or not target.exists:
             return None
@@ -315,13 +262,13 @@ class LakeSink(Sink):
                 stored_as=stored_as,
                 takeover=self.settings.takeover,
             )
-        return None if plan is None else _Work(table, target, plan)
+        return None if plan is None else Work(table, target, plan)
 
     def _bring_to_end(
         self,
         rows: DataFrame,
         found: tuple[TableProfile, LakeTable],
-        work: _Work,
+        work: Work,
         batch: BatchId,
         texts: pa.Table | None,
     ) -> None:
@@ -338,10 +285,11 @@ class LakeSink(Sink):
                     work = again
             self._bring(rows, work, batch, texts)
 
-    def _bring(self, rows: DataFrame, work: _Work, batch: BatchId, texts: pa.Table | None) -> None:
+    def _bring(self, rows: DataFrame, work: Work, batch: BatchId, texts: pa.Table | None) -> None:
         table, target = work.table, work.target
         with explained(table.id.full_path, target, table.id):
             if work.plan.done:
+                self.index_way.decoded.discard(table)
                 return
             follows = self.settings.schema_change_behavior not in KEEPING
             if self.settings.stored_as_scd_type == "2" and work.plan.exists and follows:
@@ -357,51 +305,24 @@ class LakeSink(Sink):
             values = self._values(work)
             if table.written:
                 self._add_files(rows, work, values, batch)
-            elif not self._by_index(rows, work, values, batch, texts):
+            elif not self.index_way.bring(rows, work, values, batch, texts):
                 if not work.plan.append and not target.small:
                     expect_many_rows(target.session, rows.sparkSession)
                 with self._carried(as_newest(rows, table), work) as whole:
                     self._commit(whole, work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
+            self.index_way.keep(work, values)
         self.upkeep.after_commit(target)
 
-    def _by_index(
-        self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId, texts: pa.Table | None
-    ) -> bool:
-        """Bring whole rows by the target's index of keys; False where that can't be, and nothing has happened.
+    def row_taker(self, topic_ids: Mapping[str, str]) -> Callable[[], RowTaker] | None:
+        """Of the tables whose last batch went by the index of their keys, with many rows."""
+        return self.index_way.decoded.taker(topic_ids)
 
-        Rows that were not collected are written into files by the tasks that hold them.
-        """
-        table, target, refused = work.table, work.target, False
-        if values.kept or values.variants:
-            return False
-        if texts is not None:
-            change = collected.fold_texts(texts, table, values.nullable_key, values.position, target.label)
-        else:
-            change = self._folded_by_tasks(rows, work, values)
-        if change is None:
-            return False
+    def leave_out(self, table: TableId) -> None:
+        """More and more batches of the table go without."""
+        self.index_way.decoded.leave_out(table)
 
-        def by_index() -> None:
-            nonlocal refused
-            refused = not target.replace_by_index(change)
-
-        target.commit(batch, table.id.full_path, by_index, by_index=True)
-        if refused and change.written is not None:
-            change.written.discard()
-        return not refused
-
-    def _folded_by_tasks(self, rows: DataFrame, work: _Work, values: lake_merge.Values) -> CollectedRows | None:
-        table, target = work.table, work.target
-        if self.files is None or table.size > folded_files.MOST or not self._goes_by_index(work):
-            return None
-        prepared = self._prepared_for_files(target, table, work.plan.layout)
-        if isinstance(prepared, str):
-            return None
-        given = folded_files.TableToWrite(table, prepared, values.nullable_key, target.label)
-        return folded_files.written_files(rows, given)
-
-    def _values(self, work: _Work) -> lake_merge.Values:
+    def _values(self, work: Work) -> lake_merge.Values:
         """How the columns of the batch's rows are written."""
         columns = work.table.schema.columns
         return lake_merge.Values(
@@ -415,12 +336,12 @@ class LakeSink(Sink):
             variants=work.plan.variants,
         )
 
-    def _kept_types(self, work: _Work) -> dict[str, KeptType]:
+    def _kept_types(self, work: Work) -> dict[str, KeptType]:
         """The columns whose types the target keeps."""
         kinds = {column.name: column.logical.spark_type for column in work.table.schema.columns}
         return kept_types(work.plan.evolution.casts, kinds, str(work.table.id), nulls=self._kept.nulls)
 
-    def _give_old_values(self, work: _Work) -> None:
+    def _give_old_values(self, work: Work) -> None:
         """Give the rows of the target the values that they have in columns which were added.
 
         Raises:
@@ -440,7 +361,7 @@ class LakeSink(Sink):
             faultpoints.reach("sink.lake.old_values")
 
     @contextmanager
-    def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:
+    def _carried(self, rows: DataFrame, work: Work) -> Iterator[DataFrame]:
         """The rows, in which key changes carry what the target's row of the old key has."""
         table, target, stored_as = work.table, work.target, self.settings.stored_as_scd_type
         if stored_as == "append" or not (looks_at_target(table) or (table.key_changed and table.partial)):
@@ -469,7 +390,7 @@ class LakeSink(Sink):
         ):
             yield whole
 
-    def _commit(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+    def _commit(self, rows: DataFrame, work: Work, values: lake_merge.Values, batch: BatchId) -> None:
         table, target = work.table, work.target
         source, ignore_nulls = table.id.full_path, self.settings.ignore_null_updates
         stored_as = self.settings.stored_as_scd_type
@@ -505,7 +426,7 @@ class LakeSink(Sink):
                 commit = lake_merge.merge_keyless(rows, table.emptying, target, values)
             target.commit(batch, source, commit)
 
-    def _add_files(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+    def _add_files(self, rows: DataFrame, work: Work, values: lake_merge.Values, batch: BatchId) -> None:
         """Commit what workers wrote of a first snapshot, under the conditions by which its rows would be appended."""
         table, target = work.table, work.target
         if not work.plan.append or not table.initial or work.plan.evolution != Evolution():
@@ -578,7 +499,7 @@ class LakeSink(Sink):
         """How files of a target are written; or why it takes none, as the end of a sentence."""
         raise TypeError(f"Sink '{self.name}' has no files that workers write.")
 
-    def _merge(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+    def _merge(self, rows: DataFrame, work: Work, values: lake_merge.Values, batch: BatchId) -> None:
         """One MERGE; where late changes would have got into the rows of others, another one without them."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException

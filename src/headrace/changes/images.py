@@ -1,0 +1,49 @@
+"""Columns of change rows whose images are maps from column to text, in Arrow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def one_array(rows: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+class Images:
+    """Maps from column to text, looked through once for all columns."""
+
+    def __init__(self, images: pa.Array) -> None:
+        offsets = images.offsets.to_numpy()
+        if images.null_count and np.diff(offsets)[images.is_null().to_numpy(zero_copy_only=False)].any():
+            # A map that is null may hide entries.
+            images = images.take(pa.array(np.arange(len(images))))
+            offsets = images.offsets.to_numpy()
+        first, last = int(offsets[0]), int(offsets[-1])
+        names = images.keys.slice(first, last - first).dictionary_encode()
+        self._codes = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
+        codes = names.indices.to_numpy()
+        self._order = np.argsort(codes, kind="stable")
+        self._ends = np.searchsorted(codes[self._order], np.arange(len(self._codes) + 1))
+        self._row_of = np.repeat(np.arange(len(images)), np.diff(offsets))
+        self._texts = images.items.slice(first, last - first)
+        self._size = len(images)
+        self.sizes: NDArray[np.int64] = np.diff(offsets).astype(np.int64)
+        """How many columns each image has; 0 for null."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns that some image has."""
+        return frozenset(self._codes)
+
+    def column(self, name: str) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """The texts of a column, null where an image does not have it, and whether an image has it."""
+        places = np.full(self._size, -1, np.int64)
+        code = self._codes.get(name)
+        if code is not None:
+            entries = self._order[self._ends[code] : self._ends[code + 1]]
+            places[self._row_of[entries]] = entries
+        return self._texts.take(pa.array(places, mask=places < 0)), places >= 0
