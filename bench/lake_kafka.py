@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import apply
 from confluent_kafka.admin import AdminClient, NewTopic
 from lake import HAND, INDEX, MERGE
-from stream import Cost, shares, spent
+from stream import Cost, adopt_orphans, shares, spent
 
 from headrace.changes import TableId
 from headrace.formats.convert import encode
@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--format", choices=("debezium_json", "canal_json"), default="debezium_json")
     parser.add_argument("--lake", choices=("delta", "iceberg"), default="delta")
     given = parser.parse_args()
+    adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="bench-kafka-", ignore_cleanup_errors=True) as place:
         folder = Path(place)
         spark = spark_session(

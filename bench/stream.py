@@ -12,6 +12,7 @@ process, to files and to Delta, and once more with nothing to do.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime as dt
 import json
 import multiprocessing
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from headrace.sources.base import Slice, Source
 
 TICK = os.sysconf("SC_CLK_TCK")
+_SET_CHILD_SUBREAPER = 36
+"""Of Linux's prctl."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,15 @@ def warmed(folder: Path, runs: int, changes: int) -> None:
         )
     cpu = [cost.cpu / changes * 1e6 for cost in costs]
     print(f"warm, to files: {statistics.median(cpu):.1f} us of CPU per change ({min(cpu):.1f} to {max(cpu):.1f})")
+
+
+def adopt_orphans() -> None:
+    """What descendants of this process leave behind when they end becomes its own, so that `spent` counts it on.
+
+    Spark ends its Python workers together with the process that forked them, and nobody asks for their times.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def spent(root: int | None = None) -> Cost:

@@ -78,6 +78,10 @@ class TablesToDecode:
         self._failures[id] += 1
         self._rests[id] = 2 ** min(self._failures[id], _MOST_RESTS)
 
+    def forgive(self, id: TableId) -> None:
+        """Files of a table were used."""
+        self._failures.pop(id, None)
+
     def is_as_given(self, table: TableToWrite) -> bool:
         """Whether tasks wrote rows of a table as they are to be written now."""
         given = self._tables.get(table.profile.id)

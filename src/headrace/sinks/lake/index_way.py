@@ -124,6 +124,8 @@ class IndexWay:
         if change is not None:
             target.commit(batch, work.table.id.full_path, by_index, by_index=True)
             if not refused:
+                if work.table.folded:
+                    self.decoded.forgive(work.table.id)
                 return True
             if change.written is not None:
                 change.written.discard()
