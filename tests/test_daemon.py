@@ -105,3 +105,24 @@ def test_workers_of_a_local_session_run_it(spark: Any) -> None:
             yield pa.RecordBatch.from_pydict({"n": [sum(p.endswith(("pyspark.zip", ".jar")) for p in sys.path)]})
 
     assert [row.n for row in spark.range(0, 1, 1, 1).mapInArrow(archives, "n long").collect()] == [0]
+
+
+def test_a_worker_that_nobody_waits_for_ends_without_a_stack_trace() -> None:
+    program = """
+import os
+from headrace.spark.daemon import ends_quietly
+def main(infile, outfile):
+    try:
+        outfile.write(b"answer")
+        outfile.flush()
+    except OSError:
+        outfile.flush()
+heard, said = os.pipe()
+os.close(heard)
+try:
+    ends_quietly(main)(None, os.fdopen(said, "wb"))
+except SystemExit as end:
+    print(end.code)
+os._exit(0 if not os.sys.stdout.flush() else 1)
+"""
+    assert found(program) == "1"

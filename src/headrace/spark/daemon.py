@@ -17,6 +17,7 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -60,10 +61,25 @@ def load_formats(names: str) -> None:
     gc.freeze()
 
 
+def ends_quietly(main: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """What a worker does, without PySpark's stack trace where nobody waits for its answer any more: Java closes the
+    connection when a query is stopped while its source plans.
+    """
+
+    def run(infile: Any, outfile: Any) -> None:
+        try:
+            main(infile, outfile)
+        except BrokenPipeError:
+            sys.exit(1)
+
+    return run
+
+
 if __name__ == "__main__":
     leave_archives()
     if os.environ.get(FORMATS):
         load_formats(os.environ[FORMATS])
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()  # type: ignore[no-untyped-call]
+    daemon.worker_main = ends_quietly(daemon.worker_main)
+    daemon.manager()  # type: ignore[no-untyped-call]
