@@ -68,12 +68,24 @@ class Feed:
         value = envelope(op, before, after, {**self.source, **source}, self.columns)
         return name, value, headers, "s.t", partition, self._ends[partition] - 1, None
 
+    def changes(self, count: int) -> list[Message]:
+        """Changes of random rows, each delete with the message without a value that lets Kafka forget the key."""
+        found = []
+        for _ in range(count):
+            found.append(self.change())
+            name, _, headers, topic, partition, offset, time = found[-1]
+            if offset != self._ends[partition] - 1:
+                found.append((name, None, headers, topic, partition, offset + 1, time))
+        return found
+
     def change(self) -> Message:
         key = self.made.randrange(40)
         before = self.rows.get(key)
         if before is not None and self.made.random() < 0.3:
             del self.rows[key]
-            return self.message("d", before, None)
+            deleted = self.message("d", before, None)
+            self._ends[key % PARTITIONS] += 1
+            return deleted
         self.rows[key] = self._row(key)
         return self.message("c" if before is None else "u", before, self.rows[key], txId=str(self.made.randrange(5)))
 
@@ -159,12 +171,12 @@ def test_of_any_feed_the_table_is_the_same(
     feed = Feed(7, source)
     mirrors = [Mirror(spark, tmp_path / name, kind, by_decoders=name == "ours") for name in ("ours", "others")]
     for number in range(9):
-        messages = [feed.change() for _ in range(60)]
+        messages = feed.changes(60)
         if number == 3:
             messages += feed.move()
         if number == 6:
             feed.columns.append("more")
-            messages += [feed.change() for _ in range(20)]
+            messages += feed.changes(20)
         for mirror in mirrors:
             mirror.take(messages)
     assert mirrors[0].rows() == mirrors[1].rows()
@@ -179,15 +191,15 @@ def test_what_tasks_write_in_vain_is_deleted(
 ) -> None:
     feed, mirror = Feed(8, {"connector": "mysql"}), Mirror(spark, tmp_path / "t", "delta", by_decoders=True)
     for _ in range(3):
-        mirror.take([feed.change() for _ in range(60)])
+        mirror.take(feed.changes(60))
     assert used == {True: 2}
     with caplog.at_level("INFO", logger="headrace.pipeline"):
-        mirror.take([*(feed.change() for _ in range(60)), *feed.move()])
+        mirror.take([*feed.changes(60), *feed.move()])
     assert "not all of its rows are plain changes" in caplog.text
     logs = "".join(file.read_text() for file in (tmp_path / "t/dbo/t/_delta_log").glob("*.json"))
     assert all(file.name in logs for file in (tmp_path / "t").rglob("*.parquet"))
     for _ in range(4):
-        mirror.take([feed.change() for _ in range(60)])
+        mirror.take(feed.changes(60))
     assert [row[0] for row in mirror.rows()] == sorted(feed.rows, key=repr)
     assert used[False] == 1
     assert used[True] > 2
@@ -200,7 +212,7 @@ def test_a_table_that_others_alter_between_two_batches_goes_on(
     for number in range(5):
         if number == 3:
             spark.sql(f"ALTER TABLE delta.`{tmp_path}/t/dbo/t` ADD COLUMN theirs string")
-        mirror.take([feed.change() for _ in range(60)])
+        mirror.take(feed.changes(60))
     assert [row[0] for row in mirror.rows()] == sorted(feed.rows, key=repr)
     assert used[False] == 1
 
@@ -208,8 +220,8 @@ def test_a_table_that_others_alter_between_two_batches_goes_on(
 def test_a_key_in_two_partitions_stops_as_ever(spark: SparkSession, tmp_path: Path, used: Counter[bool]) -> None:
     feed, mirror = Feed(10, {"connector": "mysql"}), Mirror(spark, tmp_path / "t", "delta", by_decoders=True)
     for _ in range(2):
-        mirror.take([feed.change() for _ in range(60)])
-    messages = [feed.change() for _ in range(60)]
+        mirror.take(feed.changes(60))
+    messages = feed.changes(60)
     *rest, partition, offset, time = messages[0]
     with pytest.raises(SchemaError, match="come from several Kafka partitions"):
         mirror.take([*messages, (*rest, (partition + 1) % PARTITIONS, offset + 1000, time)])
@@ -221,8 +233,8 @@ def test_messages_of_a_topic_that_was_made_again_are_of_another_sequence(
 ) -> None:
     feed, mirror = Feed(11, {"connector": "mysql"}), Mirror(spark, tmp_path / "t", "delta", by_decoders=True)
     for _ in range(2):
-        mirror.take([feed.change() for _ in range(60)])
+        mirror.take(feed.changes(60))
     mirror.topic_ids["s.t"] = "two"
     with pytest.raises(SchemaError, match="a topic that was created again"):
-        mirror.take([feed.change() for _ in range(60)])
+        mirror.take(feed.changes(60))
     assert used == {True: 1}

@@ -28,7 +28,8 @@ from headrace.apply.transactions import (
 from headrace.changes.images import Images, one_array
 from headrace.changes.operation import Operation
 
-_PLAIN = pa.array(["r", "c", "u", "d"])
+PLAIN = pa.array(["r", "c", "u", "d"])
+"""The operations that plain changes have."""
 
 
 def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) -> pa.Table | None:
@@ -44,7 +45,7 @@ def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) ->
         topic_ids: the id of each topic, where the broker tells it.
     """
     ops = one_array(rows, "op")
-    if not _all(pc.is_in(ops, _PLAIN)) or _any(pc.is_in(one_array(rows, "snapshot"), pa.array(READ_ENDS))):
+    if not _all(pc.is_in(ops, PLAIN)) or _any(pc.is_in(one_array(rows, "snapshot"), pa.array(READ_ENDS))):
         return None
     comes = pc.not_equal(ops, Operation.DELETE.value)
     is_there = comes.to_numpy(zero_copy_only=False)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.apply import TableProfile
-from headrace.apply.plain_changes import plain_changes
+from headrace.apply.plain_changes import PLAIN, plain_changes
 from headrace.apply.sequence import SUFFIX
 from headrace.changes.operation import Operation
 from headrace.changes.row import arrow_schema
@@ -131,8 +131,9 @@ class FilingTaker(RowTaker):
         if not known:
             yield rows
             return
-        is_data = pc.not_equal(rows.column("op"), Operation.SCHEMA.value)
-        takes = pc.and_(is_data, pc.is_in(structures.indices, pa.array(known, structures.indices.type)))
+        takes = pc.and_(
+            pc.is_in(rows.column("op"), PLAIN), pc.is_in(structures.indices, pa.array(known, structures.indices.type))
+        )
         for code in known:
             own = pc.fill_null(pc.and_(takes, pc.equal(structures.indices, code)), False)
             if own.true_count:
