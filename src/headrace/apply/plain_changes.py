@@ -1,7 +1,7 @@
-"""Decoded changes of which only the last one of each key matters, found out where they are decoded.
+"""Plain changes: decoded rows of which only the last one of each key matters.
 
-It says in Arrow what Spark SQL says of such rows in `headrace.apply.sequence`, `transactions` and `profile`. Of others,
-which say more, it says nothing, and Spark looks at them.
+Workers test for them in Arrow, as Spark SQL does in `headrace.apply.sequence`, `transactions` and `profile`; a test
+compares the two. Rows that are not plain are left to Spark.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ PLAIN = pa.array(["r", "c", "u", "d"])
 
 
 def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) -> pa.Table | None:
-    """What a fold reads of decoded rows (`position`, `comes`, `after`, `key`, `before`), with positions that say their
-    sequence; None where some row is no plain change.
+    """The columns that a fold reads (`position`, `comes`, `after`, `key`, `before`), with sequenced positions; None
+    where some row is not a plain change.
 
-    No plain change is one that may carry its row to another key, that lacks columns, that ends a snapshot, or whose
-    table has more to say than rows.
+    Not plain is a change that may move its row to another key, that lacks columns, or that ends a snapshot.
 
     Args:
         rows: change rows of one table, all decoded from messages.
         columns: how many columns their schema has.
-        topic_ids: the id of each topic, where the broker tells it.
+        topic_ids: the id of each topic, where the broker reports it.
     """
     ops = one_array(rows, "op")
     if not _all(pc.is_in(ops, PLAIN)) or _any(pc.is_in(one_array(rows, "snapshot"), pa.array(READ_ENDS))):
@@ -51,14 +50,14 @@ def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) ->
     is_there = comes.to_numpy(zero_copy_only=False)
     after, source = Images(one_array(rows, "after")), Images(one_array(rows, "source"))
     connectors = source.column("connector")[0]
-    says_more = (
+    is_not_plain = (
         not (after.sizes[is_there] >= columns).all()
         or after.sizes[~is_there].any()
         or _any(pc.and_(pc.invert(comes), pc.is_in(connectors, pa.array(WHOLE_DELETERS))))
         or _has_key_header(one_array(rows, "message"))
         or _may_change_key(rows.filter(pc.equal(ops, Operation.UPDATE.value)))
     )
-    positions = None if says_more else _positions(rows, source, connectors)
+    positions = None if is_not_plain else _positions(rows, source, connectors)
     sequences = None if positions is None else _sequences(one_array(rows, "message"), topic_ids)
     if positions is None or sequences is None:
         return None
@@ -67,12 +66,12 @@ def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) ->
     return pa.table([at, comes, *images], ["position", "comes", "after", "key", "before"])
 
 
-def _any(found: pa.Array) -> bool:
-    return bool(pc.any(found).as_py())
+def _any(flags: pa.Array) -> bool:
+    return bool(pc.any(flags).as_py())
 
 
-def _all(found: pa.Array) -> bool:
-    return bool(pc.all(found, skip_nulls=False).as_py())
+def _all(flags: pa.Array) -> bool:
+    return bool(pc.all(flags, skip_nulls=False).as_py())
 
 
 def _has_key_header(messages: pa.Array) -> bool:
@@ -101,31 +100,31 @@ def _may_change_key(updates: pa.Table) -> bool:
 def _same(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     """Whether texts are equal, null being equal to null."""
     equal = pc.fill_null(pc.equal(one, other), False)
-    found: NDArray[np.bool_] = pc.or_(equal, pc.and_(one.is_null(), other.is_null())).to_numpy(zero_copy_only=False)
-    return found
+    same: NDArray[np.bool_] = pc.or_(equal, pc.and_(one.is_null(), other.is_null())).to_numpy(zero_copy_only=False)
+    return same
 
 
 def _positions(rows: pa.Table, source: Images, connectors: pa.Array) -> pa.Array | None:
-    """Each position, with what it says of its transaction (`origin_of`)."""
+    """The positions, each with its transaction (`origin_of`)."""
     positions = one_array(rows, "position")
     if positions.null_count or _any(pc.match_substring(positions, MARK)):
         return None
     may_be_cut = pc.invert(pc.is_in(connectors, pa.array(NEVER_SHARED)))
     ops = one_array(rows, "op")
-    tells = pc.and_(may_be_cut, pc.is_in(ops, pa.array([Operation.CREATE.value, Operation.UPDATE.value])))
-    if not _any(tells):
+    has_origin = pc.and_(may_be_cut, pc.is_in(ops, pa.array([Operation.CREATE.value, Operation.UPDATE.value])))
+    if not _any(has_origin):
         return positions
-    own = pc.struct_field(one_array(rows, "transaction"), "id")
-    texts = pc.coalesce(*(own if name is None else source.column(name)[0] for name in TRANSACTION_IDS))
+    transaction = pc.struct_field(one_array(rows, "transaction"), "id")
+    texts = pc.coalesce(*(transaction if name is None else source.column(name)[0] for name in TRANSACTION_IDS))
     codes = texts.dictionary_encode()
     numbers = pa.array([f"{zlib.crc32(text.encode()):08x}" for text in codes.dictionary.to_pylist()], pa.string())
     kind = pc.if_else(pc.equal(ops, Operation.CREATE.value), CAME, CHANGED)
     origin = pc.binary_join_element_wise(kind, numbers.take(codes.indices), "")
-    return pc.binary_join_element_wise(positions, pc.if_else(tells, pc.fill_null(origin, ""), ""), "")
+    return pc.binary_join_element_wise(positions, pc.if_else(has_origin, pc.fill_null(origin, ""), ""), "")
 
 
 def _sequences(messages: pa.Array, topic_ids: Mapping[str, str]) -> pa.Array | None:
-    """In which sequence each position compares (`headrace.apply.sequence.sequenced`)."""
+    """The sequence of each position (`headrace.apply.sequence.sequenced`)."""
     topics, partitions = (pc.struct_field(messages, name) for name in ("topic", "partition"))
     if messages.null_count or topics.null_count or partitions.null_count:
         return None

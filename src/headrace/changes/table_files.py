@@ -20,7 +20,7 @@ WRITTEN_ROWS = "written_rows"
 ATTEMPT = "attempt"
 """In `source` of a row that a task could not write into its file: the attempt that gives it."""
 FOLDED = "folded_rows"
-"""In `source` of a `schema` row: what a task made of rows of its table that it decoded (`FoldedPart.results`)."""
+"""In `source` of a `schema` row: `FoldedPart.results` of its table."""
 FOLDED_COUNTS = "folded_counts"
 """In `source` of such a row: the rest of `FoldedPart`."""
 
@@ -118,13 +118,13 @@ class TableFiles(ABC):
 
 @dataclass(frozen=True)
 class FoldedPart:
-    """Change rows of one table that a task decoded, folded and wrote into files; no commit names these yet.
+    """What a task decoded of one table, folded and wrote into files that no commit names yet.
 
     Args:
-        counts: how many change rows they were, by operation.
-        times: the earliest and the latest time of an event, in seconds since 1970; None where none is known.
-        sequences: those in which the positions compare (`headrace.apply.sequence`).
-        results: what the sink makes its commit of, as text.
+        counts: the number of change rows by operation.
+        times: the earliest and the latest event time, in seconds since 1970; None where no time is known.
+        sequences: the sequences of the positions (`headrace.apply.sequence`).
+        results: what the sink needs for its commit, as text.
     """
 
     counts: Mapping[str, int]
@@ -133,25 +133,25 @@ class FoldedPart:
     results: str = ""
 
     def to_source(self) -> dict[str, str]:
-        """What `source` of a `schema` row has of them."""
+        """The entries of `source` in a `schema` row."""
         return {FOLDED: self.results, FOLDED_COUNTS: json.dumps([self.counts, self.times, self.sequences])}
 
     @classmethod
     def from_source(cls, counts: str, results: str = "") -> FoldedPart:
         """Read `to_source`'s form back."""
-        found, times, sequences = json.loads(counts)
-        return cls(found, None if times is None else (times[0], times[1]), tuple(sequences), results)
+        rows, times, sequences = json.loads(counts)
+        return cls(rows, None if times is None else (times[0], times[1]), tuple(sequences), results)
 
 
-class RowTaker(ABC):
-    """Takes change rows where one attempt of a task decodes them. Used in a worker."""
+class DecodedRowWriter(ABC):
+    """Writes change rows into files where one attempt of a task decodes them. Used in a worker."""
 
     @abstractmethod
-    def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What Spark gets now: rows that are not taken, and `schema` rows that say what was folded (`FoldedPart`).
+    def write(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Buffer or write rows, and give what Spark gets: the other rows, and `schema` rows with a `FoldedPart`.
 
         Args:
-            rows: change rows; those of each table in the order of their positions in a partition of the topic.
+            rows: change rows; those of a partition come in the order of their positions.
         """
 
     @abstractmethod

@@ -267,7 +267,7 @@ class BatchWriter:
         self._holds()
         changes = rows if self._decode is None else self._decode(rows, batch.number)
         with ExitStack() as cleanup:
-            if live or (self._topic_files is not None and self._topic_files.is_at_work):
+            if live or (self._topic_files is not None and self._topic_files.writes_files):
                 # Rows that are lost are not read again in silence: Spark no longer knows where they came from.
                 changes = cleanup.enter_context(kept_rows(changes))
             else:
@@ -297,7 +297,7 @@ class BatchWriter:
             changes, counts = self._parking.going_on(changes, counts, batch.number)
             epochs = self._epochs()
             if self._topic_files is not None:
-                self._topic_files.confirm(epochs)
+                self._topic_files.check_topic_ids(epochs)
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):

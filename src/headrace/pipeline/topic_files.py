@@ -1,7 +1,7 @@
-"""Whether the tasks that decode a topic's messages write rows into files of their tables' targets, so that none of them
-passes through Spark.
+"""Decodes the messages of Kafka topics; where the sink can use it, the decoding tasks write rows into files of their
+tables, so that these rows never enter the JVM.
 
-The tables are the same either way, row for row, so each batch of each table may go another way.
+The table is the same either way, row for row, so each batch of each table may go another way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.changes.table import TableId
-from headrace.changes.table_files import RowTaker
+from headrace.changes.table_files import DecodedRowWriter
 from headrace.formats.base import Format
 from headrace.formats.codec import ArrowFormat, Codec
 from headrace.formats.convert import read
@@ -26,84 +26,89 @@ if TYPE_CHECKING:
 
 
 class TopicFiles:
-    """Decodes batches of messages, and lets the tasks do more where the sink wants it. Runs in the driver.
+    """Decodes one batch after the other. Lives in the driver.
 
     Args:
-        format: that of the messages.
-        sink: the one that gets all change rows as they are; None where there is none, or several.
+        format: the format of the messages.
+        sink: the only sink, if it gets all change rows unchanged; else None, and no files are written.
     """
 
     def __init__(self, format: Format, sink: Sink | None) -> None:
         self._format = format
         self._sink = sink if isinstance(format, ArrowFormat) else None
-        self._ids: Mapping[str, str] | None = None
-        self._without: int | None = None
-        self._is_at_work = False
+        self._topic_ids: Mapping[str, str] | None = None
+        self._batch_without_files: int | None = None
+        self._writes_files = False
 
     @classmethod
     def of(cls, model: Model) -> TopicFiles:
-        """For a pipeline that reads topics."""
+        """For a pipeline that reads Kafka topics."""
         assert isinstance(model.source, KafkaTopics)
         target = model.targets[0]
-        takes_all = len(model.targets) == 1 and target.shaping.changes_nothing and not model.parks
-        return cls(model.source.format, target.sink if takes_all else None)
+        gets_all_rows = len(model.targets) == 1 and target.shaping.changes_nothing and not model.parks
+        return cls(model.source.format, target.sink if gets_all_rows else None)
 
     def decode(self, messages: DataFrame, number: int) -> DataFrame:
-        """The change rows of a batch; where tasks wrote some, `schema` rows say so.
+        """The change rows of a batch. `schema` rows report what tasks wrote into files (`FoldedPart`).
 
         Args:
             messages: Kafka's columns.
-            number: the batch's.
+            number: the number of the batch.
         """
-        taker = None
-        if self._sink is not None and self._ids is not None and number != self._without:
-            taker = self._sink.row_taker(self._ids)
-        self._is_at_work = taker is not None
-        return read(self._format, messages, None if taker is None else _and_taken(taker))
+        make_writer = None
+        if self._sink is not None and self._topic_ids is not None and number != self._batch_without_files:
+            make_writer = self._sink.decoded_row_writer(self._topic_ids)
+        self._writes_files = make_writer is not None
+        return read(self._format, messages, None if make_writer is None else _writing(make_writer))
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether tasks write files of the batch that was decoded last, which a second reading would write again."""
-        return self._is_at_work
+    def writes_files(self) -> bool:
+        """Whether tasks write files of the last decoded batch; decoding it again would write them again."""
+        return self._writes_files
 
-    def confirm(self, topic_ids: Mapping[str, str]) -> None:
-        """Say the ids of all topics, after a batch was read.
+    def check_topic_ids(self, topic_ids: Mapping[str, str]) -> None:
+        """Compare the ids of all topics after a batch was read with those that its tasks assumed.
 
         Raises:
-            FilesUnusable: a topic was made again, and tasks took its messages for those of the other one.
+            FilesUnusable: a topic was created again; positions in the files name the old one.
         """
-        known, self._ids = self._ids, topic_ids
-        if self._is_at_work and known != topic_ids:
+        assumed, self._topic_ids = self._topic_ids, topic_ids
+        if self._writes_files and assumed != topic_ids:
             raise FilesUnusable(
-                "Topics came or went while a batch of them was written.", remedy="Nothing: the batch is read once more."
+                "Topics were created or deleted while a batch was read.", remedy="Nothing: the batch is read again."
             )
 
     def leave_out(self, table: TableId | None, number: int) -> None:
-        """Decode a batch again without any files."""
-        self._without = number
+        """Decode a batch again, without files of any table.
+
+        Args:
+            table: the table whose files could not be used.
+            number: the number of the batch.
+        """
+        self._batch_without_files = number
         if table is not None and self._sink is not None:
             self._sink.leave_out(table)
 
 
-def _and_taken(make: Callable[[], RowTaker]) -> Callable[[Codec], Codec]:
-    return lambda decoder: _Taken(decoder, make())
+def _writing(make_writer: Callable[[], DecodedRowWriter]) -> Callable[[Codec], Codec]:
+    return lambda decoder: _WritingDecoder(decoder, make_writer())
 
 
-class _Taken(Codec):
-    """A decoder, and what takes rows from it."""
+class _WritingDecoder(Codec):
+    """A decoder whose rows go through a writer."""
 
-    def __init__(self, decoder: Codec, taker: RowTaker) -> None:
+    def __init__(self, decoder: Codec, writer: DecodedRowWriter) -> None:
         self.schema = decoder.schema
         self._decoder = decoder
-        self._taker = taker
+        self._writer = writer
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows that are left of these messages."""
+        """The rows that the writer leaves of these messages."""
         for rows in self._decoder.feed(batch):
-            yield from self._taker.take(rows)
+            yield from self._writer.write(rows)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left after the last message."""
+        """What remains after the last message."""
         for rows in self._decoder.finish():
-            yield from self._taker.take(rows)
-        yield from self._taker.close()
+            yield from self._writer.write(rows)
+        yield from self._writer.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.changes.dataset import Dataset
 from headrace.changes.outlet import Outlet
 from headrace.changes.table import TableId, TableSchema
-from headrace.changes.table_files import RowTaker, TableFiles
+from headrace.changes.table_files import DecodedRowWriter, TableFiles
 from headrace.errors import SinkError
 from headrace.permissions import Permissions
 from headrace.settings import Component
@@ -232,17 +232,17 @@ class Sink(Component, ABC):
         """
         return None, {}
 
-    def row_taker(self, topic_ids: Mapping[str, str]) -> Callable[[], RowTaker] | None:
-        """Makes what takes change rows in each attempt of a task that decodes messages of the next batch, so that these
-        rows don't go to Spark; None where that takes none. Runs in the driver before the batch is read.
+    def decoded_row_writer(self, topic_ids: Mapping[str, str]) -> Callable[[], DecodedRowWriter] | None:
+        """What makes a writer for each attempt of a task that decodes messages of the next batch, so that its rows
+        don't pass through Spark; None where all should. Runs in the driver before the batch is read.
 
         Args:
-            topic_ids: the id of each topic, where the broker tells it.
+            topic_ids: the id of each topic, where the broker reports it.
         """
         return None
 
     def leave_out(self, table: TableId) -> None:
-        """What such tasks took of a table can't be used (`FilesUnusable`), and its rows come as change rows next."""
+        """The files of such tasks could not be used (`FilesUnusable`); rows of the table come as change rows now."""
         return None
 
     def storage_login(self, spark: SparkSession) -> str:

@@ -1,4 +1,4 @@
-"""How whole rows come into tables that have an index of their keys, in place of a MERGE."""
+"""Whole rows are applied by an index of the table's keys, instead of a MERGE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.changes.table import TableId
 from headrace.sinks.base import BatchId, FilesUnusable
 from headrace.sinks.lake import collected, decoded_files, folded_files
 from headrace.sinks.lake.data_files import arrow_type
-from headrace.sinks.lake.decoded_files import TablesToDecode
+from headrace.sinks.lake.decoded_files import DecoderTables
 from headrace.sinks.lake.indexed import unfit
 from headrace.sinks.lake.layout import LakePlan, TargetLayout
 from headrace.sinks.lake.merge import Values
@@ -36,15 +36,15 @@ class Work:
 
 
 class IndexWay:
-    """Says which tables go this way, and brings their rows. Used in the driver.
+    """Decides which tables go this way, and applies their rows. Lives in the driver.
 
-    Rows of small batches are collected into it; those of large ones, tasks write into files: the tasks that decode
-    them, where these know the table from the batch before, or else tasks of a Spark job.
+    The driver collects the rows of small batches. Rows of large batches are written by tasks: by those that decode
+    them, where these know the table from the batch before, else by those of a Spark job.
 
     Args:
         settings: the sink's options.
-        properties: gives the properties of tables that are created.
-        prepare: says how files of a target are written, or why it takes none; None where no files are written.
+        properties: the properties of tables that are created.
+        prepare: how files of a target are written, or why none can be; None where the sink writes no files.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class IndexWay:
         self._settings = settings
         self._properties = properties
         self._prepare = prepare
-        self.decoded = TablesToDecode()
+        self.decoder_tables = DecoderTables()
 
-    def why_not(self, work: Work) -> str | None:
+    def reason_against(self, work: Work) -> str | None:
         """Why small batches of a table go by MERGE, as the end of a sentence; empty where they go by an index of its
         keys. None where no index is kept of it."""
         settings, target, plan = self._settings, work.target, work.plan
@@ -79,40 +79,40 @@ class IndexWay:
             why = unfit(rows, plan.evolution.columns_after(target.types()))
         return why
 
-    def suits(self, work: Work) -> bool:
+    def is_possible(self, work: Work) -> bool:
         """Whether the last change of each key is all that the batch says, and an index finds the rows of these keys."""
         if not collected.is_simple(work.table) or work.plan.changes_columns:
             return False
         with explained(work.table.id.full_path, work.target, work.table.id):
-            return self.why_not(work) == ""
+            return self.reason_against(work) == ""
 
-    def collected(self, rows: DataFrame, works: Sequence[Work]) -> dict[TableId, pa.Table]:
-        """The rows of tables that go this way, where a batch has few. Runs one Spark job if it has."""
-        wanted: dict[TableId, Work] = {}
+    def collect(self, rows: DataFrame, works: Sequence[Work]) -> dict[TableId, pa.Table]:
+        """Collect the rows of small tables that go this way. Runs one Spark job if there are any."""
+        small: dict[TableId, Work] = {}
         room = collected.MOST
         for work in sorted(works, key=lambda one: one.table.size):
             table, plan = work.table, work.plan
             if table.size > min(room, collected.MOST_OF_TABLE):
                 break
-            if plan.exists and not (plan.append or plan.done or table.folded) and self.suits(work):
-                wanted[table.id] = work
+            if plan.exists and not (plan.append or plan.done or table.folded) and self.is_possible(work):
+                small[table.id] = work
                 room -= table.size
-        if not wanted or not collected.are_small(rows):
+        if not small or not collected.are_small(rows):
             return {}
-        return collected.collect_texts(rows, [work.table for work in wanted.values()])
+        return collected.collect_texts(rows, [work.table for work in small.values()])
 
-    def bring(self, rows: DataFrame, work: Work, values: Values, batch: BatchId, texts: pa.Table | None) -> bool:
-        """Bring whole rows by the target's index of keys; False where that can't be, and nothing has happened.
+    def apply(self, rows: DataFrame, work: Work, values: Values, batch: BatchId, texts: pa.Table | None) -> bool:
+        """Apply the rows of a table in one commit; False where that is impossible, and nothing has happened.
 
         Args:
-            rows: the batch's change rows.
+            rows: the change rows of the batch.
             work: the table.
             values: how its columns are written.
             batch: the batch.
-            texts: the table's rows, where they were collected.
+            texts: the rows of the table, if they were collected.
 
         Raises:
-            FilesUnusable: tasks that decoded the batch wrote rows of the table, which can't go this way.
+            FilesUnusable: decoding tasks wrote rows of the table, and these can't be applied.
         """
         target, refused = work.target, False
         change = None if values.kept or values.variants else self._change(rows, work, values, texts)
@@ -125,12 +125,12 @@ class IndexWay:
             target.commit(batch, work.table.id.full_path, by_index, by_index=True)
             if not refused:
                 if work.table.folded:
-                    self.decoded.forgive(work.table.id)
+                    self.decoder_tables.reset_failures(work.table.id)
                 return True
             if change.written is not None:
                 change.written.discard()
         if work.table.folded:
-            self.decoded.discard(work.table)
+            self.decoder_tables.delete_files(work.table)
             reason = "not all of its rows are plain changes, or its target changed"
             raise FilesUnusable.because(work.table.id, reason)
         return False
@@ -139,31 +139,31 @@ class IndexWay:
         table = work.table
         if texts is not None:
             return collected.fold_texts(texts, table, values.nullable_key, values.position, work.target.label)
-        given = self._to_write(work, values)
-        if given is None:
+        to_write = self._to_write(work, values)
+        if to_write is None:
             return None
         results: list[folded_files.TaskResult] = []
         if table.folded:
-            if not self.decoded.is_as_given(given):
+            if not self.decoder_tables.matches(to_write):
                 return None
-            results = decoded_files.results_of(table)
+            results = decoded_files.task_results(table)
         if table.size > sum(sum(part.counts.values()) for part in table.folded):
-            results += folded_files.results_of(rows, given)
-        return folded_files.combine(results, given)
+            results += folded_files.results_of(rows, to_write)
+        return folded_files.combine(results, to_write)
 
     def _to_write(self, work: Work, values: Values) -> folded_files.TableToWrite | None:
         """What tasks that write the table's rows know of it; None where these go another way."""
         table, target = work.table, work.target
-        if self._prepare is None or table.size > folded_files.MOST or not self.suits(work):
+        if self._prepare is None or table.size > folded_files.MOST or not self.is_possible(work):
             return None
         prepared = self._prepare(target, table, work.plan.layout)
         if isinstance(prepared, str):
             return None
         return folded_files.TableToWrite(table, prepared, values.nullable_key, target.label)
 
-    def keep(self, work: Work, values: Values) -> None:
-        """Let the tasks that decode the next batch write rows of a table that goes this way, where they are many."""
+    def remember(self, work: Work, values: Values) -> None:
+        """Let the decoding tasks of the next batch write rows of a table that had many rows and went this way."""
         table = work.table
         is_wanted = table.decoded and table.size >= decoded_files.LEAST and not self._settings.sequence_by
         is_plain = is_wanted and not (values.kept or values.variants)
-        self.decoded.keep(self._to_write(work, values) if is_plain else None, table.id)
+        self.decoder_tables.remember(self._to_write(work, values) if is_plain else None, table.id)

@@ -26,7 +26,7 @@ from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId, TableSchema
-from headrace.changes.table_files import RowTaker, TableFiles
+from headrace.changes.table_files import DecodedRowWriter, TableFiles
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError
 from headrace.sinks.base import BatchId, FilesUnusable, Sink, TargetPreview
@@ -110,7 +110,7 @@ class LakeSink(Sink):
             looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             kept = {found[0].id: self._kept_types(work) for found, work in looked}
             self._nulled = self._kept.nulled(rows, [work.table for _, work in looked], kept)
-            texts = self.index_way.collected(rows, [work for _, work in looked])
+            texts = self.index_way.collect(rows, [work for _, work in looked])
             with parted(rows, [table for table in tables if table.id not in texts]) as rows_of:
                 side_by_side(
                     spark,
@@ -166,7 +166,7 @@ class LakeSink(Sink):
         finally:
             target.release()
         assert work is not None
-        why = self.index_way.why_not(work)
+        why = self.index_way.reason_against(work)
         way = "" if why is None else f"by MERGE, because {why}" if why else "by an index of its keys"
         return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution), way)
 
@@ -289,7 +289,7 @@ class LakeSink(Sink):
         table, target = work.table, work.target
         with explained(table.id.full_path, target, table.id):
             if work.plan.done:
-                self.index_way.decoded.discard(table)
+                self.index_way.decoder_tables.delete_files(table)
                 return
             follows = self.settings.schema_change_behavior not in KEEPING
             if self.settings.stored_as_scd_type == "2" and work.plan.exists and follows:
@@ -305,22 +305,22 @@ class LakeSink(Sink):
             values = self._values(work)
             if table.written:
                 self._add_files(rows, work, values, batch)
-            elif not self.index_way.bring(rows, work, values, batch, texts):
+            elif not self.index_way.apply(rows, work, values, batch, texts):
                 if not work.plan.append and not target.small:
                     expect_many_rows(target.session, rows.sparkSession)
                 with self._carried(as_newest(rows, table), work) as whole:
                     self._commit(whole, work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
-            self.index_way.keep(work, values)
+            self.index_way.remember(work, values)
         self.upkeep.after_commit(target)
 
-    def row_taker(self, topic_ids: Mapping[str, str]) -> Callable[[], RowTaker] | None:
-        """Of the tables whose last batch went by the index of their keys, with many rows."""
-        return self.index_way.decoded.taker(topic_ids)
+    def decoded_row_writer(self, topic_ids: Mapping[str, str]) -> Callable[[], DecodedRowWriter] | None:
+        """For tables whose last batch had many rows and was applied by the index of their keys."""
+        return self.index_way.decoder_tables.writer_factory(topic_ids)
 
     def leave_out(self, table: TableId) -> None:
-        """More and more batches of the table go without."""
-        self.index_way.decoded.leave_out(table)
+        """The next batches of the table go without files of decoding tasks."""
+        self.index_way.decoder_tables.leave_out(table)
 
     def _values(self, work: Work) -> lake_merge.Values:
         """How the columns of the batch's rows are written."""
