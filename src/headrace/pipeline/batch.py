@@ -95,8 +95,8 @@ class BatchWriter:
         pipeline: the pipeline's name.
         targets: the sinks in order.
         board: where batches that are in all sinks are counted.
-        decode: from what the stream gives as a batch, and its number, to change rows, `error` rows and rows without an
-            operation for messages that are no event; None when the stream gives change rows.
+        decode: from what the stream gives to change rows, `error` rows and rows without an operation for messages that
+            are no event; None when the stream gives change rows.
         on_error: what to do with `error` rows: `row`, `drop`, `dead_letter` or `fail`.
         dead_letters: where they go with `dead_letter`.
         epochs: gives the ids of topics; called once a batch, after it is read, and stops where a topic was made again.
@@ -123,7 +123,7 @@ class BatchWriter:
         pipeline: str,
         targets: Sequence[Target],
         board: ProgressBoard,
-        decode: Callable[[DataFrame, int], DataFrame] | None = None,
+        decode: Callable[[DataFrame], DataFrame] | None = None,
         *,
         on_error: str = "row",
         dead_letters: DeadLetters | None = None,
@@ -250,7 +250,7 @@ class BatchWriter:
                         continue
                     if self._topic_files is not None:
                         _LOG.info("%s The batch is read once more.", error.message)
-                        self._topic_files.leave_out(error.table, batch.number)
+                        self._topic_files.leave_out(error.table)
                         continue
                 if self._parking.take(error, batch.number):
                     continue
@@ -265,7 +265,7 @@ class BatchWriter:
         stages.begin("read and send" if self._sent else "read and encode" if self._fused else "read")
         # Before anything is computed: where workers send messages themselves, that is when the first one is sent.
         self._holds()
-        changes = rows if self._decode is None else self._decode(rows, batch.number)
+        changes = rows if self._decode is None else self._decode(rows)
         with ExitStack() as cleanup:
             if live or (self._topic_files is not None and self._topic_files.writes_files):
                 # Rows that are lost are not read again in silence: Spark no longer knows where they came from.

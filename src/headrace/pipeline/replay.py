@@ -330,7 +330,7 @@ class Replay:
             self._model.name,
             self._model.targets,
             ProgressBoard(),
-            lambda rows, number: rows,
+            lambda rows: rows,
             on_error="drop",
             epochs=self._topic_ids.confirm,
             offsets=self._checkpoint.offsets_hash,

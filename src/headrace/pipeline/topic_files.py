@@ -37,7 +37,7 @@ class TopicFiles:
         self._format = format
         self._sink = sink if isinstance(format, ArrowFormat) else None
         self._topic_ids: Mapping[str, str] | None = None
-        self._batch_without_files: int | None = None
+        self._is_repeated = False
         self._writes_files = False
 
     @classmethod
@@ -48,15 +48,15 @@ class TopicFiles:
         gets_all_rows = len(model.targets) == 1 and target.shaping.changes_nothing and not model.parks
         return cls(model.source.format, target.sink if gets_all_rows else None)
 
-    def decode(self, messages: DataFrame, number: int) -> DataFrame:
+    def decode(self, messages: DataFrame) -> DataFrame:
         """The change rows of a batch. `schema` rows report what tasks wrote into files (`FoldedPart`).
 
         Args:
             messages: Kafka's columns.
-            number: the number of the batch.
         """
+        is_repeated, self._is_repeated = self._is_repeated, False
         make_writer = None
-        if self._sink is not None and self._topic_ids is not None and number != self._batch_without_files:
+        if self._sink is not None and self._topic_ids is not None and not is_repeated:
             make_writer = self._sink.decoded_row_writer(self._topic_ids)
         self._writes_files = make_writer is not None
         return read(self._format, messages, None if make_writer is None else _writing(make_writer))
@@ -78,14 +78,13 @@ class TopicFiles:
                 "Topics were created or deleted while a batch was read.", remedy="Nothing: the batch is read again."
             )
 
-    def leave_out(self, table: TableId | None, number: int) -> None:
-        """Decode a batch again, without files of any table.
+    def leave_out(self, table: TableId | None) -> None:
+        """Write no files when the batch is decoded again.
 
         Args:
             table: the table whose files could not be used.
-            number: the number of the batch.
         """
-        self._batch_without_files = number
+        self._is_repeated = True
         if table is not None and self._sink is not None:
             self._sink.leave_out(table)
 
