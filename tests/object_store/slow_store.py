@@ -23,6 +23,7 @@ class SlowStore:
         refused: the share of requests that are answered with 503 and do nothing.
         late: how many seconds an answer takes at the most.
         requests: how many were passed on, by method.
+        refusals: how many were refused.
         some: decides which.
     """
 
@@ -31,6 +32,7 @@ class SlowStore:
         self.refused = 0.0
         self.late = 0.0
         self.requests: dict[str, int] = {}
+        self.refusals = 0
         self.some = random.Random(35)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -58,6 +60,7 @@ class SlowStore:
             def passed_on(self) -> None:
                 body = self._body()
                 if store.some.random() < store.refused:
+                    store.refusals += 1
                     self._answer(503, {"Content-Type": "application/xml"}, _BUSY)
                     return
                 # Lateness is what is tested; nobody waits here for something to happen.

@@ -68,10 +68,11 @@ def test_a_store_that_is_busy_and_slow_loses_nothing(
 ) -> None:
     mirror = made(kind, spark, f"s3a://{bucket}/lake")
     reached = counted(monkeypatch, mirror)
-    # Java's client rests for a second and more after each refusal.
-    monkeypatch.setattr(store, "refused", 0.03)
-    monkeypatch.setattr(store, "late", 0.02)
-    run(Tables(mirror, random.Random(36)), 8, [(15, 60)])
+    monkeypatch.setattr(store, "refused", 0.1)
+    monkeypatch.setattr(store, "late", 0.05)
+    before = store.refusals
+    run(Tables(mirror, random.Random(36)), 15, [(15, 60)])
+    assert store.refusals > before + 50
     assert reached
 
 
