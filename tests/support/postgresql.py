@@ -134,4 +134,4 @@ def require_release(database: PostgresDatabase, release: int, what: str) -> None
 
 def log_end(database: PostgresDatabase) -> int:
     """The LSN up to which the log is written; a keepalive says no later one while nobody writes on."""
-    return lsn.written_up_to(lsn.of_server(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0]))
+    return lsn.written_up_to(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])

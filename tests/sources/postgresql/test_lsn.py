@@ -25,7 +25,7 @@ def test_a_place_has_two_texts() -> None:
     [("0/2000028", "0/2000000"), ("0/2002018", "0/2002000"), ("0/2002020", "0/2002020"), ("0/2000000", "0/2000000")],
 )
 def test_the_header_of_a_page_to_come_is_not_written(inserted: str, written: str) -> None:
-    assert lsn.to_server(lsn.written_up_to(lsn.of_server(inserted))) == written
+    assert lsn.to_server(lsn.written_up_to(inserted)) == written
 
 
 def test_a_run_reaches_the_head_of_a_server_that_rests_behind_a_new_file_of_the_log(

@@ -103,7 +103,7 @@ class _Examination:
             boundary: until where all sinks have its changes; null before the first batch.
             now: the server's time.
         """
-        written = lsn.written_up_to(lsn.of_server(self.connection.value(_WRITTEN)))
+        written = lsn.written_up_to(self.connection.value(_WRITTEN))
         retained = 0 if slot.restart is None else max(0, written - slot.restart)
         sentence, remedy = f"Slot '{slot.name}' keeps {size_text(retained)} of log", ""
         if slot.safe_bytes is None:

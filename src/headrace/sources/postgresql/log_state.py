@@ -25,7 +25,7 @@ _PARTS = frozenset(
 
 def written_commit(connection: Connection) -> str:
     """A commit behind everything that the server has written to its log, on disk or not."""
-    return lsn.commit_before(lsn.written_up_to(lsn.of_server(connection.value(_INSERT_LSN))))
+    return lsn.commit_before(lsn.written_up_to(connection.value(_INSERT_LSN)))
 
 
 @dataclass(frozen=True)

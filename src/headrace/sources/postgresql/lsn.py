@@ -35,14 +35,15 @@ def of_server(text: str) -> int:
     return (int(high, 16) << 32) | int(low, 16)
 
 
-def written_up_to(inserted: int) -> int:
-    """The boundary up to which the log is written when the server says that it goes on at `inserted`.
+def written_up_to(inserted: str) -> int:
+    """The boundary up to which the log is written, by what the server says of `pg_current_wal_insert_lsn()`.
 
     Where the last record ends with its page, the server names the place behind the next page's header, which is not on
     disk before something is written there. No record begins in between, so nothing is left out.
     """
-    header = inserted % _PAGE_BYTES
-    return inserted - header if header in _PAGE_HEADERS else inserted
+    position = of_server(inserted)
+    header = position % _PAGE_BYTES
+    return position - header if header in _PAGE_HEADERS else position
 
 
 def boundary(commit: str) -> int:

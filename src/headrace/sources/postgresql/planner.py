@@ -182,7 +182,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         return more_chunks(session, table, progress, self._settings, budget)
 
     def _written(self) -> str:
-        return lsn.commit_before(lsn.written_up_to(lsn.of_server(self._sql.rows(_HEAD)[0][0])))
+        return lsn.commit_before(lsn.written_up_to(self._sql.rows(_HEAD)[0][0]))
 
     def _ranges(self) -> AbstractContextManager[KeysNow]:
         return nullcontext(KeysNow(self._sql))
@@ -217,7 +217,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         The place up to which it is on disk may be in the middle of a record, so that is never the boundary itself.
         """
         inserted, flushed, clock = self._sql.rows(_HEAD)[0]
-        head, deadline = lsn.written_up_to(lsn.of_server(inserted)), time.monotonic() + _FLUSH_SECONDS
+        head, deadline = lsn.written_up_to(inserted), time.monotonic() + _FLUSH_SECONDS
         while lsn.of_server(flushed) < head and time.monotonic() < deadline:
             time.sleep(_FLUSH_POLL_SECONDS)
             flushed = self._sql.rows(_HEAD)[0][1]
