@@ -106,7 +106,9 @@ class Mirror:
         self.spark = spark
         self.folder = folder
         given: dict[str, Any] = {"schema_change_behavior": "lenient"}
-        given |= {"path": str(folder)} if kind == "delta" else {"warehouse": str(folder), "namespace": "db"}
+        # A session of Iceberg keeps the warehouse of a catalogue that it has used.
+        iceberg = {"warehouse": str(folder), "namespace": "db", "catalog": f"of_{folder.name}"}
+        given |= {"path": str(folder)} if kind == "delta" else iceberg
         self.sink: Any = registry.find("sink", kind).of(given)
         self.files = TopicFiles(format_named("debezium_json", {}), self.sink if by_decoders else None)
         self.board = ProgressBoard()
@@ -193,8 +195,7 @@ def test_what_tasks_write_in_vain_is_deleted(
     for _ in range(3):
         mirror.take(feed.changes(60))
     assert used == {True: 2}
-    with caplog.at_level("INFO", logger="headrace.pipeline"):
-        mirror.take([*feed.changes(60), *feed.move()])
+    mirror.take([*feed.changes(60), *feed.move()])
     assert "not all of its rows are plain changes" in caplog.text
     logs = "".join(file.read_text() for file in (tmp_path / "t/dbo/t/_delta_log").glob("*.json"))
     assert all(file.name in logs for file in (tmp_path / "t").rglob("*.parquet"))

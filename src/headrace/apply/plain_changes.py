@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.apply.profile import READ_ENDS
 from headrace.apply.sequence import MARK, SUFFIX
 from headrace.apply.transactions import (
     CAME,
@@ -25,11 +24,11 @@ from headrace.apply.transactions import (
     TRANSACTION_IDS,
     WHOLE_DELETERS,
 )
-from headrace.changes.images import Images, one_array
-from headrace.changes.operation import Operation
+from headrace.changes.images import Images, one_array, sizes
+from headrace.changes.operation import DATA_OPERATIONS, SNAPSHOT_ENDS, Operation
 
-PLAIN = pa.array(["r", "c", "u", "d"])
-"""The operations that plain changes have."""
+PLAIN = pa.array([operation.value for operation in DATA_OPERATIONS if operation is not Operation.TRUNCATE])
+"""The operations of plain changes."""
 
 
 def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) -> pa.Table | None:
@@ -44,18 +43,18 @@ def plain_changes(rows: pa.Table, columns: int, topic_ids: Mapping[str, str]) ->
         topic_ids: the id of each topic, where the broker reports it.
     """
     ops = one_array(rows, "op")
-    if not _all(pc.is_in(ops, PLAIN)) or _any(pc.is_in(one_array(rows, "snapshot"), pa.array(READ_ENDS))):
+    if not _all(pc.is_in(ops, PLAIN)) or _any(pc.is_in(one_array(rows, "snapshot"), pa.array(SNAPSHOT_ENDS))):
         return None
     comes = pc.not_equal(ops, Operation.DELETE.value)
     is_there = comes.to_numpy(zero_copy_only=False)
-    after, source = Images(one_array(rows, "after")), Images(one_array(rows, "source"))
+    widths, source = sizes(one_array(rows, "after")), Images(one_array(rows, "source"))
     connectors = source.column("connector")[0]
     is_not_plain = (
-        not (after.sizes[is_there] >= columns).all()
-        or after.sizes[~is_there].any()
+        not (widths[is_there] >= columns).all()
+        or widths[~is_there].any()
         or _any(pc.and_(pc.invert(comes), pc.is_in(connectors, pa.array(WHOLE_DELETERS))))
         or _has_key_header(one_array(rows, "message"))
-        or _may_change_key(rows.filter(pc.equal(ops, Operation.UPDATE.value)))
+        or _may_change_key(rows.select(["key", "before", "after"]).filter(pc.equal(ops, Operation.UPDATE.value)))
     )
     positions = None if is_not_plain else _positions(rows, source, connectors)
     sequences = None if positions is None else _sequences(one_array(rows, "message"), topic_ids)
@@ -84,14 +83,13 @@ def _may_change_key(updates: pa.Table) -> bool:
     """Whether an update may carry a row to another key (`KEY_CHANGED`)."""
     if not updates.num_rows:
         return False
-    keys = Images(one_array(updates, "key"))
-    if not keys.sizes.all():
+    if not sizes(one_array(updates, "key")).all():
         return True
+    keys = Images(one_array(updates, "key"))
     images = [Images(one_array(updates, name)) for name in ("before", "after")]
     for name in keys.names:
         text, known = keys.column(name)
-        others = [image.column(name) for image in images]
-        for value, has in others:
+        for value, has in (image.column(name) for image in images):
             if (known & has & ~_same(text, value)).any():
                 return True
     return False
@@ -116,6 +114,7 @@ def _positions(rows: pa.Table, source: Images, connectors: pa.Array) -> pa.Array
         return positions
     transaction = pc.struct_field(one_array(rows, "transaction"), "id")
     texts = pc.coalesce(*(transaction if name is None else source.column(name)[0] for name in TRANSACTION_IDS))
+    # Python runs once a transaction: Arrow has no CRC.
     codes = texts.dictionary_encode()
     numbers = pa.array([f"{zlib.crc32(text.encode()):08x}" for text in codes.dictionary.to_pylist()], pa.string())
     kind = pc.if_else(pc.equal(ops, Operation.CREATE.value), CAME, CHANGED)
@@ -128,9 +127,9 @@ def _sequences(messages: pa.Array, topic_ids: Mapping[str, str]) -> pa.Array | N
     topics, partitions = (pc.struct_field(messages, name) for name in ("topic", "partition"))
     if messages.null_count or topics.null_count or partitions.null_count:
         return None
-    places = pc.binary_join_element_wise(topics, partitions.cast(pa.string()), "/").dictionary_encode()
+    partition_names = pc.binary_join_element_wise(topics, partitions.cast(pa.string()), "/").dictionary_encode()
     texts = []
-    for place in places.dictionary.to_pylist():
-        text = f"{place}/{topic_ids.get(place.rpartition('/')[0], '')}"
+    for name in partition_names.dictionary.to_pylist():
+        text = f"{name}/{topic_ids.get(name.rpartition('/')[0], '')}"
         texts.append(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:SUFFIX])
-    return pa.array(texts, pa.string()).take(places.indices)
+    return pa.array(texts, pa.string()).take(partition_names.indices)

@@ -13,7 +13,7 @@ from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_o
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.apply.transactions import FROM_MESSAGE, IS_MOVED_PAIR, KEY_CHANGED, WHOLE_DELETES
 from headrace.changes.one_table import in_turn, work_on
-from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.changes.operation import DATA_OPERATIONS, SNAPSHOT_ENDS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
 from headrace.changes.table import LIST_SCHEMAS, Column, TableId, TableSchema
 from headrace.changes.table_files import FOLDED, FOLDED_COUNTS, WRITTEN, FoldedPart, WrittenFile
@@ -33,9 +33,7 @@ IS_UNMARKED_PAIR = (
 
 
 _STATEMENT = r"op = 'schema' and coalesce(source['ddl'] rlike '(?i)\\b(rename|change|drop|add)\\b', false)"
-READ_ENDS = ("last", "last_in_data_collection")
-"""What the last row of a table's snapshot says of itself."""
-_READ_ENDS = f"snapshot in {READ_ENDS}"
+_READ_ENDS = f"snapshot in {SNAPSHOT_ENDS}"
 
 _AGAIN = f"position rlike '^[^/]*/{READ_AGAIN}'"
 _READ_BEGINS = f"regexp_extract(position, '^[^/]*/({READ_AGAIN})?', 0)"

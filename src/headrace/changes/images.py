@@ -13,12 +13,20 @@ def one_array(rows: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
+def sizes(images: pa.Array) -> NDArray[np.int64]:
+    """How many columns each image has; 0 for null."""
+    lengths: NDArray[np.int64] = np.diff(images.offsets.to_numpy()).astype(np.int64)
+    if images.null_count:
+        lengths[images.is_null().to_numpy(zero_copy_only=False)] = 0
+    return lengths
+
+
 class Images:
-    """Maps from column to text, looked through once for all columns."""
+    """Maps from column to text, whose names are read once for all columns."""
 
     def __init__(self, images: pa.Array) -> None:
         offsets = images.offsets.to_numpy()
-        if images.null_count and np.diff(offsets)[images.is_null().to_numpy(zero_copy_only=False)].any():
+        if (np.diff(offsets) != sizes(images)).any():
             # A map that is null may hide entries.
             images = images.take(pa.array(np.arange(len(images))))
             offsets = images.offsets.to_numpy()
@@ -31,8 +39,6 @@ class Images:
         self._row_of = np.repeat(np.arange(len(images)), np.diff(offsets))
         self._texts = images.items.slice(first, last - first)
         self._size = len(images)
-        self.sizes: NDArray[np.int64] = np.diff(offsets).astype(np.int64)
-        """How many columns each image has; 0 for null."""
 
     @property
     def names(self) -> frozenset[str]:

@@ -29,5 +29,8 @@ class Operation(StrEnum):
     """A message that could not be read, kept whole in `message`; or a change of a database that could not."""
 
 
+SNAPSHOT_ENDS = ("last", "last_in_data_collection")
+"""What the change row's column `snapshot` has in the last row of a table's snapshot."""
+
 DATA_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
 """The operations that change what a table holds."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace import registry
 from headrace.changes.refusal import refusal
 from headrace.formats.base import Format
-from headrace.formats.codec import ArrowFormat, Codec
 from headrace.formats.given import with_schema_rows
 
 if TYPE_CHECKING:
@@ -49,21 +47,16 @@ def decode(messages: DataFrame, /, *, format: str, **options: Any) -> DataFrame:
     return decoded(format_named(format, options), messages)
 
 
-def read(format: Format, messages: DataFrame, work: Callable[[Codec], Codec] | None = None) -> DataFrame:
-    """The decoded rows, for a batch preceded by the schemas of the format's option `schema`.
+def read(format: Format, messages: DataFrame) -> DataFrame:
+    """The decoded rows, for a batch with `with_given_schemas`."""
+    return with_given_schemas(format, format.decode(messages))
+
+
+def with_given_schemas(format: Format, rows: DataFrame) -> DataFrame:
+    """Decoded rows of a batch, preceded by the schemas of the format's option `schema`.
 
     Table sinks then know them as if the messages had carried them. A stream gets no such rows.
-
-    Args:
-        format: the format.
-        messages: Kafka's columns.
-        work: more work on the rows where they are decoded, by an `ArrowFormat`.
     """
-    if work is None:
-        rows = format.decode(messages)
-    else:
-        assert isinstance(format, ArrowFormat)
-        rows = format.decode_and(messages, work)
     given = format.settings.schema
     if given is None or not given.several or not given.tables or rows.isStreaming:
         return rows

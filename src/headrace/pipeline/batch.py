@@ -243,15 +243,11 @@ class BatchWriter:
                 self._write(rows, batch, live)
                 return
             except Exception as error:
-                if isinstance(error, FilesUnusable):
-                    if self._loads is not None:
-                        _LOG.warning("%s They are read once more.", error.message)
-                        self._loads.leave_out(error.table)
-                        continue
-                    if self._topic_files is not None:
-                        _LOG.info("%s The batch is read once more.", error.message)
-                        self._topic_files.leave_out(error.table)
-                        continue
+                files = self._loads or self._topic_files
+                if files is not None and isinstance(error, FilesUnusable):
+                    _LOG.warning("%s They are read once more.", error.message)
+                    files.leave_out(error.table)
+                    continue
                 if self._parking.take(error, batch.number):
                     continue
                 losses += 1

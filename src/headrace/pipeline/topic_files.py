@@ -6,7 +6,7 @@ The table is the same either way, row for row, so each batch of each table may g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from headrace.changes.table import TableId
 from headrace.changes.table_files import DecodedRowWriter
 from headrace.formats.base import Format
 from headrace.formats.codec import ArrowFormat, Codec
-from headrace.formats.convert import read
+from headrace.formats.convert import read, with_given_schemas
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.sinks.base import FilesUnusable, Sink
 
@@ -59,7 +59,10 @@ class TopicFiles:
         if self._sink is not None and self._topic_ids is not None and not is_repeated:
             make_writer = self._sink.decoded_row_writer(self._topic_ids)
         self._writes_files = make_writer is not None
-        return read(self._format, messages, None if make_writer is None else _writing(make_writer))
+        if make_writer is None or not isinstance(self._format, ArrowFormat):
+            return read(self._format, messages)
+        rows = self._format.decode_and(messages, lambda decoder: _WritingDecoder(decoder, make_writer()))
+        return with_given_schemas(self._format, rows)
 
     @property
     def writes_files(self) -> bool:
@@ -87,10 +90,6 @@ class TopicFiles:
         self._is_repeated = True
         if table is not None and self._sink is not None:
             self._sink.leave_out(table)
-
-
-def _writing(make_writer: Callable[[], DecodedRowWriter]) -> Callable[[Codec], Codec]:
-    return lambda decoder: _WritingDecoder(decoder, make_writer())
 
 
 class _WritingDecoder(Codec):

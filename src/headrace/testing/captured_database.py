@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.changes.position import READ_AGAIN_FROM
 from headrace.sources.reader import source_named
 from headrace.testing.sources import Row, SourceRun
-
-ENDS = ("last", "last_in_data_collection")
-"""Marks of what ends a read of a whole table."""
 
 
 class CapturedDatabase(ABC):
@@ -144,12 +142,12 @@ def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
     """What tables hold after the rows, by table and key; the end of a read of a whole table says what is gone."""
     held: dict[tuple[str, str], dict[str, Any]] = {}
     written: dict[tuple[str, str], str] = {}
-    told = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in ENDS or read_since(row))
+    told = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in SNAPSHOT_ENDS or read_since(row))
     for row in sorted(told, key=lambda row: row["position"]):
         key = (row["table"]["name"].lower(), row["key_text"])
         if since := read_since(row):
             held = {k: v for k, v in held.items() if k[0] != key[0] or written[k] >= since}
-        if row["snapshot"] in ENDS:
+        if row["snapshot"] in SNAPSHOT_ENDS:
             begun = row["position"].partition("/")[0]
             held = {k: v for k, v in held.items() if k[0] != key[0] or written[k] >= begun}
         if row["op"] == "schema":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.changes.position import READ_AGAIN_FROM
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import laid_over, literal
@@ -29,7 +30,7 @@ _FACTS = (
     f"f_plan int, {SALTS} array<string>"
 )
 _BEFORE, _AFTER = "__headrace_before", "__headrace_after"
-_ENDS = "snapshot in ('last', 'last_in_data_collection')"
+_ENDS = f"snapshot in {SNAPSHOT_ENDS}"
 
 
 @dataclass(frozen=True)

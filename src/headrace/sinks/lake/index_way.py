@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """One table of one batch, looked at and ready to be written."""
+    """One table of a batch, with its target inspected and the plan for it."""
 
     table: TableProfile
     target: LakeTable

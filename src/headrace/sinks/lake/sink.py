@@ -107,14 +107,14 @@ class LakeSink(Sink):
             in_turn(tables, lambda table: targets.append((table, self._target(spark, table))))
             refuse_shared(target for _, target in targets)
             works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
-            looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
-            kept = {found[0].id: self._kept_types(work) for found, work in looked}
-            self._nulled = self._kept.nulled(rows, [work.table for _, work in looked], kept)
-            texts = self.index_way.collect(rows, [work for _, work in looked])
+            inspected = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
+            kept = {found[0].id: self._kept_types(work) for found, work in inspected}
+            self._nulled = self._kept.nulled(rows, [work.table for _, work in inspected], kept)
+            texts = self.index_way.collect(rows, [work for _, work in inspected])
             with parted(rows, [table for table in tables if table.id not in texts]) as rows_of:
                 side_by_side(
                     spark,
-                    looked,
+                    inspected,
                     lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch, texts.get(found[1].table.id)),
                     workers=workers,
                 )
