@@ -89,9 +89,6 @@ def spark(store: SlowStore, event_log: Path) -> SparkSession:
         "path.style.access": "true",
         "access.key": KEY,
         "secret.key": SECRET,
-        # After a refusal Hadoop asks again soon, and AWS's client, which rests for a second and more, does not.
-        "attempts.maximum": "1",
-        "retry.throttle.interval": "20ms",
     }
     return spark_session(
         "headrace-tests",

@@ -94,10 +94,11 @@ class SlowStore:
                 self.send_response_only(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
-                # What HEAD answers has a length, and no body.
+                # An answer to HEAD has a length, and no body: the client would take it for the next answer.
                 self.send_header("Content-Length", str(len(body)) if body or length is None else length)
                 self.end_headers()
-                self.wfile.write(body)
+                if self.command != "HEAD":
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
