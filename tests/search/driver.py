@@ -21,9 +21,10 @@ import pyarrow as pa
 import yaml
 from tests.search.database import SALT, SIGNALS, Database
 from tests.search.drawn import AdHoc, Alter, Batch, Capture, Clean, Commit, Drain, Off, On, Once, Pipeline, Restart
-from tests.search.model import ENDS, Difference, compare
+from tests.search.model import Difference, compare
 
 from headrace.changes import TableSchema
+from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.errors import HeadraceError
 from headrace.options import as_text
 from headrace.pipeline.ending import DatabasesEnding
@@ -352,7 +353,9 @@ def _require_same_messages(tasks: Sequence[Task]) -> None:
 def _require_same(first: Rows, second: Rows) -> None:
     """A task that is done twice gives the same changes; what is read of a table may be newer."""
     # Whether the end of a table's snapshot is told by itself depends on how many rows are read.
-    streamed = [[row for row in rows if row["op"] != "r" and row["snapshot"] not in ENDS] for rows in (first, second)]
+    streamed = [
+        [row for row in rows if row["op"] != "r" and row["snapshot"] not in SNAPSHOT_ENDS] for rows in (first, second)
+    ]
     if streamed[0] != streamed[1]:
         raise Difference("a task that is done twice gives other changes")
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from tests.search.database import ADDED, Database, Event, Image
 from tests.search.drawn import Pipeline
 
+from headrace.changes.operation import SNAPSHOT_ENDS
+
 Row = Mapping[str, Any]
-ENDS = ("last", "last_in_data_collection")
-"""Marks of what ends a table's snapshot."""
 Events = tuple[Counter[Image], Counter[Image]]
 """What went and what came with a commit, without what did both."""
 
@@ -159,7 +159,7 @@ def _lacks_deletes(batches: Sequence[Sequence[Row]]) -> bool:
     lacks = False
     for batch in batches:
         gaps = [row["position"] for row in batch if row["op"] == "gap"]
-        ends = [row["position"] for row in batch if row["snapshot"] in ENDS]
+        ends = [row["position"] for row in batch if row["snapshot"] in SNAPSHOT_ENDS]
         lacks = (lacks and not ends) or (bool(gaps) and max(gaps) > max(ends, default=""))
     return lacks
 
@@ -173,9 +173,9 @@ def _mirror(batches: Sequence[Sequence[Row]]) -> Counter[Image]:
             held[key] = (position, image)
 
     for batch in batches:
-        told = (row for row in batch if row["op"] in "rcud" or row["snapshot"] in ENDS)
+        told = (row for row in batch if row["op"] in "rcud" or row["snapshot"] in SNAPSHOT_ENDS)
         for row in sorted(told, key=lambda row: row["position"]):
-            if row["snapshot"] in ENDS:
+            if row["snapshot"] in SNAPSHOT_ENDS:
                 # What was there before and was not read again is gone.
                 begun = str(row["position"]).split("/")[0] + "/"
                 held = {key: value for key, value in held.items() if value[0] >= begun}

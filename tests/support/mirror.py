@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from headrace.changes import TableSchema, arrow_schema
+from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN_FROM
 from headrace.sources.base import Limit, Source
-from headrace.testing.captured_database import ENDS
 from headrace.testing.sources import SourceRun
 
 Line = tuple[str | None, ...]
@@ -143,7 +143,7 @@ class Mirror:
                 is_old = place < before or (place, name) in self._lacks[table] or name not in image
                 image[name] = text if is_old else image[name]
         since = dict(row["source"] or ()).get(READ_AGAIN_FROM) if op == "schema" else None
-        if row["snapshot"] in ENDS or since is not None:
+        if row["snapshot"] in SNAPSHOT_ENDS or since is not None:
             begun = since or row["position"].partition("/")[0]
             held = self._held[table]
             self._held[table] = {k: kept for k, kept in held.items() if kept[0] >= begun}
