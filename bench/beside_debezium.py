@@ -88,6 +88,10 @@ class Database(ABC):
         """The source's options for a tool of a name."""
 
     @abstractmethod
+    def url(self) -> tuple[str, str]:
+        """What SQLAlchemy connects to, and the schema of the tables."""
+
+    @abstractmethod
     def forget(self, name: str) -> None:
         """A tool is done; what the server keeps for it goes."""
 

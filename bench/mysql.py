@@ -114,6 +114,10 @@ class MariaDb(Database):
             "tables": [f"{self.server.database}.{table}" for table in tables],
         }
 
+    def url(self) -> tuple[str, str]:
+        database = self.server.database
+        return f"mysql+pymysql://{USER}:{PASSWORD}@127.0.0.1:{self.server.port}/{database}", database
+
     def forget(self, name: str) -> None:
         """The log goes on, whoever reads it."""
 

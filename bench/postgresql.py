@@ -107,6 +107,9 @@ class Postgres(Database):
             "tables": [f"public.{table}" for table in tables],
         }
 
+    def url(self) -> tuple[str, str]:
+        return f"postgresql://cdc:cdc@127.0.0.1:{self.server.port}/{self.server.database}", "public"
+
     def forget(self, name: str) -> None:
         # A slot would keep the log, and slots are few.
         self.run(f"select pg_drop_replication_slot('{name}')")

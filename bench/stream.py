@@ -233,6 +233,10 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
+SERVERS = ("mariadbd", "mysqld", "postgres")
+"""Databases that a bench starts; what they spend is not the tool's."""
+
+
 def spent(root: int | None = None) -> Cost:
     """What a process (this one) and all its descendants spent so far, ended ones included."""
     own = os.getpid() if root is None else root
@@ -252,7 +256,7 @@ def spent(root: int | None = None) -> Cost:
         name, _, lived, ended = found[pid]
         if pid != own:
             jvm += lived if name == "java" else 0.0
-            python += (0.0 if name == "java" else lived) + ended
+            python += (0.0 if name == "java" or name in SERVERS else lived) + ended
         todo += [child for child, facts in found.items() if facts[1] == pid]
     return Cost(driver, jvm, python, time.perf_counter())
 
