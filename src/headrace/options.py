@@ -334,7 +334,7 @@ def as_text(value: Any) -> str:
 
 
 def _json_texts(text: str) -> list[str] | None:
-    """The texts of a JSON array; null for any other text, such as a glob that begins with a bracket."""
+    """The texts of a JSON array; None for any other text, such as a glob that begins with a bracket."""
     try:
         found = json.loads(text) if text.lstrip().startswith("[") else None
     except json.JSONDecodeError:

@@ -41,7 +41,7 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
         rows: the batch's change rows with images as maps, under the newest names.
         table: the profile of the table.
         standing: gives the target's rows, at least those of the keys that it gets as columns `o0`..: `row`, a struct
-            of columns of the source's types; `since` and `until`, the positions between which it is true, null where
+            of columns of the source's types; `since` and `until`, the positions between which it is true, None where
             nothing limits it. Without a target it is None.
     """
     with _filled(rows, table, standing) as whole, with_standing(whole, table, standing) as found:

@@ -90,7 +90,7 @@ def names_now(
     Args:
         names: of a schema or a target.
         steps: what happened, in order.
-        final: the names after the last step; null where they are not known.
+        final: the names after the last step; None where they are not known.
         of: the table, for messages.
 
     Raises:
@@ -206,7 +206,7 @@ def _folding(*names: Collection[str]) -> Callable[[str], str]:
 def _walked(
     now: dict[str, str | None], steps: Iterable[Step], folded: Callable[[str], str]
 ) -> dict[str, str | None] | None:
-    """The names after the steps by the names before; null where the steps can't have been done to these names.
+    """The names after the steps by the names before; None where the steps can't have been done to these names.
 
     Columns that were added stand under keys that no name is.
     """
@@ -294,7 +294,7 @@ class _Clauses:
         self._at = 0
 
     def table(self) -> str | None:
-        """The table that is altered; null for another statement."""
+        """The table that is altered; None for another statement."""
         if not self._skip("ALTER"):
             return None
         while any(self._skip(word) for word in _BEFORE_TABLE):

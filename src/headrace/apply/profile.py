@@ -46,7 +46,7 @@ class OldValue(NamedTuple):
     """The one value that all rows from before have in a column that was added.
 
     Args:
-        text: the canonical text; null for NULL.
+        text: the canonical text; None for NULL.
         before: rows of a target that are older than this position have it; none where it is empty.
     """
 
@@ -146,7 +146,7 @@ class TableProfile:
 
     @property
     def gone_before(self) -> str | None:
-        """The position before which rows of the target go; null where none does.
+        """The position before which rows of the target go; None where none does.
 
         A table that is read again at the commit of an earlier read has the same positions again. A key absorbs them;
         without one, what the earlier read left goes too.

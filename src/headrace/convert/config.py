@@ -395,7 +395,7 @@ def _declared(declared: Iterable[Option], name: str) -> Option | None:
 
 
 def _problem(option: Option, value: str) -> str | None:
-    """Why an option can't have a value; null where it can."""
+    """Why an option can't have a value; None where it can."""
     try:
         option.parse(value)
     except OptionError as error:

@@ -68,7 +68,7 @@ class Properties:
                 )
 
     def take(self, name: str) -> str | None:
-        """The value of a property, which is then done with; null where it is not given."""
+        """The value of a property, which is then done with; None where it is not given."""
         found = self._open.pop(name, None)
         if found is None:
             return None

@@ -255,7 +255,7 @@ def usual(source: str, name: str) -> tuple[str, ...]:
 
 
 def reason(source: str, name: str) -> tuple[Why, str] | None:
-    """Why a property is left out; null where that is not known."""
+    """Why a property is left out; None where that is not known."""
     for tables in (_LEFT_OF.get(source, {}), _LEFT):
         for why, table in tables.items():
             because = next((text for pattern, text in table.items() if fnmatchcase(name, pattern)), None)

@@ -162,7 +162,7 @@ class Format(Component, ABC):
         return EncodedBatch(self.encode(changes))
 
     def topic_for(self, table: TableId, connector: str = "") -> str | None:
-        """The topic that `encode` gives the data rows of a table; null if it depends on the rows.
+        """The topic that `encode` gives the data rows of a table; None if it depends on the rows.
 
         Needs no connection, so `headrace plan` can show it without Spark.
 

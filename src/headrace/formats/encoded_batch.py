@@ -46,7 +46,7 @@ class OutOfRange:
         return OutOfRange(Counter(self.columns) - Counter(earlier.columns), self.first)
 
     def to_text(self) -> str | None:
-        """As a task hands it to the driver; null where no value is counted."""
+        """As a task hands it to the driver; None where no value is counted."""
         columns = [[id.database, id.schema, id.name, name, n] for (id, name), n in self.columns.items()]
         return json.dumps([columns, self.first], ensure_ascii=False) if columns else None
 
@@ -65,7 +65,7 @@ class EncodedBatch:
 
     Args:
         messages: the messages.
-        observation: counts `OutOfRange` when the messages are computed; null where the format holds all values.
+        observation: counts `OutOfRange` when the messages are computed; None where the format holds all values.
     """
 
     messages: DataFrame

@@ -15,7 +15,7 @@ class Sample:
     """One message.
 
     Args:
-        value: its bytes; None for Kafka's null.
+        value: its bytes; None for Kafka's None.
         key: the same of its key.
         headers: its record headers' names.
     """

@@ -73,7 +73,7 @@ class CheckpointFolder(Protocol):
         """The names of the files in one of its folders, or in itself (`""`); none when that is not there."""
 
     def text(self, file: str) -> str | None:
-        """A file's text; null when it is not there."""
+        """A file's text; None when it is not there."""
 
 
 class LocalFolder:
@@ -140,7 +140,7 @@ class HadoopFolder:
 
     @property
     def local_path(self) -> Path | None:
-        """The folder on this machine, or null when it is elsewhere."""
+        """The folder on this machine, or None when it is elsewhere."""
         if self._files.getUri().getScheme() != "file":
             return None
         return Path(self._path(self._location).toUri().getPath())
@@ -201,7 +201,7 @@ class HadoopFolder:
 
 
 def local_path(location: str | os.PathLike[str]) -> Path | None:
-    """The folder that a path or a `file:` URL names; null for any other URL."""
+    """The folder that a path or a `file:` URL names; None for any other URL."""
     text = os.fspath(location)
     scheme = _URL.match(text)
     if scheme is None:
@@ -233,12 +233,12 @@ def open_folder(location: str | os.PathLike[str], spark: SparkSession | None) ->
 
 
 def committed_batch(folder: CheckpointFolder) -> int | None:
-    """The number of the newest batch that rests in all sinks; null before the first."""
+    """The number of the newest batch that rests in all sinks; None before the first."""
     return _newest(folder, "commits")
 
 
 def planned_batch(folder: CheckpointFolder) -> int | None:
-    """The number of the newest batch that was planned, whether it was finished or not; null before the first."""
+    """The number of the newest batch that was planned, whether it was finished or not; None before the first."""
     return _newest(folder, "offsets")
 
 

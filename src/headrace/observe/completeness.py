@@ -33,7 +33,7 @@ class Completeness:
     Args:
         tables: the instant of each table that the pipeline has taken in, by `schema.name`; with several databases by
             `database.schema.name`.
-        batch: the newest batch that rests in all sinks; null before the first.
+        batch: the newest batch that rests in all sinks; None before the first.
     """
 
     tables: Mapping[str, dt.datetime | None] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Completeness:
 
     @property
     def overall(self) -> dt.datetime | None:
-        """The instant of the table that is furthest behind; null when any has none, or there are no tables."""
+        """The instant of the table that is furthest behind; None when any has none, or there are no tables."""
         times = [time for time in self.tables.values() if time is not None]
         return min(times) if times and len(times) == len(self.tables) else None
 
     def of(self, table: str) -> dt.datetime | None:
-        """One table's instant; null too for a table that the pipeline has not taken in."""
+        """One table's instant; None too for a table that the pipeline has not taken in."""
         return self.tables.get(table)
 
     def covers(self, instant: dt.datetime, *tables: str) -> bool:
@@ -101,7 +101,7 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
 
 
 def offsets_of(line: str) -> Offsets | None:
-    """The captured databases in a line of Spark's offset log; null for another kind of source."""
+    """The captured databases in a line of Spark's offset log; None for another kind of source."""
     try:
         data = json.loads(line)
     except ValueError:

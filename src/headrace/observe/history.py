@@ -88,7 +88,7 @@ class ProgressHistory:
 
     @property
     def newest(self) -> Moment | None:
-        """The last look; null before the first."""
+        """The last look; None before the first."""
         with self._lock:
             return self._moments[-1] if self._moments else None
 

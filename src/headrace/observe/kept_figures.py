@@ -44,7 +44,7 @@ class KeptFigures:
 
     @classmethod
     def from_text(cls, text: str | None) -> KeptFigures | None:
-        """Back from `to_text`; null where there are none, where they are half written, or of another form."""
+        """Back from `to_text`; None where there are none, where they are half written, or of another form."""
         try:
             data = json.loads(text or "")
             made = cls(dict(data["figures"]), float(data["every"])) if data["form"] == _FORM else None

@@ -38,11 +38,11 @@ Topics = Mapping[str, Mapping[str, int]]
 
 
 def read_offsets(folder: CheckpointFolder, batch: int | None, *, kind: str) -> Offsets | Topics | None:
-    """Where a batch ends; null before the first.
+    """Where a batch ends; None before the first.
 
     Args:
         folder: the checkpoint.
-        batch: the batch's number; null for none.
+        batch: the batch's number; None for none.
         kind: the source's registered name, or `kafka`.
 
     Raises:
@@ -196,7 +196,7 @@ def _refuse_newer_log(version: str) -> None:
 
 
 def checkpoint_id(folder: CheckpointFolder) -> str | None:
-    """The id that Spark keeps in the checkpoint, by which targets know who writes to them; null where there is none.
+    """The id that Spark keeps in the checkpoint, by which targets know who writes to them; None where there is none.
 
     Raises:
         OptionError: it can't be read.

@@ -32,7 +32,7 @@ class Touched:
 
     Args:
         dataset: its name.
-        schema: its columns; null where they are not known.
+        schema: its columns; None where they are not known.
     """
 
     dataset: Dataset

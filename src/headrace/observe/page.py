@@ -44,7 +44,7 @@ class Shown(Protocol):
         """Lag and rate after a time, as `points` has them."""
 
     def figures(self) -> dict[str, Any] | None:
-        """The state of now, as `figures` has it; null before the first look.
+        """The state of now, as `figures` has it; None before the first look.
 
         Raises:
             Gone: nobody can be asked any more.

@@ -58,7 +58,7 @@ class BatchDone:
         seconds: how long it took from its first row to the last sink.
         stages: where that time went, in order: `read`, `shape`, each sink, `dead letters`; and `plan`, the time that
             the source and Spark needed around it, where that is known.
-        delay: how long ago the oldest change in it was committed when it was in all sinks, in seconds; null where it
+        delay: how long ago the oldest change in it was committed when it was in all sinks, in seconds; None where it
             has only rows of snapshots.
         at: when it was in all sinks.
     """
@@ -114,7 +114,7 @@ class Delays:
 
     @classmethod
     def of(cls, delays: Sequence[float]) -> Delays | None:
-        """The quantiles of these delays; null where there is none."""
+        """The quantiles of these delays; None where there is none."""
         ordered = sorted(delays)
         if not ordered:
             return None
@@ -141,7 +141,7 @@ class TableState:
             took none.
         read: about how many rows of the table its snapshot has read, by earlier runs too.
         read_per_second: rows that its snapshot reads per second, over the last minute.
-        complete_until: everything that was committed before this in the table is in all sinks; null where unknown.
+        complete_until: everything that was committed before this in the table is in all sinks; None where unknown.
         captured: whether the source captures it still.
         lost: whether changes of it are missing: the source had deleted them, or a user skipped them.
         unequal: whether a change of structure may have changed its rows, and it was not read again since.
@@ -175,14 +175,14 @@ class TableState:
 
     @property
     def snapshot_left(self) -> int | None:
-        """The estimated number of rows that the snapshot has still to read; null if it is not running or unknown."""
+        """The estimated number of rows that the snapshot has still to read; None if it is not running or unknown."""
         if self.snapshot != "running" or self.estimate < 0:
             return None
         return max(0, self.estimate - self.read)
 
     @property
     def snapshot_seconds_left(self) -> float | None:
-        """When the snapshot will be read at this rate; null if it is not running, stands still or is unknown."""
+        """When the snapshot will be read at this rate; None if it is not running, stands still or is unknown."""
         left = self.snapshot_left
         return None if left is None or not self.read_per_second else left / self.read_per_second
 

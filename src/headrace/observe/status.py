@@ -27,18 +27,18 @@ class TableStatus:
 
     Args:
         table: `schema.name`.
-        complete_until: everything that was committed before this is in all sinks; null while nothing is complete.
+        complete_until: everything that was committed before this is in all sinks; None while nothing is complete.
         snapshot: `running`, `catching up` (complete, changes made meanwhile follow), or empty.
         chunks: snapshot chunks in all sinks while it runs.
         estimate: the table's rows when its snapshot began, from the source's catalog; -1 if unknown.
         lost: changes of it are missing in the last batch, because the source had deleted them.
         captured: whether it is captured still; where not, what happens to it is missing.
-        skipped: the commits after which and up to which changes are missing because a user skipped them; null where
+        skipped: the commits after which and up to which changes are missing because a user skipped them; None where
             none is, or where the table was read again since.
         unequal: the commit up to which it equals the source, and the time of that where it is known, because a change
-            of structure may have changed rows behind that; null where none did, or where it was read again since.
+            of structure may have changed rows behind that; None where none did, or where it was read again since.
         read_again: whether it is not equal and the pipeline reads it again as a whole, or will without being asked.
-        parked: since when and why its changes are left out; null where they are not.
+        parked: since when and why its changes are left out; None where they are not.
     """
 
     table: str
@@ -82,10 +82,10 @@ class DatabaseStatus:
     Args:
         name: the database.
         position: the last commit that is in all sinks; empty before the first batch.
-        commit_time: when that was committed in the source; null when unknown.
+        commit_time: when that was committed in the source; None when unknown.
         lag_seconds: 0 when all that was committed is in the sinks; else how long ago the oldest change was committed
-            that is not, or may not be because capture is behind; null if the source was not queried or not reached.
-        health: the health of the source's capture; null if it was not queried.
+            that is not, or may not be because capture is behind; None if the source was not queried or not reached.
+        health: the health of the source's capture; None if it was not queried.
         answered: whether the source answered.
         tables: in the order in which they were taken in.
         ad_hoc: snapshots that signals requested, in their order.
@@ -119,16 +119,16 @@ class PipelineStatus:
     Args:
         name: the pipeline's.
         checkpoint: path or URL.
-        batch: the newest batch that is in all sinks; null before the first.
-        running: whether a run holds the checkpoint; null when that can't be seen, as on an object store.
+        batch: the newest batch that is in all sinks; None before the first.
+        running: whether a run holds the checkpoint; None when that can't be seen, as on an object store.
         process: that run's process id.
         host: the machine where it is, where that is another one or may be; else empty.
         databases: one for each database that is captured; none where the source is Kafka.
         topics: for Kafka the next offset of each partition, by topic.
-        messages: the messages that gave no change since the checkpoint was made, or not all of it; null for a database
+        messages: the messages that gave no change since the checkpoint was made, or not all of it; None for a database
             where there is none.
         skipped: messages of Kafka that a user passed over, and that were not read since.
-        run: the last figures that a run kept, of now or of before it ended; null where none did.
+        run: the last figures that a run kept, of now or of before it ended; None where none did.
     """
 
     name: str
@@ -151,13 +151,13 @@ class PipelineStatus:
 
     @property
     def complete_until(self) -> dt.datetime | None:
-        """Everything that was committed before this is in all sinks, in every table; null when any has no such time."""
+        """Everything that was committed before this is in all sinks, in every table; None when any has no such time."""
         times = [table.complete_until for database in self.databases for table in database.tables]
         known = [time for time in times if time is not None]
         return min(known) if known and len(known) == len(times) else None
 
     def told_by_run(self, now: float) -> KeptFigures | None:
-        """The figures of a run that works at this time (seconds since 1970) and keeps them; null where none does."""
+        """The figures of a run that works at this time (seconds since 1970) and keeps them; None where none does."""
         works = self.run is not None and self.running is not False and self.run.are_fresh(now)
         return self.run if works else None
 
@@ -225,7 +225,7 @@ def database_status(
     Args:
         name: the database.
         offset: where the newest batch ends that is in all sinks.
-        head: the newest commit of the source; null if it was not queried, or can't be reached.
+        head: the newest commit of the source; None if it was not queried, or can't be reached.
         health: the health of the source.
         now: the time of day, for a source that does not say its own.
         asked: whether the source was queried.

@@ -30,7 +30,7 @@ class AnnouncedStructures:
     """What was announced to the sinks of a run. Runs in the driver.
 
     Args:
-        kept: the text in the checkpoint; null where there is none.
+        kept: the text in the checkpoint; None where there is none.
         keep: writes another one.
 
     Raises:

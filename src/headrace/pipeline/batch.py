@@ -436,7 +436,7 @@ class BatchWriter:
 
 
 def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSchemas | None = None) -> DataFrame | None:
-    """The rows as a sink gets them, computed once; null where it gets none.
+    """The rows as a sink gets them, computed once; None where it gets none.
 
     Raises:
         HeadraceError: a transform or a route can't be applied.

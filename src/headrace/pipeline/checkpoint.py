@@ -73,7 +73,7 @@ class Checkpoint:
         return self.folder.local_path
 
     def text(self, file: str) -> str | None:
-        """A small file's text; null where it is not there."""
+        """A small file's text; None where it is not there."""
         return self.folder.text(file)
 
     def committed(self) -> int | None:
@@ -297,7 +297,7 @@ def check_free(location: str) -> None:
 
 
 def holder(location: str) -> Holder | None:
-    """The run that holds a checkpoint of this machine; null when it is free, or elsewhere."""
+    """The run that holds a checkpoint of this machine; None when it is free, or elsewhere."""
     folder = local_path(location)
     if folder is None:
         return None

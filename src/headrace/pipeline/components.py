@@ -66,7 +66,7 @@ class FormatSection:
 
 
 def missing_package(error: ModuleNotFoundError, owner: str = "This") -> OptionError | None:
-    """What to install for a package that is missing; null for one that no extra of Headrace brings."""
+    """What to install for a package that is missing; None for one that no extra of Headrace brings."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return None

@@ -138,7 +138,7 @@ class DeadLetters:
                 )
 
     def kept(self, spark: SparkSession, pipeline: str) -> DataFrame | None:
-        """The dead letters of a pipeline as the messages that came, each once, with its `reason`; null where no sink of
+        """The dead letters of a pipeline as the messages that came, each once, with its `reason`; None where no sink of
         them is there yet. Lazy; in no order.
 
         Args:

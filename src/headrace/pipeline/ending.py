@@ -24,7 +24,7 @@ class Ending(Protocol):
         """Whether nothing is left behind a batch.
 
         Args:
-            committed: the newest batch that rests in all sinks; null before the first.
+            committed: the newest batch that rests in all sinks; None before the first.
 
         Raises:
             HeadraceError: the run can't go on from there.
@@ -39,7 +39,7 @@ class DatabasesEnding:
     Args:
         databases: the source.
         offset: where a batch ends, in Spark's text; null for one that is not kept any more.
-        planned: the newest batch that was planned before the run began; null for none.
+        planned: the newest batch that was planned before the run began; None for none.
     """
 
     def __init__(self, databases: Databases, offset: Callable[[int], str | None], planned: int | None) -> None:
@@ -91,7 +91,7 @@ class TopicsEnding:
     Args:
         head: what they held.
         offset: where a batch ends, in Spark's text.
-        begun: where the newest committed batch ended at the start; null before the first.
+        begun: where the newest committed batch ended at the start; None before the first.
         newest_only: whether what was there before the first start is not wanted.
         fail_on_data_loss: whether messages that are gone stop the run.
 

@@ -280,7 +280,7 @@ class KafkaTopics(Component):
             raise self._refused(sentence, "Check the options of the source that begin with 'kafka.'.") from error
 
     def failure(self, printed: str) -> ConnectError | None:
-        """Why Kafka could not be read, where a stack trace of Spark's says it; null where it says something else."""
+        """Why Kafka could not be read, where a stack trace of Spark's says it; None where it says something else."""
         known = printed_reason(printed)
         return None if known is None else self._refused(known.sentence, known.remedy)
 

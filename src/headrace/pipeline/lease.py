@@ -86,7 +86,7 @@ class LeaseHolder:
 
     @classmethod
     def from_text(cls, text: str) -> LeaseHolder | None:
-        """Back from `to_text`; null where it can't be read, as while it is being written."""
+        """Back from `to_text`; None where it can't be read, as while it is being written."""
         try:
             data: Any = json.loads(text)
             return cls(
@@ -110,7 +110,7 @@ def newest_lease(folder: CheckpointFolder) -> tuple[int, LeaseHolder | None]:
 
 
 def lease_holder(folder: CheckpointFolder, now: Callable[[], float] = time.time) -> LeaseHolder | None:
-    """Who holds a checkpoint now; null where nobody does."""
+    """Who holds a checkpoint now; None where nobody does."""
     _, holder = newest_lease(folder)
     return holder if holder is not None and holder.free_at() > now() else None
 

@@ -63,7 +63,7 @@ def _written(model: Model, target: Target, table: TableId) -> Dataset | None:
 
 
 def _schema(target: Target, schema: TableSchema | None) -> TableSchema | None:
-    """The columns of a mirror by what their values mean, for the target has types of its own; null where transforms
+    """The columns of a mirror by what their values mean, for the target has types of its own; None where transforms
     decide, and of messages."""
     if schema is None or not target.sink.keeps_tables or target.shaping.transforms:
         return None

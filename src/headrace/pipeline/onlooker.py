@@ -61,7 +61,7 @@ class Onlooker:
             return [point for point in self._points if point["time"] > since]
 
     def figures(self) -> dict[str, Any] | None:
-        """The state of the last look; null before the first."""
+        """The state of the last look; None before the first."""
         with self._lock:
             return self._figures
 

@@ -42,7 +42,7 @@ def on_table_error(chosen: str | None, source: Source | KafkaTopics, targets: Se
     """What a pipeline does when one table can't be read or written.
 
     Args:
-        chosen: what its file says; null where it says nothing.
+        chosen: what its file says; None where it says nothing.
         source: where changes come from.
         targets: where they go.
 
@@ -88,7 +88,7 @@ class Parking:
         offsets: where a batch ends, by its number; null where that is not known.
         command: what reads a table again, word by word up to its name.
         below: the tables whose rows the database deletes or changes with those of a table, without a change in its log;
-            takes the number of a batch; null for none. They are read again with it, because they may lack what follows
+            takes the number of a batch; None for none. They are read again with it, because they may lack what follows
             from its rows.
     """
 

@@ -47,7 +47,7 @@ class SinkPlan:
     Args:
         sink: the sink as messages name it.
         place: topic or table; empty where the sink has no place per table, or where nobody can say before the rows.
-        exists: whether the target is there; null where nobody looked.
+        exists: whether the target is there; None where nobody looked.
         changes: what would be done to its structure.
         way: how small batches would go there; empty where there is one way only.
         load: how rows of the table's first snapshot would get there, as the end of a sentence; empty where none would,
@@ -79,7 +79,7 @@ class TablePlan:
         snapshot: whether its rows would be read: `begins`, `goes on`, `catches up` (they are, and changes made
             meanwhile follow), or `none`.
         rows: about how many rows the table has, as the source's catalog says; -1 where nobody asked or knows.
-        chunks: in how many key ranges they are read, at the least; null where that is unknown or nothing is read.
+        chunks: in how many key ranges they are read, at the least; None where that is unknown or nothing is read.
         chunks_done: chunks that are in all sinks already.
         after: the position after which its changes follow; empty where none do.
         targets: one for each sink, in order.
@@ -103,7 +103,7 @@ class PipelinePlan:
     Args:
         name: the pipeline's.
         checkpoint: path or URL.
-        batch: the newest batch that is in all sinks; null for a pipeline that was never started.
+        batch: the newest batch that is in all sinks; None for a pipeline that was never started.
         source: what the source is, in words.
         tables: what is captured; empty where the source is Kafka.
         gone: tables that were captured up to now and that the options no longer mean.

@@ -42,7 +42,7 @@ class RepairedPart:
     Args:
         name: `schema.name`, with several databases after the database; or the topic and its partition.
         does: what is done, as a sentence without its end.
-        count: about how many rows are read, or changes come again or are left out; null where that is not known.
+        count: about how many rows are read, or changes come again or are left out; None where that is not known.
         at: the place up to which its changes are delivered; empty where that does not matter.
         to: the place after which they go on; empty where that does not matter.
         sinks: what each sink gets, in order: the sink with the place in it, and a sentence without its end.

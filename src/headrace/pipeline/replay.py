@@ -299,7 +299,7 @@ class Replay:
         )
 
     def run(self) -> ReplayedBatch | None:
-        """Replay; null where there is nothing to replay.
+        """Replay; None where there is nothing to replay.
 
         Where it fails or is killed half-way it can be repeated: targets of tables go by position, sinks of messages get
         their messages again.
@@ -395,7 +395,7 @@ class Replay:
         return self._persisted(read(self._source.format, ordered))
 
     def _later(self) -> DataFrame | None:
-        """The messages behind the first letter of each partition, up to where the checkpoint is; null where no sink
+        """The messages behind the first letter of each partition, up to where the checkpoint is; None where no sink
         needs them."""
         if not any(t.sink.keeps_tables or t.sink.takes == "messages" for t in self._model.targets):
             return None

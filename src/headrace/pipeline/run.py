@@ -430,7 +430,7 @@ class RunningPipeline:
         self._reported = newest
 
     def _behind_messages(self) -> int | None:
-        """How many messages the last batch left in the topics, as Spark reported it; null before the first report."""
+        """How many messages the last batch left in the topics, as Spark reported it; None before the first report."""
         last: Any = self._query.lastProgress
         if not last or not last["sources"]:
             return None

@@ -145,7 +145,7 @@ class Watch:
         return points(self._history.moments(since))
 
     def figures(self) -> dict[str, Any] | None:
-        """The state of now, for the page; null before the first look.
+        """The state of now, for the page; None before the first look.
 
         Raises:
             Gone: the run has ended.
@@ -176,7 +176,7 @@ class Watch:
         """Listen no more, and tell those who follow that the run has ended, if it ever began.
 
         Args:
-            troubles: what went wrong, the reason of the end among it; null where that did not change.
+            troubles: what went wrong, the reason of the end among it; None where that did not change.
         """
         self._open.close()
         self._history.close()

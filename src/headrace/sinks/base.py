@@ -95,7 +95,7 @@ class TargetPreview:
 
     Args:
         place: the target as messages name it.
-        exists: whether it is there; null where nobody looked.
+        exists: whether it is there; None where nobody looked.
         changes: what would be done to its structure, each as a short sentence; empty where nothing.
         way: how small batches would go into it, as the end of a sentence; empty where there is one way only.
     """
@@ -277,7 +277,7 @@ class Sink(Component, ABC):
         return rows
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
-        """The rows of a source table's target, in the source's columns as far as it has them; null where there is no
+        """The rows of a source table's target, in the source's columns as far as it has them; None where there is no
         target. Lazy. Headrace calls it only if `reads_back` allows that.
 
         Args:
@@ -335,7 +335,7 @@ class Sink(Component, ABC):
         return "Can be used."
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions | None:
-        """Whether the login may do what the pipeline would do; null for a sink that has nobody to ask.
+        """Whether the login may do what the pipeline would do; None for a sink that has nobody to ask.
 
         Runs in a process without Spark, after `reach`; leaves nothing behind.
 
@@ -350,7 +350,7 @@ class Sink(Component, ABC):
         return Permissions("Headrace does not check its login's permissions; the first write shows them.", known=False)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview | None:
-        """What would be done to the target of a table; null for a sink that has no target per table.
+        """What would be done to the target of a table; None for a sink that has no target per table.
 
         Runs in the driver; changes nothing.
 

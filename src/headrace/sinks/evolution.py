@@ -208,7 +208,7 @@ def known_names(
 
     Args:
         have: the target's columns.
-        final: those that the source has now; null where they are not known.
+        final: those that the source has now; None where they are not known.
         own: names of Headrace's own columns.
         steps: what is known to have happened to names.
         source: the source's name, for messages.

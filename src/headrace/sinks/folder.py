@@ -74,7 +74,7 @@ def folder_permissions(path: str) -> Permissions:
 
 
 def _nearest(path: str) -> Path | None:
-    """The folder, or the nearest one above it that is there; null for one that is not on this machine."""
+    """The folder, or the nearest one above it that is there; None for one that is not on this machine."""
     if "://" in path and not path.startswith("file://"):
         return None
     place = Path(path.removeprefix("file://").removeprefix("file:")).absolute()

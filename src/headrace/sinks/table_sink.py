@@ -114,7 +114,7 @@ def given_steps(settings: TableSettings) -> Callable[[TableId], tuple[Step, ...]
 
 
 def _column_of(id: TableId, given: str) -> str | None:
-    """The column that the user means in a table, with or without the table's name; null where it is another table's."""
+    """The column that the user means in a table, with or without the table's name; None where it is another table's."""
     table = next((name for name in (id.path, id.name) if name and given.startswith(f"{name}.")), "")
     return given.removeprefix(f"{table}.") if table or "." not in given else None
 

@@ -42,7 +42,7 @@ class Slice:
         kind: what `Source.read` has to do (a source's own word, such as `snapshot` or `stream`).
         details: JSON values only.
         weight: which share of a task's work it is expected to be; those of light slices are read by one task.
-        tables: the tables (`schema.name`) that its rows are of; null where that is not known. The slices of a batch
+        tables: the tables (`schema.name`) that its rows are of; None where that is not known. The slices of a batch
             that hold rows of one table are planned in the order of these rows.
     """
 
@@ -129,7 +129,7 @@ class Source(Component, ABC):
 
     @property
     def counted_operations(self) -> frozenset[str] | None:
-        """The operations (`c`, `u`, `d`) that the end of a transaction counts; null where no transactions are given."""
+        """The operations (`c`, `u`, `d`) that the end of a transaction counts; None where no transactions are given."""
         if not self.settings.get("provide_transaction_metadata"):
             return None
         return frozenset("cud") - frozenset(self.settings.get("skipped_operations") or ())
@@ -155,7 +155,7 @@ class Source(Component, ABC):
         return {str(self.settings.get("database") or ""): self}
 
     def dataset(self, table: TableId) -> Dataset | None:
-        """What a table is called in lineage; null where the options do not say its server. Asks nobody."""
+        """What a table is called in lineage; None where the options do not say its server. Asks nobody."""
         scheme, usual = self.address
         host, port = self.settings.get("hostname"), self.settings.get("port")
         if not scheme or not host or (self.settings.get("instance") and not port):
@@ -199,7 +199,7 @@ class Source(Component, ABC):
         self.head()
 
     def missing_permissions(self) -> Sequence[MissingPermission] | None:
-        """What the login may not do that this source needs or would use; null for a source that can't tell.
+        """What the login may not do that this source needs or would use; None for a source that can't tell.
 
         Asked by `headrace check`: it only reads, and little. Runs in the driver.
 
@@ -276,7 +276,7 @@ class Source(Component, ABC):
     def preview(
         self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True
     ) -> Offset | None:
-        """What the next batch would begin with, as the end of a batch of one chunk; null for a source that can't say.
+        """What the next batch would begin with, as the end of a batch of one chunk; None for a source that can't say.
 
         As `advance`, but nothing is locked, mined or noted, so that a later `advance` does what it would have done. A
         run that should end asks it whether anything is left (`Offset.brings_more_than`).
@@ -355,7 +355,7 @@ class Source(Component, ABC):
         return self.read(slice)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
-        """A slice without the rows of one table, whose other rows are the same; null where there are none. The slice
+        """A slice without the rows of one table, whose other rows are the same; None where there are none. The slice
         itself where its other rows can't be read alone. Runs in executors; asks nobody.
 
         Args:

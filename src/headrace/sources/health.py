@@ -30,23 +30,23 @@ class Health:
         sentence: the same in words; empty for a source that can't say.
         remedy: what to do about it; empty when all is well.
         checked: what the source's clock showed when it was asked.
-        captured_until: everything that was committed before this can be read; null when unknown.
-        waiting_since: when the oldest change was committed that is captured and not in all sinks yet; null when there
+        captured_until: everything that was committed before this can be read; None when unknown.
+        waiting_since: when the oldest change was committed that is captured and not in all sinks yet; None when there
             is none, or when it is not known how far the sinks are.
-        quiet_until: nothing waits that was committed before this; null where the source does not say, or where its
+        quiet_until: nothing waits that was committed before this; None where the source does not say, or where its
             head stands still while nothing is committed.
         waiting_commits: how many captured commits are not in all sinks yet; not all are counted where they are very
             many. Null when it is not known how far the sinks are, or where commits can't be counted.
-        retention_seconds: how long a captured change is kept; null when unknown or for ever.
+        retention_seconds: how long a captured change is kept; None when unknown or for ever.
         headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
             the whole retention when nothing waits, zero or less when it may happen at any moment.
         lost: tables of which needed changes are deleted already.
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         log_used_bytes: how much of the source's own log is in use; read only while capture is not well, because what
             is not captured stays there.
-        retained_bytes: how much of its own log the source keeps because changes in it are not in all sinks yet; null
+        retained_bytes: how much of its own log the source keeps because changes in it are not in all sinks yet; None
             where it keeps the log by another rule.
-        headroom_bytes: how much log may be written until the source drops what is kept so; null without a bound, zero
+        headroom_bytes: how much log may be written until the source drops what is kept so; None without a bound, zero
             or less when it may happen at any moment.
         not_seen: what could not be read, with the permission that it needs.
     """

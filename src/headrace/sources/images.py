@@ -33,7 +33,7 @@ class Images:
             rows: which rows of the batch become maps.
             length: length of the result; its other elements are null.
             places: where in the result each map goes, ascending, as many as `rows`.
-            absent: true where a cell is left out of its map, one row per element of `rows`; null when all are whole.
+            absent: true where a cell is left out of its map, one row per element of `rows`; None when all are whole.
         """
         width = len(self.names)
         picks = rows[:, None] + np.arange(width, dtype=np.int64)[None, :] * self.rows

@@ -66,7 +66,7 @@ class _Count(NamedTuple):
 
 
 def not_encodable(format: Format) -> str | None:
-    """Why a source's workers can't encode in a format; null where they can."""
+    """Why a source's workers can't encode in a format; None where they can."""
     if not isinstance(format, ArrowFormat):
         return f"format '{format.name}' is encoded by Spark"
     if not format.encodes_alone:
@@ -84,7 +84,7 @@ class Messages:
         format: how they are encoded.
         counted: whether counts of the changes follow.
         lines: whether each message is a line of JSON (`wire.lines`), as files hold it.
-        outlet: where workers send messages, so that they give none but those that they can't send; null where they give
+        outlet: where workers send messages, so that they give none but those that they can't send; None where they give
             all.
     """
 

@@ -21,11 +21,11 @@ class Notice:
         op: which of them.
         position: where it stands.
         source: the source's facts, the connector's name among them.
-        table: the table that it is about; null where it is about none.
+        table: the table that it is about; None where it is about none.
         schema: the table's schema, where it announces one.
         snapshot: as in the change row.
         event_time: when it happened.
-        capture_time: null for that of the batch.
+        capture_time: None for that of the batch.
         error: which changes are lost.
     """
 

@@ -44,7 +44,7 @@ class TableProgress:
     Args:
         commit: changes of this table up to this commit are contained in its snapshot; its stream goes on after it.
         chunk: how many snapshot chunks lie behind, before the batch that ends here.
-        lower: the key up to which those chunks reach; null at the beginning of the table.
+        lower: the key up to which those chunks reach; None at the beginning of the table.
         last: the greatest key when the table's snapshot began. Rows after it came later, so the stream brings them;
             without it the snapshot of a table that grows at its end would never end.
         bounds: the upper key bounds of the chunks of the batch that ends here, in order, each a tuple of canonical
@@ -116,14 +116,14 @@ class Offset:
     Args:
         source: the source's name and the database's identity; an offset of another database is refused.
         commit: everything up to and with this commit is delivered (but for `tables`); empty before the first batch.
-        commit_time: when that commit was made, for lag; null when unknown.
+        commit_time: when that commit was made, for lag; None when unknown.
         capture_time: when the batch was planned; changes only when something else does.
         clock: the source's offset from UTC (`+02:00`) when the batch was planned, where its commit times are local.
         initial: the first snapshot is still running, so nothing is streamed yet.
         known: the tables (`schema.name`) that have been taken in; one that is included later is snapshotted first.
         tables: the tables that lag behind `commit`.
         schemas: how each known table is read, in the source's own words (JSON values).
-        heartbeat: when the last heartbeat was planned; null without heartbeats.
+        heartbeat: when the last heartbeat was planned; None without heartbeats.
         gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
             after which and before which. Only where the options prefer losing to stopping.
         ad_hoc: the ad-hoc snapshots that were requested, in the words of

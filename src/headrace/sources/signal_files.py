@@ -34,7 +34,7 @@ class TakenFiles:
 
     Args:
         upto: files that the command named up to this name were taken, or would be ignored.
-        names: what was taken beside them and is still in the folder; null as releases before wrote it, which took all
+        names: what was taken beside them and is still in the folder; None as releases before wrote it, which took all
             names up to `upto`.
     """
 
@@ -217,7 +217,7 @@ def _is_settled(name: str, now: dt.datetime) -> bool:
 
 
 def _time(name: str) -> dt.datetime | None:
-    """The time in a name that the command gave; null for any other name."""
+    """The time in a name that the command gave; None for any other name."""
     stamp = _STAMP.fullmatch(name)
     try:
         return None if stamp is None else dt.datetime.strptime(stamp[1], _FORM).replace(tzinfo=dt.UTC)

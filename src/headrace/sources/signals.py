@@ -61,7 +61,7 @@ class Signal:
     Args:
         id: any text by which the sender knows it again in the log.
         type: one of `TYPES`, if it is right.
-        data: JSON text; may be null where a type needs no data.
+        data: JSON text; may be None where a type needs no data.
     """
 
     id: str
@@ -77,7 +77,7 @@ class ExecuteSnapshot:
         collections: names or regular expressions, each `schema.table` or `database.schema.table`.
         kind: beside the stream, chunk by chunk; or as the first snapshot was read, while the table's stream waits.
         filters: pairs of a name or regular expression and the SQL predicate that rows of such tables must meet.
-        surrogate_key: the column by which chunks are cut; null for the table's key.
+        surrogate_key: the column by which chunks are cut; None for the table's key.
     """
 
     collections: tuple[str, ...]
@@ -86,7 +86,7 @@ class ExecuteSnapshot:
     surrogate_key: str | None = None
 
     def filter_of(self, table: TableId) -> str | None:
-        """The predicate for a table; null when all its rows are wanted."""
+        """The predicate for a table; None when all its rows are wanted."""
         return next((sql for pattern, sql in self.filters if names(pattern, table)), None)
 
 
@@ -271,7 +271,7 @@ def signal_data(
 
 
 def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
-    """The path of the signal table that an option names, as the catalog spells it; null when this database has none.
+    """The path of the signal table that an option names, as the catalog spells it; None when this database has none.
 
     Args:
         name: `schema.table` or `database.schema.table`.

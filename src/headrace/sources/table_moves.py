@@ -38,8 +38,8 @@ class MovePlan:
     Args:
         move: the move, with a commit in the form of `Offset.commit`.
         at: the commit up to which the changes of the table are delivered.
-        changes: about how many changes come again, or are left out; null where the source can't say cheaply.
-        time: when the commit `move.to` was made; null where that is not known.
+        changes: about how many changes come again, or are left out; None where the source can't say cheaply.
+        time: when the commit `move.to` was made; None where that is not known.
     """
 
     move: TableMove
@@ -49,7 +49,7 @@ class MovePlan:
 
 
 def time_of_text(text: str) -> dt.datetime | None:
-    """The instant that a text says in ISO 8601, with a zone; null for any other text.
+    """The instant that a text says in ISO 8601, with a zone; None for any other text.
 
     A time without a zone is none: which zone it is in would be a guess.
     """

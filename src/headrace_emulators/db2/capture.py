@@ -23,7 +23,7 @@ def capture(storage: Db2Storage, max_transactions: int | None = None) -> int:
 
     Args:
         storage: a connection of its own.
-        max_transactions: stop after so many; null takes all.
+        max_transactions: stop after so many; None takes all.
 
     Returns:
         How many transactions were moved.
@@ -100,7 +100,7 @@ def prune(storage: Db2Storage, mark: bytes | None) -> None:
 
     Args:
         storage: a connection.
-        mark: the oldest commit that stays; null for the newest there is.
+        mark: the oldest commit that stays; None for the newest there is.
     """
     execute = storage.sqlite.execute
     with storage.writing():
@@ -155,7 +155,7 @@ class CaptureProgram(CaptureThread[Db2Storage]):
     Args:
         open_storage: gives the connection.
         poll: seconds between two looks at the log.
-        max_transactions: transactions per look; null for all.
+        max_transactions: transactions per look; None for all.
 
     `VALUES ASNCDC.ASNCDCSERVICES('suspend', 'asncdc')` and `'resume'` from any connection pause and resume it too.
     """

@@ -17,7 +17,7 @@ class Column:
         name: as the catalog spells it.
         type: its declared type.
         nullable: whether it may be NULL.
-        default: its DEFAULT as it was written; null without one.
+        default: its DEFAULT as it was written; None without one.
         identity: `A` (ALWAYS) or `D` (BY DEFAULT) of an identity column, else empty.
         start: the first number of an identity column.
     """

@@ -128,7 +128,7 @@ class Cursor(driver.Cursor):
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """Name, type object, size, size, precision, scale and nullability per column; null without a result."""
+        """Name, type object, size, size, precision, scale and nullability per column; None without a result."""
         if self._result is None or not self._result.columns:
             return None
         return [

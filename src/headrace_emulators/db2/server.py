@@ -139,7 +139,7 @@ class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
             active: whether it is captured from now on.
             split_updates: whether an update is a D and an I row instead of one U row.
             before_prefix: the prefix of the names of columns that hold values before an update.
-            before_columns: which columns have one; null for all.
+            before_columns: which columns have one; None for all.
         """
         self.execute(f"CALL ASNCDC.ADDTABLE({_constant(schema)}, {_constant(table)})")
         which = f"WHERE SOURCE_OWNER = {_constant(schema)} AND SOURCE_TABLE = {_constant(table)}"
@@ -190,7 +190,7 @@ class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
         """Forget old changes.
 
         Args:
-            mark: the oldest commit that stays; null for all that was captured.
+            mark: the oldest commit that stays; None for all that was captured.
             retention: instead of a mark, how long changes are kept by their commit time.
         """
         if retention is not None:

@@ -56,7 +56,7 @@ class _Scope:
     outer: _Scope | None = None
 
     def column(self, table: str, name: str) -> Db2Type | None:
-        """A column's type; null when no table here has it."""
+        """A column's type; None when no table here has it."""
         places = [self.sources[table]] if table in self.sources else [] if table else list(self.sources.values())
         found = next((place[name] for place in places if name in place), None)
         return found if found is not None or self.outer is None else self.outer.column(table, name)

@@ -40,7 +40,7 @@ class RealServer:
 
 
 def to_download(kind: str) -> Archive | None:
-    """The archive that the server of a kind of database is downloaded in; null where nothing has to be.
+    """The archive that the server of a kind of database is downloaded in; None where nothing has to be.
 
     Raises:
         ConnectError: the machine has no such server, and can't run what Maven has.
@@ -59,7 +59,7 @@ def to_download(kind: str) -> Archive | None:
 
 
 def real_server(kind: str, folder: Path) -> RealServer | None:
-    """The server of a kind of database with its data in a folder, or in a temporary one where it can't use that; null
+    """The server of a kind of database with its data in a folder, or in a temporary one where it can't use that; None
     where the demo emulates one. It is downloaded first where that has to be.
 
     Raises:

@@ -42,7 +42,7 @@ class Workload:
         seed: of the changes.
         rate: transactions per second.
         source: which kind of database it is.
-        server: the real server that has it; null where it is emulated.
+        server: the real server that has it; None where it is emulated.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class Programs:
     """Where a server's programs are.
 
     Args:
-        archive: the archive that they come from; null where the machine has them.
+        archive: the archive that they come from; None where the machine has them.
         paths: the programs of the machine by name; empty where they come from an archive.
     """
 
@@ -108,7 +108,7 @@ class Programs:
 
     @property
     def to_download(self) -> Archive | None:
-        """The archive that has to be downloaded before a program can run; null where nothing has to."""
+        """The archive that has to be downloaded before a program can run; None where nothing has to."""
         return None if self.archive is None or _folder(self.archive).is_dir() else self.archive
 
     def __getitem__(self, name: str) -> Path:

@@ -87,7 +87,7 @@ class Workload(ABC, Generic[Database]):
 
         Args:
             stop: set it to end after the current transaction.
-            rate: transactions per second; null for as fast as possible.
+            rate: transactions per second; None for as fast as possible.
             transactions: how many at most.
 
         Returns:

@@ -25,7 +25,7 @@ _NOT_NEEDED = ("perl", "libperl")
 
 
 def unpacked() -> Path | None:
-    """The folder of the unpacked packages, the newest where there are several; null where there is none."""
+    """The folder of the unpacked packages, the newest where there are several; None where there is none."""
     return max(_folder().glob(f"{_PACKAGE}-*"), default=None)
 
 

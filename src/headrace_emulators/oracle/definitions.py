@@ -51,7 +51,7 @@ class Change:
     Args:
         owner: the schema.
         name: the table.
-        table: the table as it is now; null when it is gone.
+        table: the table as it is now; None when it is gone.
         emptied: the table, where its rows are to go.
         partition: the condition that these rows meet.
     """

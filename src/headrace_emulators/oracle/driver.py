@@ -96,7 +96,7 @@ class Cursor(driver.Cursor):
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """One tuple per column; null without a result."""
+        """One tuple per column; None without a result."""
         return [(name, None, None, None, None, None, True) for name in self._result.columns] or None
 
     @property

@@ -36,7 +36,7 @@ class Declared:
     Args:
         name: as `ALL_TAB_COLUMNS.DATA_TYPE` has it (`TIMESTAMP(6) WITH TIME ZONE`).
         length: bytes or characters.
-        precision: digits, null where not declared.
+        precision: digits, None where not declared.
         scale: digits after the point, fraction digits of a time.
     """
 

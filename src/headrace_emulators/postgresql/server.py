@@ -290,7 +290,7 @@ def missing() -> str:
 
 
 def _system_user() -> str | None:
-    """The user of the machine as whom root starts the server; null for everybody else, who starts it as himself."""
+    """The user of the machine as whom root starts the server; None for everybody else, who starts it as himself."""
     if os.geteuid() != 0:
         return None
     users = {entry.pw_name for entry in pwd.getpwall()}

@@ -41,7 +41,7 @@ class SchemaRegistryServer:
 
     Args:
         port: 0 takes a free one, which stays the same when the server is started again.
-        user_info: `user:password` that every request must carry; null for none.
+        user_info: `user:password` that every request must carry; None for none.
         level: the compatibility that new versions must have where nothing else is set (Confluent's default).
 
     Attributes:

@@ -310,7 +310,7 @@ class SchemaStore:
         raise RegistryRefusal(40408, f"Subject '{name}' does not have subject-level compatibility configured")
 
     def set_level(self, name: str | None, level: Any) -> None:
-        """Set the compatibility of a subject or of all; null takes a subject's own away.
+        """Set the compatibility of a subject or of all; None takes a subject's own away.
 
         Raises:
             RegistryRefusal: 42203.

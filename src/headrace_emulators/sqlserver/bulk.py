@@ -32,7 +32,7 @@ def insert_rows(
         storage: where.
         name: `schema.table`.
         rows: an Arrow table, or sequences in the order of `columns`.
-        columns: names; null for those of the Arrow table, or all that can be given a value.
+        columns: names; None for those of the Arrow table, or all that can be given a value.
 
     Returns:
         How many rows.

@@ -23,7 +23,7 @@ def capture(storage: SqlServerStorage, max_transactions: int | None = None) -> i
 
     Args:
         storage: a connection of its own.
-        max_transactions: stop after so many; null takes all.
+        max_transactions: stop after so many; None takes all.
 
     Returns:
         How many transactions were moved.
@@ -142,7 +142,7 @@ def clean_instance(storage: SqlServerStorage, instance: str, mark: bytes | None)
     Args:
         storage: in a write transaction.
         instance: the capture instance.
-        mark: the new lowest LSN; null means the newest there is.
+        mark: the new lowest LSN; None means the newest there is.
     """
     connection = storage.sqlite
     if mark is None:
@@ -179,8 +179,8 @@ class CaptureJob(CaptureThread[SqlServerStorage]):
     Args:
         open_storage: gives the connection.
         poll: seconds between scans of the log.
-        idle: seconds without a transaction after which a dummy row is written; null for never.
-        max_transactions: transactions per scan; null for all.
+        idle: seconds without a transaction after which a dummy row is written; None for never.
+        max_transactions: transactions per scan; None for all.
 
     `EXEC sys.sp_cdc_stop_job` and `sp_cdc_start_job` from any connection pause and resume it too, and so does stopping
     SQL Server Agent.

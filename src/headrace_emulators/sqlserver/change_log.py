@@ -118,7 +118,7 @@ class TransactionLog:
             dummy: no transaction of a user (an idle mark, or the enabling of an instance).
 
         Returns:
-            The commit LSN; null when nothing was logged.
+            The commit LSN; None when nothing was logged.
         """
         if not self._open:
             return None

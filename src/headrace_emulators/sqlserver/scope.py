@@ -18,7 +18,7 @@ class Value:
 
     Args:
         sql: its SQLite text.
-        type: its T-SQL type; null where it depends on the value.
+        type: its T-SQL type; None where it depends on the value.
         bare: it is a column whose order of values SQLite knows.
         literal: it is a constant or parameter, which takes on the type of what it is compared with.
         collation: the SQLite collation that the statement names.

@@ -188,8 +188,8 @@ class EmulatedDatabase(DatabaseHandle[SqlServerSession, Cursor]):
         """Forget old changes.
 
         Args:
-            instance: one capture instance; null for all.
-            low_lsn: the new lowest LSN; null for the newest there is.
+            instance: one capture instance; None for all.
+            low_lsn: the new lowest LSN; None for the newest there is.
             retention: instead of an LSN, how long changes are kept by their commit time.
         """
         if retention is not None:

@@ -230,7 +230,7 @@ def _binary(required: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _shape(text: str) -> dict[str, Any] | None:
-    """A geometry's well-known binary and the number of its reference system, null for none."""
+    """A geometry's well-known binary and the number of its reference system, None for none."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -38,7 +38,7 @@ class Substitution:
         self._parts()
 
     def apply(self, text: str) -> str | None:
-        """The new text; null where the pattern does not match the whole text."""
+        """The new text; None where the pattern does not match the whole text."""
         if self.regex.fullmatch(text) is None:
             return None
         parts = self._parts()
@@ -87,8 +87,8 @@ class TopicRoute:
 
     Args:
         topic: from a table's topic to the new one.
-        key_field: the key field that tells the tables of one topic apart; null where keys stay as they are.
-        identifier: from a table's topic to that field's value, which is the topic itself where null or not matching.
+        key_field: the key field that tells the tables of one topic apart; None where keys stay as they are.
+        identifier: from a table's topic to that field's value, which is the topic itself where None or not matching.
     """
 
     topic: Substitution
@@ -128,7 +128,7 @@ class TopicNames:
         return self.shape.topic(self.prefix, table, self.delimiter, database=database)
 
     def routed(self, table: TableId, *, database: bool = True) -> str | None:
-        """The topic to which a table is routed; null where it is not.
+        """The topic to which a table is routed; None where it is not.
 
         Raises:
             OptionError: Kafka has no such topic.

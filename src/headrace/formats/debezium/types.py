@@ -170,7 +170,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _default(value: Any, spelling: FieldSpelling | None) -> str | None:
-    """The canonical text of a default in a schema; null without one, and where it can't be read."""
+    """The canonical text of a default in a schema; None without one, and where it can't be read."""
     if value is None:
         return None
     text = value if isinstance(value, str) else to_text(value)

@@ -60,7 +60,7 @@ class MetadataMessage:
         schema_id: what data messages name it by.
         schema: the table's schema.
         ordinals: the names of the columns by ordinal, from 1; null where no column has the ordinal.
-        data_schema: the Avro schema of the data messages, as text; null where there is none.
+        data_schema: the Avro schema of the data messages, as text; None where there is none.
         source: server, task, version of the table and time, as they stand in the message.
     """
 

@@ -61,7 +61,7 @@ class Registry:
     """What the option `registry` holds: an address, or schemas by id. Picklable, so executors can ask too.
 
     Args:
-        url: one address, or several with commas between; null with a mapping.
+        url: one address, or several with commas between; None with a mapping.
         schemas: JSON text by id or GUID; of a mapping only.
         settings: what else confluent-kafka's client takes, by its names (`basic.auth.user.info`, `ssl.ca.location`).
     """
@@ -186,7 +186,7 @@ class _Session:
         return self._made
 
     def fetch(self, ref: SchemaRef) -> str | None:
-        """The schema's text; null where the registry says that it has none of that id."""
+        """The schema's text; None where the registry says that it has none of that id."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:

@@ -131,7 +131,7 @@ def unknown_column(text: str, columns: Iterable[str]) -> str | None:
 
 
 def _rounded(node: Any, spark: SparkSession) -> str | None:
-    """The first part of an expression that Spark rounds without being asked to; null where none is. Division always
+    """The first part of an expression that Spark rounds without being asked to; None where none is. Division always
     is rounded, to the digits of its type."""
     kind, inner = _scale(node), node.children()
     children = [inner.apply(n) for n in range(inner.size())]
@@ -154,7 +154,7 @@ def _rounded(node: Any, spark: SparkSession) -> str | None:
 
 
 def _scale(node: Any) -> int | None:
-    """The digits after the point of a decimal; null for other types."""
+    """The digits after the point of a decimal; None for other types."""
     found = node.dataType()
     return int(found.scale()) if found.typeName().startswith("decimal") else None
 

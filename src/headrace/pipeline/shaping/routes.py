@@ -70,7 +70,7 @@ class Route:
 
     Args:
         tables: for which source tables.
-        to: the template of the new name; null where the name stays.
+        to: the template of the new name; None where the name stays.
         merge: whether several tables may have one name.
 
     Raises:
@@ -173,7 +173,7 @@ class Routes:
         return not self.leave_out and all(route.to is None for route in self.routes)
 
     def destination(self, table: TableId) -> Destination | None:
-        """What a table is in the sink; null where it is left out.
+        """What a table is in the sink; None where it is left out.
 
         Raises:
             OptionError: its new name would be empty.
@@ -215,7 +215,7 @@ class Destinations:
                 )
 
     def only_source(self, target: TableId) -> TableId | None:
-        """The source's table that is this one in the sink; null where it is several or none that was seen."""
+        """The source's table that is this one in the sink; None where it is several or none that was seen."""
         tables = self._seen.get(_place(target), {})
         return next(iter(tables)) if len(tables) == 1 else None
 
@@ -263,7 +263,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _used(template: str) -> set[str] | None:
-    """The placeholders of a template; null where it is none."""
+    """The placeholders of a template; None where it is none."""
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError:

@@ -39,7 +39,7 @@ class FoundSchema:
 
     Args:
         schema_id: as the rows name it; empty for rows that name none.
-        schema: what `schema` rows say of it; null where none does.
+        schema: what `schema` rows say of it; None where none does.
         order: by which the newest is known.
         has_rows: whether rows of data follow it.
     """
@@ -156,13 +156,13 @@ class Shaping:
                 )
 
     def source_of(self, table: TableId) -> TableId | None:
-        """The source's table that is this one in the sink; null where it is several, or where none went there yet."""
+        """The source's table that is this one in the sink; None where it is several, or where none went there yet."""
         if self.changes_nothing:
             return table
         return self._destinations.only_source(table)
 
     def structure(self, schema: TableSchema, spark: SparkSession | None) -> TableSchema | None:
-        """What a table is in the sink; null where it is left out.
+        """What a table is in the sink; None where it is left out.
 
         Args:
             schema: the table as the source has it.

@@ -69,7 +69,7 @@ class TableTransform:
     Args:
         source: the structure that the rows follow.
         schema: the structure that they get, under the source's name.
-        needed: the source's columns that filters need; null where there is no filter.
+        needed: the source's columns that filters need; None where there is no filter.
         made: the computed columns that are in the new images.
         salts: of the hashes, in order; secrets.
     """
@@ -156,7 +156,7 @@ class TableTransform:
 def transform_table(
     transforms: Iterable[Transform], schema: TableSchema, spark: SparkSession | None, known: Read
 ) -> TableTransform | None:
-    """What transforms make of a table; null where none is for it. Runs in the driver; runs no job.
+    """What transforms make of a table; None where none is for it. Runs in the driver; runs no job.
 
     Args:
         transforms: in order.

@@ -149,7 +149,7 @@ class Transform:
     Args:
         label: how messages call it (`transform 2`).
         tables: for which source tables.
-        filter: SQL; null for none.
+        filter: SQL; None for none.
         computed: names and SQL.
         masks: in the order of the file.
         include: the only columns; empty for all.

@@ -85,7 +85,7 @@ class Database(ABC):
     def missing_permissions(
         self, connection: Any, mirrors: Sequence[TableName], progress: TableName
     ) -> list[MissingPermission] | None:
-        """What the login may not do that these mirrors need; null where the server can't be asked. Only reads."""
+        """What the login may not do that these mirrors need; None where the server can't be asked. Only reads."""
 
     @abstractmethod
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:

@@ -40,12 +40,12 @@ class TargetProgress:
 
     Args:
         owner: whose it is.
-        batch: the batch's number; null before the first.
+        batch: the batch's number; None before the first.
         source_table: what the target mirrors.
         key_columns: by which it is kept.
         offsets: number, hash of the offsets and sink of a batch, apart by blanks; it counts where the number is
             `batch`, which an earlier release raises alone.
-        format_version: the version of the target's layout; null for 1.
+        format_version: the version of the target's layout; None for 1.
     """
 
     owner: str

@@ -120,7 +120,7 @@ def fitting_batches(settings: Mapping[str, str], limits: Mapping[str, int | None
 
 
 def sentence_of(failure: str) -> str | None:
-    """Our sentence about a message that is too large, out of what Spark made of it; null where it is something else."""
+    """Our sentence about a message that is too large, out of what Spark made of it; None where it is something else."""
     found = refused(failure)
     return found.message if found is not None and found.message.startswith(_OPENING) else None
 

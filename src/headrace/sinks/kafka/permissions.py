@@ -87,7 +87,7 @@ class PermissionsAdmin(Admin):
 
         Args:
             topics: where messages would go.
-            creation: how missing topics are made; null to leave that to the brokers.
+            creation: how missing topics are made; None to leave that to the brokers.
 
         Raises:
             SinkError: Kafka can't be asked.
@@ -152,7 +152,7 @@ class PermissionsAdmin(Admin):
                     )
 
     def _brokers_make_topics(self) -> bool | None:
-        """Whether brokers make a topic that a producer asks for; null where the login may not ask."""
+        """Whether brokers make a topic that a producer asks for; None where the login may not ask."""
         config = self._kafka.common.config.ConfigResource
         nodes = self._asked("for its brokers", lambda: self._client.describeCluster().nodes().get())
         broker = config(config.Type.BROKER, nodes.iterator().next().idString())

@@ -38,7 +38,7 @@ class Topic:
 
     Args:
         partitions: how many it has.
-        max_message_bytes: the largest batch that it takes; null where the user may not ask.
+        max_message_bytes: the largest batch that it takes; None where the user may not ask.
     """
 
     partitions: int
@@ -86,7 +86,7 @@ class TopicCreation:
 
 
 def topic_creation(options: Mapping[str, str]) -> TopicCreation | None:
-    """What the options `topic.creation.*` say, in the words of Kafka Connect; null where no topic is to be made.
+    """What the options `topic.creation.*` say, in the words of Kafka Connect; None where no topic is to be made.
 
     Raises:
         OptionError: a group is unknown or takes no topic, or a value is wrong.
@@ -152,7 +152,7 @@ class Topics:
 
     Args:
         settings: Kafka's settings by their own names, with `bootstrap.servers`; they may hold secrets.
-        creation: how missing topics are made; null to leave that to the brokers.
+        creation: how missing topics are made; None to leave that to the brokers.
     """
 
     def __init__(self, settings: Mapping[str, str], creation: TopicCreation | None) -> None:

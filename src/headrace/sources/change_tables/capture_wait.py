@@ -55,8 +55,8 @@ class CaptureMoment:
     Args:
         at: what the clock showed, with some time to spare for rounded commit times.
         captured: the commit up to which everything was captured then.
-        mark: how far the log had been read, and what the clock had shown there; null when that was not known.
-        scan: the newest scan of the log that had found nothing; null where it can't be seen.
+        mark: how far the log had been read, and what the clock had shown there; None when that was not known.
+        scan: the newest scan of the log that had found nothing; None where it can't be seen.
     """
 
     at: Clock
@@ -75,7 +75,7 @@ def after(
         times: what the clock showed at each of them, in the order of the log.
         now: the clock when they were found.
         readings: the instants that the times are by what is known of the zone, and those that they are where the clock
-            was set back since the read's `mark`; null where the zone is not known. Then a commit that was captured an
+            was set back since the read's `mark`; None where the zone is not known. Then a commit that was captured an
             hour or more after it was made, around a clock change, may be taken for a later one.
     """
     local = np.array(times, "datetime64[us]")

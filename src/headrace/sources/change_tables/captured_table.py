@@ -30,7 +30,7 @@ class CaptureInstance:
 
     Args:
         name: what the server knows it by: SQL Server's capture instance, or the quoted name of Db2's change table.
-        start_lsn: the oldest LSN it still holds everything after; null until the capture job first ran.
+        start_lsn: the oldest LSN it still holds everything after; None until the capture job first ran.
         columns: captured column names with their ordinal in the change table.
         has_command_id: whether the change table has `__$command_id` (older servers do not).
         object_id: the change table's id, by which an instance is known from a later one of the same name.

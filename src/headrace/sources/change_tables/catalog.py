@@ -30,7 +30,7 @@ class CatalogTable:
         return begun[-1] if begun else self.versions[-1]
 
     def of(self, instance: CaptureInstance) -> CapturedTable | None:
-        """The table as an instance that is known from before shows it now; null when that instance is gone."""
+        """The table as an instance that is known from before shows it now; None when that instance is gone."""
         same = (
             v for v in self.versions if (v.instance.name, v.instance.object_id) == (instance.name, instance.object_id)
         )

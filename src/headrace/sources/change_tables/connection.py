@@ -77,7 +77,7 @@ class Connection(DriverConnection, ABC):
         """End the transaction; harmless where the server ended it itself, so that it does not hide why."""
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first row of a small result; null when there is none."""
+        """The first row of a small result; None when there is none."""
         return next(iter(self.rows(sql, parameters)), None)
 
     def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:

@@ -93,7 +93,7 @@ class Dialect(NativeTypes, Protocol):
         """
 
     def last_transaction(self, server: Queries, upto: str) -> Transaction | None:
-        """The last captured transaction up to an LSN; null where none is listed.
+        """The last captured transaction up to an LSN; None where none is listed.
 
         Only asked where idle commits are not kept.
         """
@@ -105,7 +105,7 @@ class Dialect(NativeTypes, Protocol):
         """
 
     def no_capture(self, server: Queries, database: str) -> CaptureError | None:
-        """Why no table of the database can be captured, with what to do; null where the database is set up.
+        """Why no table of the database can be captured, with what to do; None where the database is set up.
 
         The one diagnosis that every command gives.
         """
@@ -153,7 +153,7 @@ class Dialect(NativeTypes, Protocol):
         """What to run so that a user may read the changes of a capture instance, as a sentence."""
 
     def zone(self, server: Queries, local: dt.datetime, minutes: int) -> str | None:
-        """The time zone that the server reports; null when it can't, or when its clock is not in it."""
+        """The time zone that the server reports; None when it can't, or when its clock is not in it."""
 
     def changes(
         self, server: Queries, window: Window, settings: ChangeTableSettings | None, *, rows: int

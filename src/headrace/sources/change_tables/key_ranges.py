@@ -58,8 +58,8 @@ class KeyRanges:
         Args:
             table: the table.
             key: its chunk key; empty for the whole table.
-            lower: rows after this key; null from the beginning.
-            upper: rows up to and with this key; null to the end.
+            lower: rows after this key; None from the beginning.
+            upper: rows up to and with this key; None to the end.
             condition: a predicate that the user wrote; it goes to the server as it is.
         """
 

@@ -37,7 +37,7 @@ def missing_on_tables(
 
 
 def refused(connection: Connection, sql: str, parameters: tuple[object, ...] = ()) -> CaptureError | None:
-    """The server's refusal of a statement; null if it answered."""
+    """The server's refusal of a statement; None if it answered."""
     try:
         connection.rows(sql, parameters)
     except CaptureError as error:

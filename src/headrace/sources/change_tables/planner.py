@@ -433,7 +433,7 @@ class Planner:
         require_still_matched(self._settings, now, known.names, known.protected, held)
 
     def _altered(self, instance: int, after: str) -> str | None:
-        """The last alteration after a commit; null where there was none, or the server does not say."""
+        """The last alteration after a commit; None where there was none, or the server does not say."""
         if not self._statements.LAST_DDL:
             return None
         altered = self._connection.value(self._statements.LAST_DDL, (instance, lsn.to_bytes(after)))

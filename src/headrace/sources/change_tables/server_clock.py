@@ -52,7 +52,7 @@ class ServerZone:
         return self._zone(connection, *self._time(connection))
 
     def known(self, connection: Connection) -> str | None:
-        """The zone's IANA name, or the offset that the user says; null for a server that can't say its zone."""
+        """The zone's IANA name, or the offset that the user says; None for a server that can't say its zone."""
         if self._known is None and not self._queried:
             self._zone(connection, *self._time(connection))
         return self._known
@@ -117,7 +117,7 @@ class CommitClock:
         return self._turns[hour]
 
     def _found(self, hour: clock.RepeatedHour) -> clock.Turn | None:
-        """Where the clock was set back; null when no commit shows that it was.
+        """Where the clock was set back; None when no commit shows that it was.
 
         It is the first commit of the hour whose time is a minute before an earlier commit's, or that comes after one
         of the next hour. Commits that come later change nothing of that.

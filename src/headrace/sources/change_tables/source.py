@@ -449,7 +449,7 @@ class ChangeTableSource(Source):
 
     @abstractmethod
     def _newest_transaction(self, connection: Connection) -> str | None:
-        """The newest captured transaction; null where there is none."""
+        """The newest captured transaction; None where there is none."""
 
     @abstractmethod
     def _health_probe(self) -> HealthProbe:

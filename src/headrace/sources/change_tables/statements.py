@@ -120,7 +120,7 @@ class Queries(Protocol):
         """All rows of a small result."""
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first row of a small result; null when there is none."""
+        """The first row of a small result; None when there is none."""
 
     def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """The one value of a result of one row and column; null when there is no row."""

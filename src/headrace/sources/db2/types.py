@@ -254,7 +254,7 @@ _STRING = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 
 
 def constant_default(expression: str | None, native: NativeType) -> str | None:
-    """A column default as canonical text, where it is a constant of the column's type; null for registers and NULL."""
+    """A column default as canonical text, where it is a constant of the column's type; None for registers and NULL."""
     if expression is None or not native.supported or native.binary:
         return None
     text = expression.strip()

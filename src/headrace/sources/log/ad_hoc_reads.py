@@ -39,11 +39,11 @@ class KeyRanges(Protocol[_Asked]):
 
         Args:
             table: it.
-            lower: keys after this; null from the beginning.
+            lower: keys after this; None from the beginning.
             last: keys up to and with this.
             rows: how many rows a chunk has.
             chunks: how many keys at the most.
-            condition: a predicate of the user's that rows must meet; null for all.
+            condition: a predicate of the user's that rows must meet; None for all.
 
         Raises:
             RequestWaits: not now, but perhaps with a later batch.
@@ -86,7 +86,7 @@ class AdHocReads(Generic[Table]):
         self._tables_of = tables_of
 
     def table(self, offset: Offset) -> Table | None:
-        """The signal table as the offset knows it, when its rows are streamed; null where there is none."""
+        """The signal table as the offset knows it, when its rows are streamed; None where there is none."""
         name = self._settings.signal_data_collection
         if not name:
             return None

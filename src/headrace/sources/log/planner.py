@@ -178,7 +178,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
         Args:
             start: where the last batch ended.
-            window: what follows in the log; null for a new process, whose options may be others.
+            window: what follows in the log; None for a new process, whose options may be others.
             only_looks: whether nothing may be altered on the server.
         """
 
@@ -211,7 +211,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     @abstractmethod
     def _later(self, start: Offset) -> str | None:
-        """The commit behind which the log still is, where that is later than an offset; null when it can't be read on.
+        """The commit behind which the log still is, where that is later than an offset; None when it can't be read on.
 
         Asked when changes behind `start` are gone.
         """

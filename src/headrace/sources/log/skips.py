@@ -13,7 +13,7 @@ def checked_skip(move: TableMove, offset: Offset, head: str | None = None) -> Mo
     Args:
         move: with a commit in the form of `Offset.commit`.
         offset: up to where all is delivered.
-        head: the newest commit of the log; null where it was not asked for.
+        head: the newest commit of the log; None where it was not asked for.
 
     Raises:
         OptionError: it can't; the sentence says why.

@@ -21,9 +21,9 @@ class Definition:
 
     Args:
         type: as the catalog writes types: `varchar(20)`, `int unsigned`; empty where it is not understood.
-        charset: the character set that it names; null for none.
-        nullable: what it says of NULL; null where it says nothing.
-        default: the literal of its default as SQL; null where it has none, or one that is computed.
+        charset: the character set that it names; None for none.
+        nullable: what it says of NULL; None where it says nothing.
+        default: the literal of its default as SQL; None where it has none, or one that is computed.
         computed: whether its default is no literal.
         generated: whether its values are computed of other columns.
         identity: whether the server numbers its rows.
@@ -47,7 +47,7 @@ class Add:
     Args:
         name: the column.
         definition: what it is.
-        after: the column in front of it; the empty text for the first place, null for the last.
+        after: the column in front of it; the empty text for the first place, None for the last.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Change:
     Args:
         name, to: the column before and after.
         definition: what it is then.
-        after: as of `Add`, but null where it stays at its place.
+        after: as of `Add`, but None where it stays at its place.
     """
 
     name: str
@@ -153,7 +153,7 @@ _NUMBER = re.compile(r"\d[\w.]*")
 
 
 def actions_of(text: str) -> tuple[Action, ...] | None:
-    """The actions of an `ALTER TABLE`, or of `CREATE INDEX` and `DROP INDEX`; null for any other statement.
+    """The actions of an `ALTER TABLE`, or of `CREATE INDEX` and `DROP INDEX`; None for any other statement.
 
     Args:
         text: the statement, as it was logged.
@@ -539,7 +539,7 @@ class _Reader:
         return text
 
     def _literal(self) -> str | None:
-        """A literal as SQL; null for what is computed."""
+        """A literal as SQL; None for what is computed."""
         token = self.take()
         if token.kind == "text":
             return token.text

@@ -31,7 +31,7 @@ class AlteredTables:
         replaced: the paths of tables of which all rows may be others.
         lagging: the paths of tables whose catalog does not show yet, perhaps, what the statements say.
         cut: the place at which the window has to end, because one batch can't have what is in front of it and what
-            is behind; null for none.
+            is behind; None for none.
     """
 
     found: Mapping[str, MysqlTable]
@@ -61,7 +61,7 @@ def altered_tables(
         unsure: those of them that may be as they are behind it only.
         shown: as the catalog has them now.
         statements: those of the window.
-        later: those between the window's end and a place that the log reached when the catalog was read; null where
+        later: those between the window's end and a place that the log reached when the catalog was read; None where
             that is not known.
         begin: where the window begins, as `Place.text`.
         dropped: as of `StreamState`.

@@ -74,7 +74,7 @@ class CatalogTable(NamedTuple):
     """A row of the catalog's list of tables.
 
     Args:
-        rows: about how many rows it has; null where the server does not say it.
+        rows: about how many rows it has; None where the server does not say it.
     """
 
     database: str
@@ -91,7 +91,7 @@ class CatalogTable(NamedTuple):
 
     @property
     def lack(self) -> CaptureError | None:
-        """Why it can't be captured; null where it can."""
+        """Why it can't be captured; None where it can."""
         path = self.id.path
         if self.kind in _OTHERS:
             return CaptureError(

@@ -346,7 +346,7 @@ class BinlogConnection(Connection):
         Args:
             file: the file's name.
             position: where an event begins; above 4 GiB it can't be asked for.
-            server_id: the number of this reader; one of the option's, or a random one, when null.
+            server_id: the number of this reader; one of the option's, or a random one, when None.
             statements: whether a MariaDB sends the statements of rows, too (ANNOTATE_ROWS).
 
         Raises:

@@ -21,7 +21,7 @@ def lacks_charset(definition: Definition | None) -> bool:
 def declared_column(
     name: str, definition: Definition | None, charset: str | None = None
 ) -> tuple[Column, NativeType] | None:
-    """A column as a statement alone declares it; null where that does not say all of its type."""
+    """A column as a statement alone declares it; None where that does not say all of its type."""
     if definition is None or not definition.type:
         return None
     try:

@@ -19,7 +19,7 @@ _COMPUTED = "default_generated"
 
 
 def constant_default(shown: str, extra: str, native: NativeType, *, is_mariadb: bool) -> str | None:
-    """A default that is a constant, as a canonical text; null for an expression, and where the catalog can't show it.
+    """A default that is a constant, as a canonical text; None for an expression, and where the catalog can't show it.
 
     Args:
         shown: as the catalog has it: MariaDB's as SQL, MySQL's as its bare text.

@@ -329,7 +329,7 @@ class GroupReader:
 
     @property
     def boundary(self) -> Place | None:
-        """Where the next group begins that was not read; null inside of one."""
+        """Where the next group begins that was not read; None inside of one."""
         if self._open is not None:
             return None
         return self._here() if self._turned else self._start

@@ -53,7 +53,7 @@ class ServerState:
         address: host and port, for sentences.
         files: the files of its log, oldest first.
         gtids: the groups that its log has or had, as it writes them.
-        expires: after how many seconds a file may go; 0 for never, null where that is not known.
+        expires: after how many seconds a file may go; 0 for never, None where that is not known.
         in_use: those that MySQL's log may have, and that are not done: they wait for the engine, or for a replica.
     """
 

@@ -117,7 +117,7 @@ class _Examination:
         )
 
     def _refused(self, well: Health, offset: Offset, place: Place) -> Health | None:
-        """What a run would stop with, because the log is another one or lacks what follows; null where it goes on."""
+        """What a run would stop with, because the log is another one or lacks what follows; None where it goes on."""
         now, state = ServerState.of(self.connection), StreamState.of(offset)
         stopped = replace(well, state=CaptureState.NOT_CAPTURING, captured_until=None, headroom_seconds=None)
         try:

@@ -18,7 +18,7 @@ _ON = ("1", "ON")
 
 
 def retention_seconds(settings: Mapping[str, str]) -> float | None:
-    """How long the server keeps a file of its log; null for ever.
+    """How long the server keeps a file of its log; None for ever.
 
     Args:
         settings: those of `NAMES` that the server has.

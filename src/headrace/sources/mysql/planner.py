@@ -64,7 +64,7 @@ class BinlogWindow(Window):
     Args:
         gtids: the groups that the offset has then.
         prepared: the distributed transactions that are not decided then.
-        tables: the captured tables at its end; null where they are as the offset has them.
+        tables: the captured tables at its end; None where they are as the offset has them.
     """
 
     gtids: str = ""
@@ -315,7 +315,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         )
 
     def _altered_tables(self, start: Offset, state: StreamState, seen: Seen) -> AlteredTables | None:
-        """The captured tables at the end of a window; null where the log says that they are as before."""
+        """The captured tables at the end of a window; None where the log says that they are as before."""
         if not seen.altered and not self._look_again:
             return None
         known, begin = tables_of(start.schemas), boundary(start.commit).text
@@ -365,7 +365,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     def _later_statements(
         self, state: StreamState, seen: Seen, known: Mapping[str, MysqlTable]
     ) -> tuple[TableStatement, ...] | None:
-        """The statements behind a window that the catalog may show already; null where that is too much to read."""
+        """The statements behind a window that the catalog may show already; None where that is too much to read."""
         head = self._snapshots.head(self._sql)
         if head <= seen.until:
             return ()

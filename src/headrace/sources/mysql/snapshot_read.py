@@ -274,7 +274,7 @@ def more_chunks(
 
 
 def greatest_key(session: Session, table: MysqlTable, conditions: Sequence[str] = ()) -> Key | None:
-    """The last key of the rows that meet conditions; null where there is none."""
+    """The last key of the rows that meet conditions; None where there is none."""
     found = session.rows(statements.greatest_key(table, conditions))
     return _key(found[0]) if found else None
 
@@ -293,7 +293,7 @@ def key_bounds(
     Args:
         session: to the server.
         table: it.
-        lower: keys after this; null from the beginning.
+        lower: keys after this; None from the beginning.
         last: keys up to and with this.
         rows: how many rows a chunk has.
         chunks: how many keys at the most.

@@ -62,7 +62,7 @@ def chunk_bound(table: MysqlTable, lower: Key | None, last: Key, rows: int, cond
 
     Args:
         table: it.
-        lower: keys after this; null from the beginning.
+        lower: keys after this; None from the beginning.
         last: keys up to and with this.
         rows: how many rows the chunk has.
         conditions: predicates that rows must meet.

@@ -57,7 +57,7 @@ class Named:
     """A table that a statement names.
 
     Args:
-        database: null for the one that the session used.
+        database: None for the one that the session used.
         name: the table's name; empty for all tables of the database.
     """
 
@@ -103,7 +103,7 @@ class Token:
 
     @property
     def name(self) -> str | None:
-        """What it names; null where it is no name."""
+        """What it names; None where it is no name."""
         if self.kind == "quoted":
             return self.text[1:-1].replace("``", "`")
         if self.kind == "text" and self.text[0] == '"':
@@ -226,7 +226,7 @@ class _Reader:
         return Statement(Meaning.NOTHING if first in _NOTHING else Meaning.UNKNOWN)
 
     def emptied(self) -> Statement | None:
-        """The statement by which a server says that it lost the rows of a table in memory; null for any other."""
+        """The statement by which a server says that it lost the rows of a table in memory; None for any other."""
         if not self._skip("DELETE", "FROM"):
             return None
         tables = self._tables(1)

@@ -67,7 +67,7 @@ class TableStates:
 
     Args:
         states: how it is behind each statement; null where that is not known.
-        rewrite: why rows may have changed that the log does not have; null where it is proven that none has.
+        rewrite: why rows may have changed that the log does not have; None where it is proven that none has.
         is_replaced: whether all of its rows may be others: it was dropped, or another table came in its place.
         dropped: the names of columns that went away and did not come back.
         fits: whether the statements lead to what the catalog shows, where it shows it.
@@ -86,7 +86,7 @@ class _Slot:
 
     Args:
         name: what it is called.
-        born: the name that it had before the first statement; null for one that was added.
+        born: the name that it had before the first statement; None for one that was added.
         declared: what statements declared it as, in order; null for what is not known.
     """
 
@@ -117,10 +117,10 @@ def states_of(
 
     Args:
         path: the table, `database.table`.
-        before: how it is in front of the first statement; null where that is not known.
+        before: how it is in front of the first statement; None where that is not known.
         statements: those that concern it, in the order of the log.
-        after: how it is behind the last one; null where that is not known.
-        proven: how many of the statements are to be proven harmless; null for all.
+        after: how it is behind the last one; None where that is not known.
+        proven: how many of the statements are to be proven harmless; None for all.
         dropped: the names of columns that went away before, which targets may have kept.
     """
     followed = _Followed(path, before, statements, after, dropped)
@@ -332,7 +332,7 @@ class _Followed:
         return any(isinstance(action, moving) for action in self._actions[number])
 
     def _key(self, number: int) -> tuple[str, ...] | None:
-        """The names of the key's columns behind a statement; null where nothing says which they were."""
+        """The names of the key's columns behind a statement; None where nothing says which they were."""
         behind = self._behind[number]
         if not any(self._moves_key(n) for n in range(number + 1)) and self._before is not None:
             names = [next((s.name for s in behind if s.slot.born == name), None) for name in self._before.schema.key]
@@ -364,7 +364,7 @@ class _Followed:
         return None if name is None else _column_of(self._after, name)
 
     def _resolved(self, seen: _Seen) -> tuple[Column, NativeType] | None:
-        """A column behind a statement; null where nothing says what it was."""
+        """A column behind a statement; None where nothing says what it was."""
         found = None
         if seen.version == len(seen.slot.declared):
             found = self._of_after(seen.slot)
@@ -376,7 +376,7 @@ class _Followed:
 
     @cached_property
     def _default_charset(self) -> str | None:
-        """The character set of columns for which the statements name none; null where nothing shows it."""
+        """The character set of columns for which the statements name none; None where nothing shows it."""
         if any(_CHARSET.search(one.text) for one in self._statements):
             return None
         without = [
@@ -413,7 +413,7 @@ class _Followed:
         return bool(before.structure) and before.structure == after.structure
 
     def _harm(self, action: Action, in_front: Mapping[int, _Seen], behind: Mapping[int, _Seen]) -> str | None:
-        """What an action may have done to rows; null where it is proven that it did nothing to them."""
+        """What an action may have done to rows; None where it is proven that it did nothing to them."""
         if isinstance(action, Engine):
             same = self._before is not None and self._before.engine == action.name
             return None if same else f"it got the engine {action.name}"
@@ -507,7 +507,7 @@ class _Followed:
         return column[0].nullable and not column[0].generated and not column[0].identity
 
     def _constants(self, proven: int) -> dict[str, str | None] | None:
-        """The values of columns that were added and are not NULL; null where one of them is not known."""
+        """The values of columns that were added and are not NULL; None where one of them is not known."""
         found: dict[str, str | None] = {}
         for seen in self._added(proven):
             if self._is_null(seen):
@@ -519,7 +519,7 @@ class _Followed:
         return found
 
     def _constant(self, seen: _Seen) -> str | None:
-        """The one value that a column has in every row from before; null where it is not known."""
+        """The one value that a column has in every row from before; None where it is not known."""
         first, column = seen.slot.declared[0], self._of_after(seen.slot)
         if first is None or column is None or len(seen.slot.declared) > 1 or seen.version > 1:
             return None

@@ -67,10 +67,10 @@ class NativeType:
 
     Args:
         kind: the type's name in SQL without its size: `int`, `varchar`, `longblob`, `point`, `inet6`.
-        unsigned: whether numbers are never negative; null where the log does not say it.
+        unsigned: whether numbers are never negative; None where the log does not say it.
         length: characters, bytes or bits, the digits of a decimal, the dimension of a vector.
         scale: digits after the point of a decimal, fraction digits of a time.
-        charset: of texts, enums and sets; null for all other types, and where the log does not say it.
+        charset: of texts, enums and sets; None for all other types, and where the log does not say it.
         labels: of an enum or a set, in its order; empty where the log does not say them.
         compressed: whether the log has the values compressed (MariaDB's COMPRESSED); a session sees them plain.
     """
@@ -100,8 +100,8 @@ class NativeType:
         Args:
             code: the type's number.
             meta: what the map says besides; where these are two bytes, the first one is the low one.
-            unsigned: of a number; null where the map has no signs.
-            collation: the number of a text's, enum's or set's; null where the map has none.
+            unsigned: of a number; None where the map has no signs.
+            collation: the number of a text's, enum's or set's; None where the map has none.
             labels: of an enum or a set.
             geometry: which kind of geometry.
             dimension: of a vector.
@@ -149,7 +149,7 @@ class NativeType:
 
         Args:
             column_type: such as `int(10) unsigned`, `enum('a','b')`.
-            collation: the name of the character set; null for what is no text.
+            collation: the name of the character set; None for what is no text.
             json: whether a check of the table says that a LONGTEXT holds JSON, as MariaDB has it.
 
         Raises:
@@ -204,7 +204,7 @@ class NativeType:
 
     @property
     def enum_values(self) -> tuple[str, ...] | None:
-        """The labels of an enum or a set; null for other types."""
+        """The labels of an enum or a set; None for other types."""
         return self.labels if self.kind in ("enum", "set") else None
 
     @property
@@ -222,7 +222,7 @@ class NativeType:
         return self
 
     def refined(self, catalog: NativeType) -> NativeType | None:
-        """What the catalog says of a column, whose type this is in the log; null where the two don't agree.
+        """What the catalog says of a column, whose type this is in the log; None where the two don't agree.
 
         Then the table has changed since. What the log does not say (signs, character sets, labels) agrees.
         """

@@ -202,7 +202,7 @@ def _add(name: str, rest: Sequence[Token], known: dict[str, NativeType], found: 
 
 
 def _literal(tokens: Sequence[Token]) -> str | None:
-    """The constant that follows DEFAULT; null where there is an expression."""
+    """The constant that follows DEFAULT; None where there is an expression."""
     tokens = list(tokens)
     if len(tokens) > 1 and tokens[0].is_word("ON") and tokens[1].is_word("NULL"):
         tokens = tokens[2:]
@@ -219,7 +219,7 @@ def _literal(tokens: Sequence[Token]) -> str | None:
 
 
 def _kept(literal: str, native: NativeType, column: Column) -> str | None:
-    """A literal as canonical text of a column that holds it as it is; null where the server changes it on the way."""
+    """A literal as canonical text of a column that holds it as it is; None where the server changes it on the way."""
     if literal.endswith("'"):
         if native.family not in _TEXTS:
             return None

@@ -92,7 +92,7 @@ class Event:
     Args:
         op: create, update, delete or truncate; error for a change that can't be read.
         path: `schema.table`.
-        row: the parsed statement; null for a truncate and an error.
+        row: the parsed statement; None for a truncate and an error.
         scn, rs_id, ssn, thread, row_id, user, sql: of its record.
         values: large values that came in pieces, by column, as text or bytes; null for NULL.
         lost: columns whose value can't be known.

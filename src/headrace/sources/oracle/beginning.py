@@ -17,7 +17,7 @@ _LOG = logging.getLogger("headrace.sources")
 
 
 def no_capture(root: Connection) -> CaptureError | None:
-    """Why the database's log can't be mined, with the statement that helps; null where it can.
+    """Why the database's log can't be mined, with the statement that helps; None where it can.
 
     The one diagnosis that every command gives.
     """

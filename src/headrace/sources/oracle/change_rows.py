@@ -43,9 +43,9 @@ class _ChangeRow:
 
     Args:
         op, position, event_time, source: as in change rows.
-        table: the captured table; null for a begin or end.
+        table: the captured table; None for a begin or end.
         images: of the changed row.
-        transaction: the place in the transaction; null without `provide_transaction_metadata`.
+        transaction: the place in the transaction; None without `provide_transaction_metadata`.
         error: why the change can't be read.
     """
 
@@ -60,7 +60,7 @@ class _ChangeRow:
 
     @property
     def schema_id(self) -> str | None:
-        """Which schema its images follow; null without any."""
+        """Which schema its images follow; None without any."""
         return None if self.table is None or self.error is not None else self.table.fingerprint
 
 

@@ -64,7 +64,7 @@ def committed_rows(
 
 
 def _all_rows(staging: Staging, transactions: Sequence[Transaction]) -> dict[str, list[pa.RecordBatch]] | None:
-    """The rows of some small transactions, each range read once; null where they are too large to be held."""
+    """The rows of some small transactions, each range read once; None where they are too large to be held."""
     by_range: dict[ScnRange, set[str]] = {}
     for transaction in transactions:
         for scns in transaction.ranges:

@@ -36,11 +36,11 @@ class Definition:
         scn: of its record.
         rs_id: the record.
         xid: its transaction.
-        user: who ran it; null when not known.
+        user: who ran it; None when not known.
         time: when it was committed, by the server's clock.
         zone: the offset of that clock.
         change: what it means for the stream where that is not its first word: `CREATE` takes a table in,
-            `DROP` leaves one out; null otherwise.
+            `DROP` leaves one out; None otherwise.
     """
 
     commit: int

@@ -116,7 +116,7 @@ class HealthProbe:
 
     @staticmethod
     def _kept(connection: Connection, now: dt.datetime | None, zone: str) -> float | None:
-        """For how long logs are kept, in seconds; null while none was deleted, or none exists."""
+        """For how long logs are kept, in seconds; None while none was deleted, or none exists."""
         oldest, deleted = connection.rows(statements.OLDEST_LOGS)[0]
         if not int(deleted):
             return None

@@ -24,14 +24,14 @@ class Transaction:
 
     Args:
         xid: its id, in hexadecimal digits.
-        start: the SCN at which it began; null when that is not known.
-        start_time: when, by the server's clock; null when not known.
-        user: whose; null when not known.
-        first: the SCN of its first row; null without rows.
+        start: the SCN at which it began; None when that is not known.
+        start_time: when, by the server's clock; None when not known.
+        user: whose; None when not known.
+        first: the SCN of its first row; None without rows.
         rows: how many mined rows it has.
         undo: how many of them take others back.
         ranges: the ranges that hold them, oldest first.
-        commit: the SCN of its commit; null while it is open.
+        commit: the SCN of its commit; None while it is open.
         time: when it was committed, by the server's clock.
         thread: the redo thread of its commit.
         rs_id: the record of its commit.
@@ -83,7 +83,7 @@ class OpenTransaction(NamedTuple):
     Attributes:
         start: the SCN at which it began.
         start_time: when, by the server's clock.
-        user: whose; null when not known.
+        user: whose; None when not known.
     """
 
     start: int

@@ -38,7 +38,7 @@ class LogFile:
 
 
 def destination(wanted: Sequence[str], rows: Iterable[tuple[object, ...]]) -> int | None:
-    """The archive destination whose copies are read; null when any will do.
+    """The archive destination whose copies are read; None when any will do.
 
     Args:
         wanted: names, in the order of preference; without any the first valid local one.

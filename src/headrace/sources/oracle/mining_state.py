@@ -25,7 +25,7 @@ class MiningState:
         needed_after: everything after this SCN has to be in the log if all staging were lost.
         mined: ranges are mined up to this SCN.
         resetlogs: the database's incarnation.
-        rules: a digest of the options that decide how tables look; null where an earlier release left none.
+        rules: a digest of the options that decide how tables look; None where an earlier release left none.
         ranges: mined ranges that hold rows of transactions that are not delivered.
         mining: ranges that tasks of the batch mine.
         open: open transactions, by id.

@@ -44,7 +44,7 @@ def definition_notice(definition: Definition, database: str, table: OracleTable 
     Args:
         definition: it.
         database: where its table is.
-        table: the table after it; null where it is gone.
+        table: the table after it; None where it is gone.
     """
     facts = {
         "connector": CONNECTOR,

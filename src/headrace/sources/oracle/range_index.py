@@ -38,14 +38,14 @@ class MinedTransaction:
     """What one range has of a transaction.
 
     Args:
-        start: the SCN at which it begins; null where that is in another range.
+        start: the SCN at which it begins; None where that is in another range.
         start_time: when, by the server's clock.
-        user: whose; null when not known.
-        first: the SCN of its first row in the range; null without rows.
+        user: whose; None when not known.
+        first: the SCN of its first row in the range; None without rows.
         rows: how many rows of it are in the range.
         undo: how many of them take others back.
         replicated: whether it is a replication's.
-        end: where it ends; null where that is in another range.
+        end: where it ends; None where that is in another range.
     """
 
     start: int | None = None
@@ -99,7 +99,7 @@ class MinedTransaction:
         )
 
     def followed_by(self, later: MinedTransaction) -> MinedTransaction | None:
-        """What two ranges have of it together; null where the later one has another transaction of the same id."""
+        """What two ranges have of it together; None where the later one has another transaction of the same id."""
         if self.end is not None or later.start is not None:
             return None
         return MinedTransaction(
@@ -231,7 +231,7 @@ class RangeIndex:
 
 
 def joined_index(indexes: Sequence[RangeIndex]) -> RangeIndex | None:
-    """The index of a range that is made of others, oldest first; null where one index can't hold it.
+    """The index of a range that is made of others, oldest first; None where one index can't hold it.
 
     That is where a transaction ends in one and its id is used again in a later one: an index knows an id once.
     """

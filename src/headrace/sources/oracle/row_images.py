@@ -31,10 +31,10 @@ class RowImages:
     """The images of a changed row.
 
     Args:
-        before, after: the row; null before an insert and after a delete.
-        key: its key; null without one.
+        before, after: the row; None before an insert and after a delete.
+        key: its key; None without one.
         key_text: the key as one text.
-        changed: the columns that an update sets; null for other changes.
+        changed: the columns that an update sets; None for other changes.
     """
 
     before: RowImage | None = None
@@ -118,7 +118,7 @@ class ImageReader:
         return False
 
     def keys(self, event: Event) -> tuple[Key, Key] | None:
-        """The keys before and after an update as they are printed; null when it does not change the key."""
+        """The keys before and after an update as they are printed; None when it does not change the key."""
         row = event.row
         if row is None or row.before is None or row.after is None or not any(n in row.shape.changed for n in self._key):
             return None

@@ -303,7 +303,7 @@ class HeartbeatSlice(OracleSlice):
 
     Args:
         commit: up to which commit.
-        commit_time: when that was made; null when unknown.
+        commit_time: when that was made; None when unknown.
         capture_time: when the heartbeat was planned.
     """
 
@@ -337,7 +337,7 @@ class AppliedDefinition:
     Args:
         definition: it.
         database: where its table is.
-        table: the table as the stream reads it from then on; null where it is gone.
+        table: the table as the stream reads it from then on; None where it is gone.
     """
 
     definition: Definition

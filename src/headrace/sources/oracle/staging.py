@@ -76,7 +76,7 @@ class Staging:
         return f"{scn.to_text(scns.low)}-{scn.to_text(scns.high)}-{self._mark}.{suffix}"
 
     def index(self, scns: ScnRange) -> RangeIndex | None:
-        """A range's index; null when the range is not there, or only half."""
+        """A range's index; None when the range is not there, or only half."""
         system, folder = self._opened()
         names = [f"{folder}/{self._path(scns, suffix)}" for suffix in ("json", "parquet")]
         if any(info.type != pafs.FileType.File for info in system.get_file_info(names)):
@@ -107,7 +107,7 @@ class Staging:
         return found
 
     def joined(self, ranges: Sequence[ScnRange]) -> tuple[ScnRange, RangeIndex] | None:
-        """Make one range of some that follow on each other, and remove them; null where one of them is not there.
+        """Make one range of some that follow on each other, and remove them; None where one of them is not there.
 
         Only for ranges that no offset names.
         """
@@ -128,7 +128,7 @@ class Staging:
     def merged(
         self, ranges: Sequence[ScnRange], xids: Collection[str], indexes: Sequence[RangeIndex]
     ) -> ScnRange | None:
-        """Make one range that holds what others have of some transactions; null where one index can't hold it.
+        """Make one range that holds what others have of some transactions; None where one index can't hold it.
 
         The others stay: an offset may name them still.
 

@@ -216,11 +216,11 @@ def chunk_bounds(
 
     Args:
         table: it.
-        lower: keys after this; null from the beginning.
+        lower: keys after this; None from the beginning.
         rows: how many rows a chunk has.
         chunks: how many keys at the most.
-        last: keys up to and with this; null to the end.
-        condition: a predicate of the user's that rows must meet; null for all.
+        last: keys up to and with this; None to the end.
+        condition: a predicate of the user's that rows must meet; None for all.
     """
     names = ", ".join(map(quoted, table.chunk_key))
     where, parameters = _range(table, lower, last, condition)

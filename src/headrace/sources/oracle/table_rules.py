@@ -99,5 +99,5 @@ def _oracle_table(table: SourceTable[NativeType]) -> OracleTable:
 
 
 def _native(table: OracleTable, name: str) -> NativeType | None:
-    """A column's declared type; null where the table has no such column."""
+    """A column's declared type; None where the table has no such column."""
     return next((n for c, n in zip(table.schema.columns, table.natives, strict=True) if c.name == name), None)

@@ -43,8 +43,8 @@ class NativeType:
     Args:
         name: `DATA_TYPE`, such as `NUMBER` or `TIMESTAMP(6) WITH TIME ZONE`.
         length: characters or bytes.
-        precision: digits; null where not declared.
-        scale: digits after the point, or fraction digits; null where not declared.
+        precision: digits; None where not declared.
+        scale: digits after the point, or fraction digits; None where not declared.
     """
 
     name: str

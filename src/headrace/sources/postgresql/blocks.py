@@ -120,7 +120,7 @@ class Between:
 
     Args:
         previous: where the last transaction ended.
-        open: the one that goes on; null for none.
+        open: the one that goes on; None for none.
     """
 
     previous: int

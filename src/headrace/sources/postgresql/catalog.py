@@ -167,7 +167,7 @@ class _Tables:
         return found
 
     def _lack(self, relation: CatalogTable) -> CaptureError | None:
-        """Why a table is not captured; null where it is, or would be if the options meant it."""
+        """Why a table is not captured; None where it is, or would be if the options meant it."""
         path, publication = relation.path, self._publication or PublicationState(self._settings.publication_name, 0)
         published = relation.oid in publication.members
         if relation.kind in _OTHERS:

@@ -88,7 +88,7 @@ class EarlierStructures:
         return {path: table for path, table in found if table is not None}
 
     def table(self, path: str, now: PostgresTable) -> PostgresTable | None:
-        """A table as it was; null where it is the same.
+        """A table as it was; None where it is the same.
 
         Args:
             path: the table.

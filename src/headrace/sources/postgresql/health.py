@@ -100,7 +100,7 @@ class _Examination:
 
         Args:
             slot: it.
-            boundary: until where all sinks have its changes; null before the first batch.
+            boundary: until where all sinks have its changes; None before the first batch.
             now: the server's time.
         """
         written = lsn.written_up_to(self.connection.value(_WRITTEN))

@@ -40,7 +40,7 @@ class Leaf:
         root: the captured table's oid.
         schema: where it lives.
         name: its name.
-        columns: those that changes have of the old row; null for all, none where the server refuses changes.
+        columns: those that changes have of the old row; None for all, none where the server refuses changes.
     """
 
     root: int

@@ -66,7 +66,7 @@ class Look:
         settings: the source's options.
         start: the boundary at which it begins.
         oids: the numbers of the tables that count.
-        signal_table: schema and name of the signal table; null where there is none.
+        signal_table: schema and name of the signal table; None where there is none.
 
     Raises:
         PostgresError: the slot can't be copied.

@@ -47,7 +47,7 @@ class Printed(Protocol):
 
     @property
     def element(self) -> Printed | None:
-        """The type of the elements; null for other types."""
+        """The type of the elements; None for other types."""
 
     @property
     def fields(self) -> Sequence[tuple[str, Printed]]:
@@ -62,7 +62,7 @@ class Printed(Protocol):
         """Whether canonical texts are what is printed."""
 
     def fields_of(self, count: int) -> Sequence[tuple[str, Printed]] | None:
-        """The fields of a composite value that has so many; null where that is not known."""
+        """The fields of a composite value that has so many; None where that is not known."""
 
     def texts(self, values: pa.StringArray) -> pa.StringArray:
         """Canonical texts of printed values."""

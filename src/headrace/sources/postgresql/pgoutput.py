@@ -95,7 +95,7 @@ class Update:
     Args:
         oid: the table's.
         new: its values.
-        old: what is said of the old row; null where nothing is.
+        old: what is said of the old row; None where nothing is.
         by_key: whether that is the replica identity's columns only. The others are null and mean nothing.
     """
 

@@ -75,7 +75,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         return False
 
     def exported(self, path: str, progress: TableProgress) -> str | None:
-        """The snapshot in which a chunk of a table is read; null where its session is gone."""
+        """The snapshot in which a chunk of a table is read; None where its session is gone."""
         if self._is_served(path, progress) and self._moment is not None:
             return self._moment.exported
         return None
@@ -277,7 +277,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
     # What was lost.
 
     def _later(self, start: Offset) -> str | None:
-        """Where the slot goes on that begins later than the offset; null where it can't be read at all."""
+        """Where the slot goes on that begins later than the offset; None where it can't be read at all."""
         state = slots.SlotState.of(self._sql, self._settings.slot)
         if state is None or state.is_lost or state.confirmed is None or state.confirmed <= lsn.boundary(start.commit):
             return None

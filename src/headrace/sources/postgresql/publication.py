@@ -106,7 +106,7 @@ class PublicationState:
 
     @classmethod
     def of(cls, connection: Connection, name: str) -> PublicationState | None:
-        """A publication as it is now; null where there is none of this name."""
+        """A publication as it is now; None where there is none of this name."""
         rows = connection.rows(_PUBLICATION, (name,))
         if not rows:
             return None

@@ -37,7 +37,7 @@ def altered_tables(state: StreamState, now: Mapping[str, PostgresTable]) -> froz
 def shared_end(
     settings: PostgresSettings, start: int, end: int, oids: Collection[int], types: TypeCatalog
 ) -> str | None:
-    """The commit at which a window has to end; null where its transactions can share a batch.
+    """The commit at which a window has to end; None where its transactions can share a batch.
 
     One transaction that has rows from both sides of an ALTER of its own is never cut.
 

@@ -43,7 +43,7 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
     Args:
         table: the chunk's table.
         chunk: which rows of it.
-        snapshot: the exported snapshot in which it is read; null to read the table as it is.
+        snapshot: the exported snapshot in which it is read; None to read the table as it is.
         capture_time: when the batch was planned.
     """
 

@@ -78,11 +78,11 @@ class SlotState:
         database: the database that it decodes.
         temporary: whether it goes with its session.
         two_phase: whether it sends prepared transactions before they are committed.
-        active_pid: the server's process that uses it now; null where none does.
-        restart: the LSN from which it keeps the log; null where it is lost or is being made.
-        confirmed: the LSN before which it has no commits; null while it is being made.
+        active_pid: the server's process that uses it now; None where none does.
+        restart: the LSN from which it keeps the log; None where it is lost or is being made.
+        confirmed: the LSN before which it has no commits; None while it is being made.
         wal_status: `reserved`, `extended`, `unreserved` or `lost`; empty where the server does not say.
-        safe_bytes: how much can be written before it is lost; null without a bound.
+        safe_bytes: how much can be written before it is lost; None without a bound.
         invalidated: why the server invalidated it; empty where it did not.
     """
 
@@ -100,7 +100,7 @@ class SlotState:
 
     @classmethod
     def of(cls, connection: Connection, name: str) -> SlotState | None:
-        """A slot as it is now; null where there is none of this name."""
+        """A slot as it is now; None where there is none of this name."""
         reason = "invalidation_reason" if connection.version >= 170000 else "NULL"
         rows = connection.rows(_STATE.format(reason=reason), (name,))
         if not rows:
@@ -346,7 +346,7 @@ def _with_messages(settings: PostgresSettings) -> bool:
 
 
 def _copied(session: ReplicationConnection, settings: PostgresSettings, boundary: int, copies_only: bool) -> str | None:
-    """The name of a copy of the slot that has what begins at the boundary; null where no slot is free."""
+    """The name of a copy of the slot that has what begins at the boundary; None where no slot is free."""
     for attempt in range(1, _ATTEMPTS + 1):
         name = _temporary_name()
         try:

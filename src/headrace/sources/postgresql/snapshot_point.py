@@ -25,7 +25,7 @@ class SnapshotPoint:
 
     Args:
         boundary: where the stream goes on behind it.
-        keeper: the session that keeps it; null where no table is read.
+        keeper: the session that keeps it; None where no table is read.
         paths: the tables that are read at it.
     """
 

@@ -162,7 +162,7 @@ def key_columns(connection: Connection, table: PostgresTable) -> list[KeyColumn]
 def greatest_key(
     connection: Connection, table: PostgresTable, key: Sequence[KeyColumn], conditions: Sequence[str]
 ) -> Key | None:
-    """The last key of the rows that meet conditions; null where there is none."""
+    """The last key of the rows that meet conditions; None where there is none."""
     found = connection.rows(statements.greatest_key(table, key, conditions))
     return tuple(found[0]) if found else None
 
@@ -183,7 +183,7 @@ def key_bounds(
         connection: to the database.
         table: it.
         key: its chunk key.
-        lower: keys after this; null from the beginning.
+        lower: keys after this; None from the beginning.
         last: keys up to and with this.
         rows: how many rows a chunk has.
         chunks: how many keys at the most.
@@ -218,7 +218,7 @@ def read_chunk(
         chunk: which rows of it.
         settings: the source's options.
         capture_time: when the batch was planned.
-        snapshot: the keeper's snapshot; null to read a table with a key as it is.
+        snapshot: the keeper's snapshot; None to read a table with a key as it is.
         file: takes rows, which are then not given; None where all are given.
 
     Raises:
@@ -267,7 +267,7 @@ def _begin(
         connection: to the database.
         table: the chunk's table.
         settings: the source's options.
-        snapshot: the keeper's; null to read the table as it is.
+        snapshot: the keeper's; None to read the table as it is.
         live: whether it may be read as it is where the snapshot has ended.
     """
     if snapshot is not None:

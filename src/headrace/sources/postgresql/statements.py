@@ -130,7 +130,7 @@ def chunk_bound(
     Args:
         table: it.
         key: its chunk key.
-        lower: keys after this; null from the beginning.
+        lower: keys after this; None from the beginning.
         last: keys up to and with this.
         rows: how many rows the chunk has.
         conditions: predicates that rows must meet.

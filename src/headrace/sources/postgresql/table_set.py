@@ -89,7 +89,7 @@ class TableSet:
         return frozenset(table.oid for table in tables_of(offset.schemas).values())
 
     def signal_table(self, offset: Offset) -> tuple[str, str] | None:
-        """Schema and name of the signal table; null where there is none."""
+        """Schema and name of the signal table; None where there is none."""
         name = self._settings.signal_data_collection
         if not name:
             return None

@@ -126,7 +126,7 @@ class NativeType:
 
     @property
     def length(self) -> int | None:
-        """Characters, bits or digits, as declared; null where nothing bounds them. An array has its elements'."""
+        """Characters, bits or digits, as declared; None where nothing bounds them. An array has its elements'."""
         if self.element is not None:
             return self.element.length
         if self.typmod < 0:
@@ -150,7 +150,7 @@ class NativeType:
 
     @property
     def enum_values(self) -> tuple[str, ...] | None:
-        """The labels of an enum, and of an array's elements; null for other types."""
+        """The labels of an enum, and of an array's elements; None for other types."""
         if self.element is not None:
             return self.element.enum_values
         return self.labels if self.kind == "e" else None
@@ -162,7 +162,7 @@ class NativeType:
 
     @property
     def _most_bytes(self) -> int | None:
-        """How many bytes a value takes at the most; null where nothing bounds it."""
+        """How many bytes a value takes at the most; None where nothing bounds it."""
         if self.name in ("inet", "cidr"):
             return 20
         if self.typmod < 0 or self.element is not None:
@@ -205,7 +205,7 @@ class NativeType:
         return moment_texts(values, fixed, logical.digits, zoned=logical.kind == "instant")
 
     def fields_of(self, count: int) -> Sequence[tuple[str, NativeType]] | None:
-        """The fields of a composite value that has so many; null where that is not known."""
+        """The fields of a composite value that has so many; None where that is not known."""
         found = [fields for fields in (self.fields, self.other_fields) if fields and len(fields) == count]
         return found[0] if len(found) == 1 else None
 

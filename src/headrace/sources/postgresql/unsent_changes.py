@@ -114,7 +114,7 @@ class Leaf:
 
     Args:
         name: its name.
-        written: the columns whose rows of the catalog were written; null where that is not known, because an earlier
+        written: the columns whose rows of the catalog were written; None where that is not known, because an earlier
             release wrote the offset.
         filled: the columns that rows from before the statement that added them have from the catalog, with the value
             as the server prints it.
@@ -179,7 +179,7 @@ def unsent_changes(
 def change_of(
     old: PostgresTable, new: PostgresTable, leaves: Sequence[Leaf], types: Mapping[int, str]
 ) -> Rewrite | None:
-    """What may have changed rows of a table and was not sent; null where it is proven that nothing has.
+    """What may have changed rows of a table and was not sent; None where it is proven that nothing has.
 
     Args:
         old: the table as the offset has it.

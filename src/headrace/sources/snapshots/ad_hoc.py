@@ -83,7 +83,7 @@ class AddedColumn:
     Args:
         table: `schema.name`.
         column: its name.
-        value: the canonical text; null for NULL.
+        value: the canonical text; None for NULL.
         since: the commit after which it was added.
         upto: the commit up to which it was; empty where it was before the end of the batch that found it.
     """

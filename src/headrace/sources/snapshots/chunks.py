@@ -28,8 +28,8 @@ class Chunk:
         table: `schema.name`.
         ordinal: the table's place in the include list, for the order of positions.
         number: 0 for the table's first chunk.
-        lower: rows after this key; null from the beginning.
-        upper: rows up to and with this key; null to the end.
+        lower: rows after this key; None from the beginning.
+        upper: rows up to and with this key; None to the end.
         commit: the commit at which the table is read.
         read: which read of the source this is, see `TableProgress.read`.
         opening: mark of the chunk's first row, where it is not an ordinary one.

@@ -37,8 +37,8 @@ def between(lower: Bound | None, upper: Bound | None, *, nulls_first: bool) -> P
     """The key is in (lower, upper]; without bounds, any key is, and the text is empty.
 
     Args:
-        lower: keys after this one; null from the beginning.
-        upper: keys up to and with this one; null to the end.
+        lower: keys after this one; None from the beginning.
+        upper: keys up to and with this one; None to the end.
         nulls_first: whether the server's ORDER BY puts NULL before all values or after them.
     """
     texts: list[str] = []
@@ -71,7 +71,7 @@ def after(bound: Bound, *, nulls_first: bool) -> Predicate:
 
 
 def _greater(limit: KeyLimit, *, nulls_first: bool) -> str | None:
-    """The column is greater than its bound; null when nothing is."""
+    """The column is greater than its bound; None when nothing is."""
     column = limit.column
     if not limit.marker:
         return f"{column} IS NOT NULL" if nulls_first else None

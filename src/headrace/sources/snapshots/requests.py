@@ -45,7 +45,7 @@ def cut_for_request(table: Table, surrogate: str | None) -> Table:
 
     Args:
         table: as it is captured.
-        surrogate: the column that the signal names; null for none.
+        surrogate: the column that the signal names; None for none.
 
     Raises:
         RequestEnds: it can't be cut so.
@@ -95,9 +95,9 @@ class IncrementalChunk:
         table: `schema.name`.
         request: the number of the request that it belongs to.
         number: 0 for the table's first chunk.
-        lower: rows after this key; null from the beginning.
+        lower: rows after this key; None from the beginning.
         upper: rows up to and with this key.
-        filter: the SQL predicate that rows must meet; null for all.
+        filter: the SQL predicate that rows must meet; None for all.
         opening: whether it is the first chunk of its table in the batch.
         read: the last snapshot before it, see `TableProgress.read`.
         key: the columns of the bounds.
@@ -148,13 +148,13 @@ class Request:
         table: `schema.name`.
         number: counts requests, so that rows of a later one stand after those of an earlier one.
         key: the key columns when it was begun; empty before.
-        filter: the SQL predicate that rows must meet; null for all.
+        filter: the SQL predicate that rows must meet; None for all.
         chunk: how many chunks lie behind, before the batch that ends here.
-        lower: the key up to which those chunks reach; null at the beginning of the table.
-        last: the greatest key when the table was begun; null before.
+        lower: the key up to which those chunks reach; None at the beginning of the table.
+        last: the greatest key when the table was begun; None before.
         bounds: the upper keys of the chunks of the batch that ends here, in order.
         done: nothing of the table is left after this batch.
-        surrogate: the column by which the signal wants it cut; null for its key.
+        surrogate: the column by which the signal wants it cut; None for its key.
         signal: the id of the signal; empty where none asked for it.
         reread: a change of structure asked for it, so its chunks have the size that `Pace` gives.
         after: the commit that the stream passes before the first chunk is read. Changes from before a change of

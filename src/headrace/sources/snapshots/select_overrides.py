@@ -91,7 +91,7 @@ class SelectOverrides:
         return cls(statements, for_mysql=for_mysql)
 
     def select(self, table: TableId) -> str | None:
-        """The statement for a table, fit to stand in parentheses; null where the table is read itself."""
+        """The statement for a table, fit to stand in parentheses; None where the table is read itself."""
         return self._statements.get(table.full_path.lower(), self._statements.get(table.path.lower()))
 
 

@@ -48,7 +48,7 @@ class Jobs:
         capture: whether there is a capture job. Where transactional replication reads the log there is none.
         continuous: whether it runs all the time, not on a schedule.
         polling_seconds: how often it looks at the log.
-        retention_seconds: how long the clean-up job keeps changes; null when there is no such job.
+        retention_seconds: how long the clean-up job keeps changes; None when there is no such job.
     """
 
     capture: bool = False
@@ -62,7 +62,7 @@ class Scan:
     """The newest session in which the capture job read the log.
 
     Args:
-        ended: null while it goes on.
+        ended: None while it goes on.
         empty: it found nothing, so everything before its end is captured.
         failed: it met errors and got nothing.
     """
@@ -109,7 +109,7 @@ class HealthProbe:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 
     def optional(self, connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
-        """The rows of a statement that the login may lack the permission for; null if it does."""
+        """The rows of a statement that the login may lack the permission for; None if it does."""
         again = self._refused.get(sql)
         if again is not None and self._ticks() < again:
             return None
@@ -122,7 +122,7 @@ class HealthProbe:
         return rows
 
     def jobs(self, connection: Connection) -> Jobs | None:
-        """What is set for the jobs, kept for a while; null when the login may not see it."""
+        """What is set for the jobs, kept for a while; None when the login may not see it."""
         if self._jobs is None or self._ticks() - self._jobs[0] > _JOBS_SECONDS:
             rows = self.optional(connection, statements.JOBS)
             if rows is None:
@@ -293,7 +293,7 @@ class _Questions:
         return tuple(lost)
 
     def _commit_time(self, row: tuple[Any, ...] | None) -> dt.datetime | None:
-        """When a commit was made that a statement gives with its LSN and its local time; null without one."""
+        """When a commit was made that a statement gives with its LSN and its local time; None without one."""
         if row is None:
             return None
         commit, time = row

@@ -19,7 +19,7 @@ _LOCAL = pa.timestamp("us")
 
 
 def reported_zone(server: Queries, local: dt.datetime, minutes: int) -> str | None:
-    """The zone that the server reports; null when it can't, when it is unknown here, or when its clock is not in it."""
+    """The zone that the server reports; None when it can't, when it is unknown here, or when its clock is not in it."""
     try:
         ((major, edition),) = server.rows(statements.SERVER_VERSION)
         if int(major or 0) < _SAYS_ITS_ZONE and int(edition or 0) not in _CLOUD:

@@ -68,7 +68,7 @@ class NativeType:
 
     @property
     def shown_scale(self) -> int | None:
-        """The scale as JDBC's metadata gives it, null where it has none."""
+        """The scale as JDBC's metadata gives it, None where it has none."""
         return self.scale if self._type.scaled else None
 
     @property
@@ -250,7 +250,7 @@ _STRING = re.compile(r"[nN]?'((?:[^']|'')*)'", re.DOTALL)
 
 
 def constant_default(expression: str | None, native: NativeType) -> str | None:
-    """A column default as canonical text, where it is a constant of the column's type; null for functions and NULL.
+    """A column default as canonical text, where it is a constant of the column's type; None for functions and NULL.
 
     SQL Server keeps defaults as text in parentheses: `((42))`, `(N'it''s')`, `(0x0A)`, `(getdate())`.
     """

@@ -45,7 +45,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matching(found: Sequence[str], table: TableId, column: str) -> str | None:
-    """The first pattern that names a column; null when none does."""
+    """The first pattern that names a column; None when none does."""
     names = (f"{table.path}.{column}", f"{table.full_path}.{column}")
     return next((p for p in found if any(_compiled(p).fullmatch(name) for name in names)), None)
 

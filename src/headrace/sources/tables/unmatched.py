@@ -142,7 +142,7 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def _stands_for_table(text: str, option: str, tables: Sequence[TableId]) -> str | None:
-    """What may be meant where it stands for none of the tables; null where it stands for one."""
+    """What may be meant where it stands for none of the tables; None where it stands for one."""
     if "overrides" in option:
         # A name, whatever its dots mean elsewhere.
         found = any(bare(text).lower() in (id.path.lower(), id.full_path.lower()) for id in tables)

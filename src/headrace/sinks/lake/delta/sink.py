@@ -230,7 +230,7 @@ class DeltaSink(LakeSink):
         return frozenset([root if table is None else folder_of(root, table).lower()])
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
-        """The folder, or the table in a Hive metastore; null in another catalogue, which alone knows the folder."""
+        """The folder, or the table in a Hive metastore; None in another catalogue, which alone knows the folder."""
         if self._naming is None:
             return Dataset.of_folder(self.place(table))
         return hive_dataset(self.settings.uri, self._naming.parts(table)) if self.settings.uri else None

@@ -35,7 +35,7 @@ class Branch:
         """Make the branch where the table was looked at. Drops what failed attempts left; one that still writes fails.
 
         Args:
-            base: the snapshot that the table stood at; null where it had none.
+            base: the snapshot that the table stood at; None where it had none.
 
         Raises:
             TargetMoved: it is gone, or there is one by now.

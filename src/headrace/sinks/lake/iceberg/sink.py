@@ -270,7 +270,7 @@ class IcebergSink(LakeSink):
         return frozenset([root if table is None else self._naming.place(table, root)])
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
-        """The folder in a catalogue of folders, or the table in a Hive metastore; null in others, which alone know the
+        """The folder in a catalogue of folders, or the table in a Hive metastore; None in others, which alone know the
         folder.
         """
         settings = self.settings

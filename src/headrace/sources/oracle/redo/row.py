@@ -28,9 +28,9 @@ class RedoRow(NamedTuple):
         op: `insert`, `update` or `delete`.
         schema: the owner; None when the statement names a table alone.
         table: the table.
-        before: column to text as the row was; null for inserts. Of an update the columns of WHERE, and no columns
+        before: column to text as the row was; None for inserts. Of an update the columns of WHERE, and no columns
             when there is no WHERE.
-        after: column to text as the row became; null for deletes. Of an update `before` overlaid by SET.
+        after: column to text as the row became; None for deletes. Of an update `before` overlaid by SET.
         shape: which of the texts are function calls, and the like.
 
     Only columns that the statement names are in the images. A text is a literal without its quotes, a number as
