@@ -1,7 +1,7 @@
 """MySQL's and MariaDB's log alone: change rows per CPU second of one process, read from a real server.
 
 What is counted is the reader's own user and system time: the dump's bytes from the socket, change rows out. No Spark,
-no sink. `look` is the driver's look at the same window, which decodes no row.
+no sink. `scan` is the driver's scan of the same window, which decodes no row.
 
     python bench/binlog.py [--kind mysql] [--rows 300000] [--transactions 50000]
 """
@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.sources.mysql.binlog_position import BinlogPosition, file_of
 from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.log_read import log_from
-from headrace.sources.mysql.look import Look
+from headrace.sources.mysql.log_scan import LogScan
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import Place, file_of
 from headrace.sources.mysql.stream_read import read_window
 from headrace.sources.mysql.window import Window
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlServer
@@ -60,25 +60,25 @@ def measured(kind: str, large: int, small: int) -> None:
             end = _end(server)[1]
             window = Window(start, end, base, kind, tables)
             _said(f"{kind}, {what}: rows", count, lambda w=window: _rows(w, settings))
-            _said(f"{kind}, {what}: look", count, lambda w=window: _look(w, names, settings))
+            _said(f"{kind}, {what}: scan", count, lambda w=window: _scan(w, names, settings))
 
 
 def _rows(window: Window, settings: MysqlSettings) -> int:
     return sum(batch.num_rows for batch in read_window(window, settings, None))
 
 
-def _look(window: Window, names: list[tuple[str, str]], settings: MysqlSettings) -> int:
-    look = Look(window.start, window.end, names, commits=0, cut_bytes=1 << 26)
+def _scan(window: Window, names: list[tuple[str, str]], settings: MysqlSettings) -> int:
+    scan = LogScan(window.start, window.end, names, commits=0, cut_bytes=1 << 26)
     for block in log_from(settings, window.log, window.start):
-        look.take(block)
-    look.finish()
-    return len(look.seen.gtids)
+        scan.take(block)
+    scan.finish()
+    return len(scan.seen.gtids)
 
 
-def _end(server: MySqlServer) -> tuple[str, Place]:
+def _end(server: MySqlServer) -> tuple[str, BinlogPosition]:
     file, position = server.log_end
     base, number = file_of(file)
-    return base, Place(0, number, position)
+    return base, BinlogPosition(0, number, position)
 
 
 def _said(what: str, count: int, run: Callable[[], int]) -> None:

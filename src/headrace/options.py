@@ -113,7 +113,7 @@ class Option:
             from a variable that is set and empty more often than it is meant.
         names: what its value names; needed where that may be several.
         beside_checkpoint: of a folder: in a pipeline whose checkpoint is a local folder, the default is that folder's
-            path with this text behind it.
+            path with this text after it.
         in_other_names: whether the value may be a part of other options' names (Debezium's salts of hashes).
         former: the names that it had in earlier releases.
         goes: of an option that a later release does not have; it has a default.
@@ -140,7 +140,7 @@ class Option:
         """Whether its value is the path of a folder."""
         return self.kind is folder
 
-    def is_spelled(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Whether a name is one of its spellings."""
         return _fold(name) in {_fold(spelling) for spelling in self.spellings}
 
@@ -228,10 +228,10 @@ def parsed_values(
         OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, a
         bad value, or a name that an earlier release had.
     """
-    by_spelling = _by_spelling(declared)
+    by_encoding = _by_encoding(declared)
     values: dict[str, Any] = {}
     for name, raw in given.items():
-        found = by_spelling.get(_fold(name))
+        found = by_encoding.get(_fold(name))
         if raw is None or (found is None and ignore(name)):
             continue
         pattern = next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
@@ -258,11 +258,11 @@ def parsed_values(
 
 def option_of(declared: Iterable[Option], name: str) -> Option | None:
     """The option that a name stands for in any accepted spelling, or that takes all names which begin like it."""
-    found = _by_spelling(declared).get(_fold(name))
+    found = _by_encoding(declared).get(_fold(name))
     return found or next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
 
 
-def _by_spelling(declared: Iterable[Option]) -> dict[str, Option]:
+def _by_encoding(declared: Iterable[Option]) -> dict[str, Option]:
     return {_fold(spelling): option for option in declared for spelling in option.spellings}
 
 
@@ -364,7 +364,7 @@ def _has(kind: str, name: str) -> bool:
         except ModuleNotFoundError:
             # What is not installed is not looked at.
             continue
-        if any(option.is_spelled(name) for option in declared):
+        if any(option.has_name(name) for option in declared):
             return True
         if any(option.prefix and name.lower().startswith(option.prefix) for option in declared):
             return True

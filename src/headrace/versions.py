@@ -78,7 +78,7 @@ def warn_of_change(sentence: str, *, stacklevel: int = 2) -> None:
 
     Args:
         sentence: what they read.
-        stacklevel: as of `warnings.warn`, counted from the caller.
+        stacklevel: see `warnings.warn`, counted from the caller.
     """
     warnings.warn(sentence, HeadraceDeprecationWarning, stacklevel=stacklevel + 1)
 

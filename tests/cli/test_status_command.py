@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.observe.flow import Flow
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.observe.kept_figures import FILE, KeptFigures
 from headrace.observe.page import figures
 from headrace.observe.progress import PipelineProgress
@@ -44,7 +44,7 @@ def test_a_pipeline_that_was_never_started_says_so_and_makes_nothing(shop: Shop)
 
 def test_a_pipeline_that_ran_without_a_batch_does_not_say_that_it_never_started(shop: Shop) -> None:
     (shop.folder / "state").mkdir()
-    said = figures(Moment(1_700_000_000.0, PipelineProgress()), Flow())
+    said = figures(Reading(1_700_000_000.0, PipelineProgress()), Flow())
     (shop.folder / "state" / FILE).write_text(KeptFigures(said, 2.0).to_text())
     code, text = shop.status()
     assert (code, text.splitlines()[0]) == (0, "shop: is not running, no batch is finished yet")

@@ -29,10 +29,10 @@ from tests.support.captured_shop import closing as closed
 from headrace.errors import NewerRelease
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.databases import Offsets
-from headrace.sources.mysql.groups import Prepared
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.log_state import LogState as MysqlLog
-from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.stream_state import StreamState as MysqlState
+from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.offset import Offset
 from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.postgresql.log_state import LogState as PostgresLog
@@ -176,7 +176,9 @@ def test_a_stream_goes_on_from_every_phase_of_an_earlier_release(
             assert held(stream.rest(), entry["held"]) == now[tables], entry["phase"]
 
 
-MYSQL = MysqlState(MysqlLog("mariadb", "s", "binlog", "mark"), (Prepared("x", Place(0, 1, 4), Place(0, 1, 9)),))
+MYSQL = MysqlState(
+    MysqlLog("mariadb", "s", "binlog", "mark"), (Prepared("x", BinlogPosition(0, 1, 4), BinlogPosition(0, 1, 9)),)
+)
 POSTGRES = PostgresState(PostgresLog("1", 1, "slot", "pub", 7, members={1: 2}), "c", TypeCatalog({}))
 
 

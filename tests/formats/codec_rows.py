@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import arrow_schema
-from headrace.formats.codec import KAFKA, ArrowFormat, ArrowLook, Codec, Facts, run_codec
+from headrace.formats.codec import KAFKA, ArrowFormat, ArrowLookup, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 
 _LOGICAL = {
@@ -74,7 +74,7 @@ def changes_of_messages(format: str, messages: Sequence[tuple[Any, ...]], **opti
         if line["headers"] is not None:
             line["headers"] = [_header(header) for header in line["headers"]]
     batch = pa.RecordBatch.from_pylist(lines, KAFKA)
-    return _run(codecs.decoder(codecs.prepare_decoding(ArrowLook([batch]))), batch)
+    return _run(codecs.decoder(codecs.prepare_decoding(ArrowLookup([batch]))), batch)
 
 
 def change_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:

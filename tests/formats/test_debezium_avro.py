@@ -500,13 +500,13 @@ def test_one_tables_events_become_structs() -> None:
             assert {name for name in TYPED_NAMES if image[name] is not None} == carried & set(TYPED_NAMES)
             assert absent == set(TYPED_NAMES) - set(whole[side])
             for name in carried:
-                assert str(image[name]) in spellings(whole[side][name]), name
+                assert str(image[name]) in encodings(whole[side][name]), name
 
 
 TYPED_NAMES = [column.name for column in TYPED.columns]
 
 
-def spellings(text: str) -> set[str]:
+def encodings(text: str) -> set[str]:
     """How Python may print the typed value of a canonical text: booleans, milliseconds and bytes are its own."""
     own = {text, text.capitalize(), f"{text}000"}
     if text == "AP8Q":

@@ -16,7 +16,7 @@ from headrace.changes import Column, LogicalType
 from headrace.formats.debezium.column_types import wire_type
 from headrace.formats.debezium.floats import java_text, java_texts
 from headrace.formats.debezium.wire_types import ValueModes
-from headrace.formats.debezium.written import Spelled, odd_texts
+from headrace.formats.debezium.written import WrittenColumn, odd_texts
 from headrace.wire.json_columns import ODD, JsonColumn, JsonColumns
 from headrace.wire.json_rows import Cells
 from headrace.wire.spans import Array
@@ -40,13 +40,13 @@ def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: 
     wire = wire_type(column, modes)
     json_column = JsonColumn("c", "", wire.code if by_kernels else ODD, wire.first, wire.second)
 
-    def spelled(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
-        return [text or "refused" for text in odd_texts(odd, Spelled(column, wire, json_column))]
+    def written(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
+        return [text or "refused" for text in odd_texts(odd, WrittenColumn(column, wire, json_column))]
 
     values = pa.array(texts, pa.string())
     columns = JsonColumns([("", [json_column], "")])
     cells = Cells.of_columns(columns, [values], np.ones(len(texts), np.bool_), None)
-    found: list[str] = cells.json(spelled).to_pylist()
+    found: list[str] = cells.json(written).to_pylist()
     return found
 
 

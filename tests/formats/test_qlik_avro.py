@@ -164,8 +164,8 @@ def test_options_that_do_not_fit_are_refused() -> None:
 
 def named(change: dict[str, Any]) -> dict[str, Any]:
     """The change with the table's name as Avro can spell it: the only place for it without an envelope."""
-    spelled = {part: name and re.sub(r"[^A-Za-z0-9_]", "_", name) for part, name in change["table"].items()}
-    return {**change, "table": spelled}
+    written = {part: name and re.sub(r"[^A-Za-z0-9_]", "_", name) for part, name in change["table"].items()}
+    return {**change, "table": written}
 
 
 # The first example is the simplest one there is; shrinking would take minutes.

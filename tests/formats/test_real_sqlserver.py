@@ -122,13 +122,13 @@ def test_values_of_every_type_are_those_of_the_snapshot(decoded: Any, run: str) 
                 # NULL beside a default comes as the default; that default is the time of the insert.
                 continue
             got = row["after"][name]
-            wanted = spelled(name, value)
+            wanted = written(name, value)
             assert same(wanted, got), (name, truth["id"], wanted, got)
             compared += 1
     assert compared > 120
 
 
-def spelled(name: str, value: Any) -> str:
+def written(name: str, value: Any) -> str:
     """Canonical text of a value as it was read back."""
     if isinstance(value, bool):
         return str(value).lower()

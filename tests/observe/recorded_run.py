@@ -22,8 +22,8 @@ from typing import Any
 from rich.console import Console
 from rich.spinner import Spinner
 
-from headrace.observe.flow import Flow, SinkPlace
-from headrace.observe.history import Moment
+from headrace.observe.flow import Flow, SinkTarget
+from headrace.observe.history import Reading
 from headrace.observe.live import screen
 from headrace.observe.messages import MessageCounts
 from headrace.observe.page import figures, page_routes, points
@@ -40,7 +40,7 @@ class RecordedRun:
     """A pipeline that the page can show: every look at it, and what flows."""
 
     name: str
-    moments: list[Moment]
+    moments: list[Reading]
     flow: Flow
 
     def points(self, since: float) -> list[dict[str, Any]]:
@@ -89,11 +89,11 @@ def sales(now: float) -> RecordedRun:
         3,
     )
 
-    def moment(second: int) -> Moment:
+    def moment(second: int) -> Reading:
         at = now - 900 + second
         lag = None if 480 <= second < 492 else 0.3 + 2.2 * wave(second, 11.0, 37.0) + (second == 492) * 9
         rate = 0.0 if lag is None else 9_000 + 14_000 * wave(second, 23.0, 61.0)
-        return Moment(
+        return Reading(
             at,
             PipelineProgress(
                 batches=1_000,
@@ -115,8 +115,8 @@ def sales(now: float) -> RecordedRun:
         "sqlserver",
         ("shop",),
         sinks=(
-            SinkPlace("sink 1 (kafka)", "kafka", "at-least-once", "debezium_json", transforms=1),
-            SinkPlace("sink 2 (delta)", "delta", "exactly-once", transforms=1, routes=2),
+            SinkTarget("sink 1 (kafka)", "kafka", "at-least-once", "debezium_json", transforms=1),
+            SinkTarget("sink 2 (delta)", "delta", "exactly-once", transforms=1, routes=2),
         ),
     )
     return RecordedRun("sales", [moment(second) for second in range(901)], flow)
@@ -138,9 +138,9 @@ def feed(now: float) -> RecordedRun:
         messages=letters,
     )
     flow = Flow(
-        "kafka", ("payments",), "canal_json", (SinkPlace("sink", "postgresql", "exactly-once"),), dead_letters="kafka"
+        "kafka", ("payments",), "canal_json", (SinkTarget("sink", "postgresql", "exactly-once"),), dead_letters="kafka"
     )
-    return RecordedRun("payments-feed", [Moment(now - 60 + second, idle) for second in range(61)], flow)
+    return RecordedRun("payments-feed", [Reading(now - 60 + second, idle) for second in range(61)], flow)
 
 
 def serve(port: int = 0) -> WatchServer:

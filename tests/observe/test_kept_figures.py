@@ -24,8 +24,8 @@ from headrace.observe.troubles import Troubles
 from headrace.pipeline.checkpoint import owned
 from headrace.pipeline.flow import flow_of
 from headrace.pipeline.model import read_model
-from headrace.pipeline.onlooker import Onlooker
 from headrace.pipeline.pipeline import load_pipeline, serve_pages
+from headrace.pipeline.status_watcher import StatusWatcher
 from headrace.pipeline.watch import FigureKeeper, Watch
 from headrace.testing.waiting import until
 
@@ -161,15 +161,15 @@ def keep(shop: Shop, time: float, *, fatal: bool = False) -> None:
     file.write_text(json.dumps(data))
 
 
-def onlooker(shop: Shop, now: float) -> Onlooker:
-    return Onlooker(read_model(Path(shop.file())), None, clock=lambda: now)
+def status_watcher(shop: Shop, now: float) -> StatusWatcher:
+    return StatusWatcher(read_model(Path(shop.file())), None, clock=lambda: now)
 
 
 def test_a_run_that_works_is_shown_as_it_says_itself(shop: Shop) -> None:
     keep(shop, 1000.0)
-    looking = onlooker(shop, 1003.0)
+    looking = status_watcher(shop, 1003.0)
     with owned(shop.folder / "state", "shop"):
-        looking.look()
+        looking.refresh()
     found = looking.figures()
     assert found is not None
     assert (found["state"], found["rows_per_second"], found["time"]) == ("streaming", 55.0, 1000.0)
@@ -180,9 +180,9 @@ def test_a_run_that_works_is_shown_as_it_says_itself(shop: Shop) -> None:
 def test_a_run_that_keeps_no_figures_is_shown_by_its_checkpoint_and_its_source(shop: Shop) -> None:
     # It was killed, and another one runs that nobody follows.
     keep(shop, 1000.0)
-    looking = onlooker(shop, 1060.0)
+    looking = status_watcher(shop, 1060.0)
     with owned(shop.folder / "state", "shop"):
-        looking.look()
+        looking.refresh()
     found = looking.figures()
     assert found is not None
     assert (found["state"], found["lag_seconds"], found["time"]) == ("up to date", 0.0, 1060.0)
@@ -194,8 +194,8 @@ def test_a_pipeline_that_does_not_run_is_shown_with_what_its_last_run_said(
     shop: Shop, fatal: bool, told: tuple[str, str]
 ) -> None:
     keep(shop, 1000.0, fatal=fatal)
-    looking = onlooker(shop, 1001.0)
-    looking.look()
+    looking = status_watcher(shop, 1001.0)
+    looking.refresh()
     found = looking.figures()
     assert found is not None
     assert ((found["level"], found["state"]), found["lag_seconds"], found["rows"]) == (told, 0.0, 1234)
@@ -206,16 +206,16 @@ def test_a_pipeline_that_does_not_run_is_shown_with_what_its_last_run_said(
 
 def test_what_is_wrong_with_the_source_of_a_pipeline_that_does_not_run_comes_first(shop: Shop) -> None:
     shop.server.set_agent(running=False)
-    looking = onlooker(shop, 1000.0)
-    looking.look()
+    looking = status_watcher(shop, 1000.0)
+    looking.refresh()
     found = looking.figures()
     assert found is not None
     assert (found["level"], found["state"]) == ("bad", "source does not capture")
 
 
 def test_a_pipeline_that_was_never_started_says_so(tmp_path: Path) -> None:
-    looking = onlooker(Shop(tmp_path), 1000.0)
-    looking.look()
+    looking = status_watcher(Shop(tmp_path), 1000.0)
+    looking.refresh()
     found = looking.figures()
     assert found is not None
     assert (found["level"], found["state"]) == ("off", "not started")
@@ -223,8 +223,8 @@ def test_a_pipeline_that_was_never_started_says_so(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_can_not_be_read_is_told_with_the_remedy(shop: Shop) -> None:
     (shop.folder / "state" / "headrace-later.json").write_text("{}")
-    looking = onlooker(shop, 1000.0)
-    looking.look()
+    looking = status_watcher(shop, 1000.0)
+    looking.refresh()
     found = looking.figures()
     assert found is not None
     assert found["state"] == "can't be looked at"

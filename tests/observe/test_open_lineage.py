@@ -15,7 +15,7 @@ from openlineage.client import OpenLineageClient
 from headrace import registry
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.dataset import Dataset
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.observe.open_lineage import Lineage, LineageEvents, Touched
 from headrace.observe.progress import PipelineProgress
 from headrace.observe.troubles import Trouble, Troubles
@@ -28,7 +28,7 @@ from headrace.sources.reader import source_named
 from headrace.testing.waiting import until
 
 NOON = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
-LOOK = Moment(0.0, PipelineProgress())
+LOOK = Reading(0.0, PipelineProgress())
 ORDERS = TableSchema(
     TableId("shop", "dbo", "orders"),
     (
@@ -202,11 +202,11 @@ def test_a_run_begins_goes_on_and_ends_as_one_run_of_one_job(told: Told) -> None
     events = told.events()
     for second in range(0, 700, 10):
         told.seconds = float(second)
-        events.looked(LOOK)
+        events.observed(LOOK)
     assert told.states() == ["START", "RUNNING", "RUNNING"]
     told.flows = Lineage((*told.flows.inputs, Touched(Dataset("mssql://db:1433", "shop.dbo.items"))))
     told.seconds += 30
-    events.looked(LOOK)
+    events.observed(LOOK)
     events.ended(LOOK)
     assert told.states()[3:] == ["RUNNING", "COMPLETE"]
     lines = told.lines()
@@ -226,14 +226,14 @@ def test_what_flows_is_not_asked_at_every_look(told: Told) -> None:
     events = told.events()
     for second in range(100):
         told.seconds = float(second)
-        events.looked(LOOK)
+        events.observed(LOOK)
     assert told.asked == 4
 
 
 def test_a_run_that_fails_says_why_without_secrets_and_one_that_ends_at_once_has_begun(told: Told) -> None:
     events = told.events(once=True, hide=lambda text: text.replace("hunter2", "***"))
     events.ended(
-        Moment(0.0, PipelineProgress(troubles=(Trouble("The login hunter2 is wrong.", "", NOON, fatal=True),)))
+        Reading(0.0, PipelineProgress(troubles=(Trouble("The login hunter2 is wrong.", "", NOON, fatal=True),)))
     )
     begin, end = told.lines()
     assert (begin["eventType"], end["eventType"]) == ("START", "FAIL")
@@ -261,7 +261,7 @@ def test_events_that_can_not_be_sent_are_warned_of_once(caplog: pytest.LogCaptur
 
     client: Any = Broken()
     events = LineageEvents("prod", "shop", Lineage, client)
-    events.looked(LOOK)
+    events.observed(LOOK)
     events.ended(LOOK)
     assert [record.getMessage() for record in caplog.records] == [
         "An event for OpenLineage was not sent (OSError): nobody listens"

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.observe.whole_progress import ALL
 
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.observe.metrics import all_metrics
 from headrace.observe.open_telemetry import Telemetry, parse_endpoint
 from headrace.observe.progress import PipelineProgress, TableState
@@ -49,21 +49,21 @@ def test_every_number_is_given_with_its_labels_and_what_is_unknown_is_not() -> N
     reader = InMemoryMetricReader()
     telemetry = Telemetry("shop", lambda: now[0], reader)
     assert numbers(reader) == {}
-    telemetry.looked(Moment(0.0, ALL))
+    telemetry.observed(Reading(0.0, ALL))
     assert numbers(reader) == expected(ALL)
     # The source does not answer, and another table comes.
     later = dataclasses.replace(ALL, batches=7, lag_seconds=None, tables=(*ALL.tables, TableState("dbo.u", {"d": 2})))
     now[0] = later
-    telemetry.looked(Moment(1.0, later))
+    telemetry.observed(Reading(1.0, later))
     assert numbers(reader) == expected(later)
-    telemetry.ended(Moment(2.0, now[0]))
+    telemetry.ended(Reading(2.0, now[0]))
 
 
 def test_counters_are_counters_and_the_service_says_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
     reader = InMemoryMetricReader()
     telemetry = Telemetry("shop", lambda: ALL, reader)
-    telemetry.looked(Moment(0.0, ALL))
+    telemetry.observed(Reading(0.0, ALL))
     data = reader.get_metrics_data()
     assert data is not None
     [resource] = data.resource_metrics
@@ -71,7 +71,7 @@ def test_counters_are_counters_and_the_service_says_who_it_is(monkeypatch: pytes
     assert (said["service.name"], said["deployment.environment"]) == ("headrace", "test")
     kinds = {m.name: type(m.data).__name__ for scope in resource.scope_metrics for m in scope.metrics}
     assert (kinds["headrace_rows_total"], kinds["headrace_lag_seconds"]) == ("Sum", "Gauge")
-    telemetry.ended(Moment(2.0, ALL))
+    telemetry.ended(Reading(2.0, ALL))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.errors import OptionError
 from headrace.observe.flow import Flow
-from headrace.observe.history import Moment, ProgressHistory
+from headrace.observe.history import ProgressHistory, Reading
 from headrace.observe.messages import MessageCounts
 from headrace.observe.page import figures, state
 from headrace.observe.progress import PipelineProgress, TableState
@@ -47,7 +47,7 @@ PROGRESS = PipelineProgress(
 
 
 def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
-    assert figures(Moment(0.0, PROGRESS), Flow())["sentence"].startswith("no longer captured: dbo.c")
+    assert figures(Reading(0.0, PROGRESS), Flow())["sentence"].startswith("no longer captured: dbo.c")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
 )
 def test_the_page_says_how_much_log_the_source_keeps(kept: int | None, left: int | None, text: str) -> None:
     progress = PipelineProgress(health=Health(CaptureState.CAPTURING, retained_bytes=kept, headroom_bytes=left))
-    assert figures(Moment(0.0, progress), Flow())["log"] == text
+    assert figures(Reading(0.0, progress), Flow())["log"] == text
 
 
 @pytest.mark.parametrize(
@@ -188,23 +188,23 @@ def test_the_history_keeps_the_newest_moments() -> None:
     history = ProgressHistory(lambda: PipelineProgress(rows=next(rows)), most=3, clock=lambda: float(next(times)))
     assert (history.newest, history.moments()) == (None, [])
     for _ in range(5):
-        history.look()
+        history.observe()
     assert [(moment.time, moment.progress.rows) for moment in history.moments()] == [(3, 2), (4, 3), (5, 4)]
     assert [moment.time for moment in history.moments(since=4)] == [5]
     assert history.newest == history.moments()[-1]
 
 
 def test_the_history_looks_by_itself_until_it_is_closed_and_says_why_it_stopped() -> None:
-    looked, answers = threading.Semaphore(0), iter([PipelineProgress(rows=1), PipelineProgress(rows=2)])
+    observed, answers = threading.Semaphore(0), iter([PipelineProgress(rows=1), PipelineProgress(rows=2)])
 
     def ask() -> PipelineProgress:
-        looked.release()
+        observed.release()
         return next(answers)
 
     history = ProgressHistory(ask, every=0.0)
     history.start()
     for _ in range(3):
-        assert looked.acquire(timeout=PATIENCE)
+        assert observed.acquire(timeout=PATIENCE)
     history.close()
     assert [moment.progress.rows for moment in history.moments()] == [1, 2]
     assert isinstance(history.failure, StopIteration)

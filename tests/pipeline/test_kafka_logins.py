@@ -141,7 +141,7 @@ def test_messages_go_there_and_come_back(
         before = len(batches)
         with monkeypatch.context() as patched:
             if sender == "spark" and way != KERBEROS:
-                patched.setattr(fusing, "_outlet", lambda model: "the test says so")
+                patched.setattr(fusing, "_direct_producer", lambda model: "the test says so")
             run(spark, path)
         assert (len(batches) > before) is (sender == "spark")
     assert check(path)[0] == 0

@@ -116,7 +116,7 @@ def _met_by_kafka(failure: PySparkException) -> None:
     sink = KafkaSink.of({"bootstrap_servers": "k:9092"})
     for _ in range(2):
         # Once it looks closer; what it meets again is an error.
-        sink._look_closer(failure, BatchId("p", "c", 7))
+        sink._check_unusual(failure, BatchId("p", "c", 7))
 
 
 MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {

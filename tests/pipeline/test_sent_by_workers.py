@@ -37,7 +37,7 @@ def run(spark: SparkSession, file: Path, way: str, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(KafkaSink, "write", lambda self, *given: (batches.append(1), write(self, *given)))
         if way == "spark":
-            patched.setattr(fusing, "_outlet", lambda model: "the test says so")
+            patched.setattr(fusing, "_direct_producer", lambda model: "the test says so")
         running = load_pipeline(file).start(spark, once=True)
         assert running.wait(120)
     return len(batches)

@@ -182,7 +182,7 @@ def test_typed_columns_hold_the_same_values(captured: Captured, spark: Any) -> N
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:
-        columns = [_spelled(column) for column in schema.columns]
+        columns = [_written(column) for column in schema.columns]
         found = headrace.typed(changes, schema).where("after is not null").selectExpr("position", *columns).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
@@ -202,7 +202,7 @@ def test_typed_columns_hold_the_same_values(captured: Captured, spark: Any) -> N
             assert same(wanted, got), (column.name, str(column.logical), wanted, got)
 
 
-def _spelled(column: Column) -> str:
+def _written(column: Column) -> str:
     """SQL for a typed column as text; text of a float is read again, as Spark spells it its own way."""
     name = f"after.`{column.name}`"
     return f"{'base64' if column.logical.kind == 'bytes' else 'string'}({name}) as `{column.name}`"

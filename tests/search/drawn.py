@@ -435,14 +435,14 @@ def _folded(value: Value) -> object:
     return re.sub(r"\s+$", "", value).casefold() if isinstance(value, str) else value
 
 
-def spelled(thing: object) -> str:
+def written(thing: object) -> str:
     """Python that makes it again; what is as usual is left out."""
     if isinstance(thing, tuple):
-        return f"({', '.join(map(spelled, thing))}{',' if len(thing) == 1 else ''})"
+        return f"({', '.join(map(written, thing))}{',' if len(thing) == 1 else ''})"
     if not is_dataclass(thing):
         return repr(thing)
     given = ((field, getattr(thing, field.name)) for field in fields(thing))
-    told = (f"{field.name}={spelled(value)}" for field, value in given if value != field.default)
+    told = (f"{field.name}={written(value)}" for field, value in given if value != field.default)
     return f"{type(thing).__name__}({', '.join(told)})"
 
 

@@ -241,8 +241,8 @@ def _require_history(
     needed = sum(i >= begun for i, _ in wanted)
     tail = [events for _, events in wanted[len(wanted) - len(streamed) :]]
     if len(streamed) < needed or len(streamed) > len(wanted) or streamed != tail:
-        told = "; ".join(_spelled(events) for events in streamed)
-        real = "; ".join(_spelled(events) for _, events in wanted)
+        told = "; ".join(_written(events) for events in streamed)
+        real = "; ".join(_written(events) for _, events in wanted)
         raise Difference(f"{where}: streamed {told or 'nothing'}; happened {real}; needed the last {needed}")
 
 
@@ -270,5 +270,5 @@ def _net(events: Sequence[tuple[Image | None, Image | None]]) -> Events:
     return gone - both, came - both
 
 
-def _spelled(events: Events) -> str:
+def _written(events: Events) -> str:
     return f"-{[dict(image) for image in events[0].elements()]} +{[dict(image) for image in events[1].elements()]}"

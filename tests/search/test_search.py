@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.search import through_spark
-from tests.search.drawn import Pipeline, draw, smaller, spelled
+from tests.search.drawn import Pipeline, draw, smaller, written
 from tests.search.driver import run
 from tests.search.kept import KEPT
 
@@ -56,7 +56,7 @@ def require(pipeline: Pipeline, name: str) -> str:
             return found == "failed" and reason.startswith(kind)
 
         least = smaller(pipeline, fails_alike)
-        pytest.fail(f"{name}: {why}\n\nsmaller: {spelled(least)}\n\n{went(least)[1]}")
+        pytest.fail(f"{name}: {why}\n\nsmaller: {written(least)}\n\n{went(least)[1]}")
     return how
 
 
@@ -90,7 +90,7 @@ def test_a_hundred_pipelines_through_spark_lose_nothing_in_silence(spark: SparkS
         try:
             outcome = through_spark.run(pipeline, folder, spark)
         except Exception as error:
-            pytest.fail(f"HEADRACE_SEED={seed}: {type(error).__name__}: {error}\n\n{spelled(pipeline)}")
+            pytest.fail(f"HEADRACE_SEED={seed}: {type(error).__name__}: {error}\n\n{written(pipeline)}")
         shutil.rmtree(folder)
         found["level" if outcome.stopped is None else outcome.stopped.message] += 1
     assert found["level"] >= (1 - MOST_STOPPED) * found.total(), found

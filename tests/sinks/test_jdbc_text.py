@@ -14,10 +14,10 @@ from headrace.changes import LogicalType
 from headrace.sinks.jdbc.address import parse_address
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
-from headrace.sinks.jdbc.text import hex_texts, spelled, texts
+from headrace.sinks.jdbc.text import column_texts, hex_texts, texts
 
-COPY = Postgres(parse_address("postgresql://h/d", None, None)).spelling
-VALUES = MariaDb(parse_address("mariadb://h/d", None, None)).spelling
+COPY = Postgres(parse_address("postgresql://h/d", None, None)).encoding
+VALUES = MariaDb(parse_address("mariadb://h/d", None, None)).encoding
 TEXT = LogicalType("string")
 BYTES = LogicalType("bytes")
 ROWS = st.lists(
@@ -30,7 +30,7 @@ ROWS = st.lists(
 )
 
 
-def spell(rows: list[Any], spelling: Any, most_bytes: int) -> bytes:
+def spell(rows: list[Any], encoding: Any, most_bytes: int) -> bytes:
     batch = pa.RecordBatch.from_arrays(
         [
             pa.array([None, *(row[n] for row in rows)], kind)
@@ -39,7 +39,7 @@ def spell(rows: list[Any], spelling: Any, most_bytes: int) -> bytes:
         ["a", "b", "c"],
     )
     # Without the first row, so that the arrays do not begin where their buffers do.
-    found = texts(batch.slice(1), [TEXT, BYTES, LogicalType("boolean")], spelling, most_bytes=most_bytes)
+    found = texts(batch.slice(1), [TEXT, BYTES, LogicalType("boolean")], encoding, most_bytes=most_bytes)
     return b"".join(bytes(memoryview(text)) for text in found)
 
 
@@ -86,7 +86,7 @@ def test_rows_for_an_insert_read_back(rows: list[Any], most_bytes: int) -> None:
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_bytes_of_any_arrow_kind_are_hex(kind: Any) -> None:
     values = pa.array([b"\x00", None, b"", b"\xff\x01"], kind)
-    assert spelled(values, BYTES, VALUES).to_pylist() == ["x'00'", "NULL", "x''", "x'ff01'"]
+    assert column_texts(values, BYTES, VALUES).to_pylist() == ["x'00'", "NULL", "x''", "x'ff01'"]
     assert hex_texts(values.slice(3).cast(pa.binary())).to_pylist() == ["ff01"]
     assert hex_texts(pa.array([], pa.binary())).to_pylist() == []
 
@@ -101,8 +101,8 @@ def test_texts_are_of_the_size_that_was_asked_for() -> None:
 @given(days=st.lists(st.integers(-1_700_000, 100_000), max_size=9))
 def test_postgresql_counts_years_before_christ_from_1_and_mariadb_from_0(days: list[int]) -> None:
     dates = pa.array([None, *days], pa.int32()).cast(pa.date32())
-    plain = spelled(dates, LogicalType("date"), VALUES).to_pylist()
-    for shown, copied in zip(plain, spelled(dates, LogicalType("date"), COPY).to_pylist(), strict=True):
+    plain = column_texts(dates, LogicalType("date"), VALUES).to_pylist()
+    for shown, copied in zip(plain, column_texts(dates, LogicalType("date"), COPY).to_pylist(), strict=True):
         year = int(re.split("(?<=.)-", shown.strip("'"))[0]) if shown != "NULL" else None
         if year is None:
             assert copied == r"\N"

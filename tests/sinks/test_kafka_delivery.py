@@ -18,7 +18,7 @@ from headrace.errors import SinkError
 from headrace.formats.base import MESSAGE_DDL
 from headrace.formats.codec import MESSAGES
 from headrace.sinks.base import BatchId
-from headrace.sinks.kafka.delivery import KafkaOutlet
+from headrace.sinks.kafka.delivery import KafkaDirectProducer
 from headrace.sinks.kafka.sink import KafkaSink
 from headrace.spark.local_rows import local_rows
 from headrace.testing.change_history import pos
@@ -48,10 +48,10 @@ def made(bootstrap: str, *names: str, partitions: int = 1, **settings: str) -> N
         future.result(10)
 
 
-def outlet_to(bootstrap: str, **options: str) -> KafkaOutlet:
-    found = KafkaSink.of({"bootstrap.servers": bootstrap, **options}).outlet()
-    assert isinstance(found, KafkaOutlet), found
-    return KafkaOutlet.from_text(found.to_text())
+def outlet_to(bootstrap: str, **options: str) -> KafkaDirectProducer:
+    found = KafkaSink.of({"bootstrap.servers": bootstrap, **options}).direct_producer()
+    assert isinstance(found, KafkaDirectProducer), found
+    return KafkaDirectProducer.from_text(found.to_text())
 
 
 def batches(rows: Sequence[Row], size: int = 7) -> list[pa.RecordBatch]:
@@ -63,15 +63,15 @@ def row(topic: str, key: bytes | None, value: bytes | None, n: int = 0) -> Row:
     return topic, None, key, value, None, pos(n)
 
 
-def shipped(outlet: KafkaOutlet, rows: Sequence[Row], batch: int = 0) -> str:
+def shipped(direct_producer: KafkaDirectProducer, rows: Sequence[Row], batch: int = 0) -> str:
     """Send rows as one task; why nothing was sent, or nothing."""
-    shipment = outlet.shipment(batch)
+    delivery = direct_producer.delivery(batch)
     parts = batches(rows)
     for part in parts:
-        shipment.look(part)
-    if not shipment.refusal:
-        shipment.send(parts)
-    return shipment.refusal
+        delivery.inspect(part)
+    if not delivery.refusal:
+        delivery.send(parts)
+    return delivery.refusal
 
 
 def read(bootstrap: str, topic: str) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
@@ -128,13 +128,13 @@ def test_topics_that_are_missing_are_made_by_brokers_that_do_so(bootstrap: str) 
 
 
 def test_topics_that_the_sink_makes_are_left_to_spark_until_they_are_there(bootstrap: str) -> None:
-    outlet = outlet_to(bootstrap, **{"topic.creation.default.partitions": "3"})
+    direct_producer = outlet_to(bootstrap, **{"topic.creation.default.partitions": "3"})
     made(bootstrap, "there.1")
     rows = [row("there.1", b"k", b"1"), row("late.1", b"k", b"2")]
-    assert shipped(outlet, rows) == "topic 'late.1' is not there yet"
+    assert shipped(direct_producer, rows) == "topic 'late.1' is not there yet"
     assert read(bootstrap, "there.1") == []
     made(bootstrap, "late.1")
-    assert shipped(outlet, rows) == ""
+    assert shipped(direct_producer, rows) == ""
     assert [len(read(bootstrap, topic)) for topic in ("there.1", "late.1")] == [1, 1]
 
 
@@ -150,12 +150,12 @@ def test_a_message_that_may_be_too_large_keeps_all_others_back(
     bootstrap: str, topic: str, settings: dict[str, str], options: dict[str, str], most: int
 ) -> None:
     made(bootstrap, topic, **settings)
-    outlet = outlet_to(bootstrap, **options)
+    direct_producer = outlet_to(bootstrap, **options)
     fitting = [row(topic, b"k", b"x" * (most - 1), n) for n in range(30)]
-    assert shipped(outlet, [*fitting, row(topic, b"k", b"x" * most, 99)]) == "a message may be too large"
+    assert shipped(direct_producer, [*fitting, row(topic, b"k", b"x" * most, 99)]) == "a message may be too large"
     assert read(bootstrap, topic) == []
     # So small a limit bounds the batches too.
-    assert shipped(outlet, fitting) == ""
+    assert shipped(direct_producer, fitting) == ""
     assert len(read(bootstrap, topic)) == 30
 
 
@@ -169,8 +169,8 @@ def refused_for_size(bootstrap: str, topic: str, value: bytes) -> bool:
 
 def test_a_refusal_of_kafka_behind_the_look_is_no_success(bootstrap: str) -> None:
     made(bootstrap, "shrunk")
-    outlet = outlet_to(bootstrap)
-    assert shipped(outlet, [row("shrunk", b"k", b"1")]) == ""
+    direct_producer = outlet_to(bootstrap)
+    assert shipped(direct_producer, [row("shrunk", b"k", b"1")]) == ""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     smaller = ConfigResource(ConfigResource.Type.TOPIC, "shrunk", set_config={"max.message.bytes": "500"})
     admin.alter_configs([smaller])[smaller].result(10)
@@ -178,23 +178,23 @@ def test_a_refusal_of_kafka_behind_the_look_is_no_success(bootstrap: str) -> Non
     until(lambda: refused_for_size(bootstrap, "shrunk", b"x" * 600), "the broker keeps the new limit")
     rows = [row("shrunk", b"k", b"x" * 400, n) for n in range(5)]
     with pytest.raises(SinkError, match=r"refused a message of batch 4 for its size.*max\.message\.bytes"):
-        shipped(outlet, rows, batch=4)
+        shipped(direct_producer, rows, batch=4)
     # The next attempt looks again, and finds what is so now.
-    assert shipped(outlet, rows, batch=4) == "a message may be too large"
+    assert shipped(direct_producer, rows, batch=4) == "a message may be too large"
 
 
 def test_brokers_that_do_not_answer_are_left_to_spark_which_names_them(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.sinks.kafka.delivery._ASK_SECONDS", 0.5)
-    outlet = outlet_to("127.0.0.1:1")
-    assert shipped(outlet, [row("t", b"k", b"1")]).startswith("librdkafka could not ask for the topics (_")
+    direct_producer = outlet_to("127.0.0.1:1")
+    assert shipped(direct_producer, [row("t", b"k", b"1")]).startswith("librdkafka could not ask for the topics (_")
 
 
 def test_secrets_are_in_no_text_that_is_shown(bootstrap: str) -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hush";'
     options = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
-    outlet = outlet_to(bootstrap, **options, **{"kafka.sasl.jaas.config": jaas})
-    assert outlet.client["sasl.password"] == "hush"
-    assert "hush" not in repr(outlet)
-    assert json.loads(outlet.to_text())["client"]["sasl.username"] == "u"
+    direct_producer = outlet_to(bootstrap, **options, **{"kafka.sasl.jaas.config": jaas})
+    assert direct_producer.client["sasl.password"] == "hush"
+    assert "hush" not in repr(direct_producer)
+    assert json.loads(direct_producer.to_text())["client"]["sasl.username"] == "u"

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from headrace.errors import SinkError
-from headrace.sinks.kafka.delivery import KafkaOutlet, _Client
+from headrace.sinks.kafka.delivery import KafkaDirectProducer, _Client
 from headrace.sinks.kafka.failures import links_of, printed_is_transient, printed_reason, reason_in, reason_of, said_by
 
 SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure.\n\tat a.B(C.java:1)"
@@ -177,7 +177,7 @@ def test_spark_shows_whether_a_failure_of_kafka_is_transient(kind: str, is_trans
 def test_a_batch_that_librdkafka_could_not_send_is_to_be_repeated_only_where_that_helps(
     codes: list[int], again: bool
 ) -> None:
-    client = _Client(KafkaOutlet({"bootstrap.servers": "k:9092"}, {}))
+    client = _Client(KafkaDirectProducer({"bootstrap.servers": "k:9092"}, {}))
     client._failures += map(KafkaError, codes)
     with pytest.raises(SinkError, match="Kafka at k:9092") as caught:
         client._raise_failures(7)

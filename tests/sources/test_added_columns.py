@@ -13,7 +13,7 @@ from headrace.changes.position import ADDED_COLUMNS
 from headrace.changes.table_pattern import table_patterns
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AddedColumn, AdHoc
-from headrace.sources.snapshots.added_columns import added_column_notices
+from headrace.sources.snapshots.added_columns import added_column_markers
 from headrace.sources.tables.rewrites import AddedColumnSettings, Rewrite, RewriteSettings, follow_rewrites
 from headrace.sources.tables.source_table import SourceTable
 
@@ -77,9 +77,9 @@ def test_only_the_first_batch_tells_them_to_rows_that_are_there():
     ad_hoc = followed([ADDED, Rewrite("s.t", "again", {"d": None})], after="15").to_json()
     first, second, third = Offset(commit="10"), Offset(commit="14", ad_hoc=ad_hoc), Offset(commit="20", ad_hoc=ad_hoc)
     for start, end, before in ((first, second, "100"), (second, third, "")):
-        (notice,) = added_column_notices(start, end, "mysql", TABLES)
-        assert json.loads(notice.source[ADDED_COLUMNS]) == {"c": ["5", before], "d": [None, before]}
-        assert notice.schema == TABLES["s.t"].schema
-        assert end.commit + "/f" < notice.position.text
+        (marker,) = added_column_markers(start, end, "mysql", TABLES)
+        assert json.loads(marker.source[ADDED_COLUMNS]) == {"c": ["5", before], "d": [None, before]}
+        assert marker.schema == TABLES["s.t"].schema
+        assert end.commit + "/f" < marker.position.text
     # Later than every position of the commit at which the first batch begins, and earlier than the next one's.
     assert "10/rr000001/~" < "100" < "11/"

@@ -11,7 +11,7 @@ from headrace.changes import Column, LogicalType, Operation, Position, TableId, 
 from headrace.sources.change_tables import slices
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.notices import Notice
+from headrace.sources.markers import Marker
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.sqlserver.dialect import SqlServer
@@ -29,15 +29,15 @@ CHUNK_JSON = {"table": "s.t", "ordinal": 0, "number": 1, "lower": ["4"], "upper"
               "opening": None, "closing": "last", "read": 0}  # fmt: skip
 WINDOW = Window(TABLE, "40", "50", newest=False)
 WINDOW_JSON = {**TABLE.to_json(), "after": "40", "upto": "50", "newest": False}
-ALTERED = Notice(
+ALTERED = Marker(
     Operation.SCHEMA, Position("40", "s", "00000"), {"connector": "c", "change": "ALTER"}, SCHEMA.id, SCHEMA
 )
-BEAT = Notice(Operation.HEARTBEAT, Position("50", "z"), {"connector": "c"}, event_time=NOW, capture_time=NOW)
+BEAT = Marker(Operation.HEARTBEAT, Position("50", "z"), {"connector": "c"}, event_time=NOW, capture_time=NOW)
 NOTHING = {"table": None, "schema_id": None, "table_schema": None, "snapshot": None, "event_time": None,
            "capture_time": None, "error": None}  # fmt: skip
 PLANNED = [
     (
-        slices.NoticesSlice((ALTERED, BEAT), NOW),
+        slices.MarkerSlice((ALTERED, BEAT), NOW),
         {"rows": [{**NOTHING, "op": "schema", "table": ["x", "s", "t"], "position": "40/s/00000",
          "source": {"connector": "c", "change": "ALTER"}, "schema_id": SCHEMA.fingerprint,
          "table_schema": SCHEMA.to_text()}, {**NOTHING, "op": "heartbeat", "position": "50/z/",
@@ -88,7 +88,7 @@ def test_a_slice_knows_its_tables_and_their_schemas(planned, values):
 def test_a_slice_begins_behind_the_commit_before_its_rows():
     begins = {planned.kind: planned.begin for planned, _ in PLANNED}
     assert begins == {
-        "notices": "40/s/00000",
+        "markers": "40/s/00000",
         "snapshot": "50/r/",
         "session": "50/r/",
         "incremental": "50/r/",

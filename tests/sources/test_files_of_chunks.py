@@ -29,7 +29,7 @@ STREAM = ("d", Slice("stream", {}))
 SLICES = (
     ([], set()),
     ([chunk("s.a"), chunk("s.a"), chunk("s.b")], {0, 1, 2}),
-    ([chunk("s.a"), chunk("s.b"), chunk("s.b", "notices")], {0}),
+    ([chunk("s.a"), chunk("s.b"), chunk("s.b", "markers")], {0}),
     ([chunk("s.a"), chunk("s.a", "incremental")], set()),
     ([chunk("s.a"), STREAM], set()),
     ([chunk("s.a", database="other"), STREAM], {0}),

@@ -20,10 +20,10 @@ def columns() -> st.SearchStrategy[list[bytes | None]]:
 
 @given(values=columns(), skipped=st.integers(0, 3))
 def test_a_column_is_spelled_as_its_values_are(values: list[bytes | None], skipped: int) -> None:
-    spelled = [None if value is None else lsn.read(value) for value in values][skipped:]
-    assert lsn.to_texts(pa.array(values, pa.binary())[skipped:]).to_pylist() == spelled
+    written = [None if value is None else lsn.read(value) for value in values][skipped:]
+    assert lsn.to_texts(pa.array(values, pa.binary())[skipped:]).to_pylist() == written
     digits = [None if value is None else value.hex().upper() for value in values]
-    assert lsn.to_texts(pa.array(digits, pa.string())[skipped:]).to_pylist() == spelled
+    assert lsn.to_texts(pa.array(digits, pa.string())[skipped:]).to_pylist() == written
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.snapshot_rows import SnapshotRows, _places
+from headrace.sources.snapshots.snapshot_rows import SnapshotRows, _numbered_positions
 from headrace.sources.tables.masks import Masks
 
 C = "00000027:00000758:0005"
@@ -34,4 +34,4 @@ def test_rows_have_the_places_of_their_chunk(numbered):
 
 @pytest.mark.parametrize("row", [0, 15, 0xFFFF, 0x0FFFFFF0, 0xFFFFFFF0, 0xFFFFFFFD, 1 << 33])
 def test_places_are_those_of_one_row_after_the_other(row):
-    assert _places(CHUNK, row, 5).to_pylist() == [CHUNK.position(row + number).text for number in range(5)]
+    assert _numbered_positions(CHUNK, row, 5).to_pylist() == [CHUNK.position(row + number).text for number in range(5)]

@@ -17,32 +17,32 @@ NANOS = (dt.datetime(1678, 1, 1), dt.datetime(2262, 1, 1))
 
 
 def digits(precision: int, scale: int) -> st.SearchStrategy[str]:
-    def spelled(number: int) -> str:
+    def written(number: int) -> str:
         text = str(abs(number)).rjust(scale + 1, "0")
         return ("-" if number < 0 else "") + (f"{text[:-scale]}.{text[-scale:]}" if scale else text)
 
-    return st.integers(1 - 10**precision, 10**precision - 1).map(spelled)
+    return st.integers(1 - 10**precision, 10**precision - 1).map(written)
 
 
 def clocks(precision: int, first: dt.datetime = DAY_ZERO, last: dt.datetime = LAST) -> st.SearchStrategy[str]:
     """`YYYY-MM-DD HH:MM:SS` and a fraction of so many digits."""
 
-    def spelled(moment: dt.datetime, nanos: int) -> str:
+    def written(moment: dt.datetime, nanos: int) -> str:
         fraction = f".{nanos:09}"[: precision + 1] if precision else ""
         return f"{moment.year:04}-{moment:%m-%d %H:%M:%S}{fraction}"
 
-    return st.builds(spelled, st.datetimes(first, last), st.integers(0, 999_999_999))
+    return st.builds(written, st.datetimes(first, last), st.integers(0, 999_999_999))
 
 
 def times(precision: int, hours: int = 23) -> st.SearchStrategy[str]:
-    def spelled(sign: str, hour: int, minute: int, second: int, nanos: int) -> str:
+    def written(sign: str, hour: int, minute: int, second: int, nanos: int) -> str:
         fraction = f".{nanos:09}"[: precision + 1] if precision else ""
         text = f"{hour:02}:{minute:02}:{second:02}{fraction}"
         return sign + text if text.strip("0:.") else text
 
     sixty = st.integers(0, 59)
     return st.builds(
-        spelled, st.sampled_from(["", "-"] if hours > 23 else [""]), st.integers(0, hours), sixty, sixty,
+        written, st.sampled_from(["", "-"] if hours > 23 else [""]), st.integers(0, hours), sixty, sixty,
         st.integers(0, 999_999_999),
     )  # fmt: skip
 

@@ -129,8 +129,8 @@ class Changes:
             self._run(f"ALTER TABLE altered MODIFY a {self._rng.choice(['int', 'bigint', 'decimal(12,0)'])}")
         else:
             self._columns += 1
-            place = self._rng.choice(["", "FIRST", "AFTER id"])
-            self._run(f"ALTER TABLE altered ADD COLUMN more_{self._columns} varchar(20) {place}")
+            position = self._rng.choice(["", "FIRST", "AFTER id"])
+            self._run(f"ALTER TABLE altered ADD COLUMN more_{self._columns} varchar(20) {position}")
             self._run(f"UPDATE altered SET more_{self._columns} = CONCAT('m', id) WHERE id % 3 = {self._columns % 3}")
 
     def _statement(self, rows: int) -> int:

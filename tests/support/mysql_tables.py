@@ -10,7 +10,7 @@ from headrace.sources.mysql.types import NativeType
 def table(*columns, key=("id",), engine="innodb", structure="", name="t", protected=()):
     """Columns as `name type`, then `!` for NOT NULL, `=literal` for a default, `@` for computed, `+` for numbered."""
     found, natives = [], []
-    for place, text in enumerate(("id int !", *columns), 1):
+    for position, text in enumerate(("id int !", *columns), 1):
         called, rest = text.split(" ", 1)
         words = rest.split()
         marks = [word for word in words if word[0] in "!=@+%"]
@@ -22,7 +22,7 @@ def table(*columns, key=("id",), engine="innodb", structure="", name="t", protec
         found.append(
             Column(
                 called,
-                place,
+                position,
                 native.logical,
                 native.name,
                 length=native.length,

@@ -17,7 +17,7 @@ from headrace.wire.json_writer import Entries, Part, are_numbers, members, messa
 TEXTS = st.text(max_size=12) | st.sampled_from(["", '"\\/', "\x00\x1f\x7f", "é日😀", "\b\f\n\r\t"])
 
 
-def spelled(text: str | None) -> str:
+def written(text: str | None) -> str:
     return key_text([text])[1:-1]
 
 
@@ -30,7 +30,7 @@ def test_objects(rows: list[list[tuple[str, str | None]] | None]) -> None:
         offsets_of([len(row or []) for row in rows]), numbers, numbers, np.array([r is not None for r in rows])
     )
     names, values = pa.array([p[0] for p in pairs], pa.string()), pa.array([p[1] for p in pairs], pa.string())
-    wanted = [None if r is None else "{" + ",".join(f"{spelled(n)}:{spelled(v)}" for n, v in r) + "}" for r in rows]
+    wanted = [None if r is None else "{" + ",".join(f"{written(n)}:{written(v)}" for n, v in r) + "}" for r in rows]
     assert objects(entries, names, values).to_pylist() == wanted
 
 
@@ -48,7 +48,7 @@ def test_messages_are_constants_and_columns(rows: list[tuple[str | None, str | N
     # A slice, so that the columns do not begin at their buffers' beginning.
     columns = [pa.array(["before", *column], pa.string()).slice(1) for column in zip(*rows, strict=True)]
     found = messages(['{"a":', Part(columns[0], quoted=True), ',"é":', Part(columns[1]), "}"], len(rows))
-    wanted = [f'{{"a":{spelled(a)},"é":{"null" if b is None else b}}}' for a, b in rows]
+    wanted = [f'{{"a":{written(a)},"é":{"null" if b is None else b}}}' for a, b in rows]
     assert found.to_pylist() == wanted
 
 
@@ -58,7 +58,7 @@ def test_members_that_are_null_are_left_out(rows: list[tuple[str | None, str | N
     columns = [pa.array(["before", *column], pa.string()).slice(1) for column in zip(*rows, strict=True)]
     found = members({"a": Part(columns[0], quoted=True), 'é"': Part(columns[1])}, len(rows))
     pairs = [
-        [spelled(n) + ":" + v for n, v in (("a", None if a is None else spelled(a)), ('é"', b)) if v is not None]
+        [written(n) + ":" + v for n, v in (("a", None if a is None else written(a)), ('é"', b)) if v is not None]
         for a, b in rows
     ]
     assert found.to_pylist() == ["{" + ",".join(pair) + "}" for pair in pairs]

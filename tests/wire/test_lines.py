@@ -33,7 +33,7 @@ def is_text(value: bytes | None) -> bool:
         return False
 
 
-def spelled(name: str, value: bytes | None, *, text: bool) -> dict[str, Any]:
+def written(name: str, value: bytes | None, *, text: bool) -> dict[str, Any]:
     if text:
         return {name: None if value is None else value.decode()}
     return {f"{name}_base64": None if value is None else base64.b64encode(value).decode()}
@@ -44,8 +44,8 @@ def expected(message: dict[str, Any]) -> dict[str, Any]:
     headers = message["headers"]
     if headers is not None:
         plain = all(is_text(header["value"]) for header in headers)
-        headers = [{"key": h["key"], **spelled("value", h["value"], text=plain)} for h in headers]
-    key, value = (spelled(name, message[name], text=whole) for name in ("key", "value"))
+        headers = [{"key": h["key"], **written("value", h["value"], text=plain)} for h in headers]
+    key, value = (written(name, message[name], text=whole) for name in ("key", "value"))
     return {"topic": message["topic"], **key, **value, "headers": headers, "position": message["position"]}
 
 

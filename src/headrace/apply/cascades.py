@@ -80,7 +80,7 @@ def added_changes(
     """The changes that foreign keys add to those of the log; no more is read than the rows that they concern.
 
     Args:
-        keys, row_keys, unchanged: as of `follow`.
+        keys, row_keys, unchanged: see `follow`.
         causes: the deletes and updates of the log, of all tables that foreign keys refer to.
         known: gives rows and other changes.
     """

@@ -54,7 +54,7 @@ def steps_of(text: str, connector: str | None = None, *, captured: bool = False)
     Args:
         text: one or more statements.
         connector: the kind of database (`mysql`, `oracle`, ...), which decides how names are quoted.
-        captured: as of `Step`.
+        captured: see `Step`.
     """
     from sqlglot import tokenize
     from sqlglot.errors import SqlglotError
@@ -138,8 +138,8 @@ def names_now(
             "the statements do not lead to the columns that exist.",
             remedy="Move the table's targets away and take a new snapshot of it with a new checkpoint.",
         )
-    spelled = {folded(step.to): step.to for step in steps if step.kind == "rename"} | (wanted or {})
-    return {name: None if to is None else spelled.get(to, to) for name, to in best[0].items() if to != folded(name)}
+    written = {folded(step.to): step.to for step in steps if step.kind == "rename"} | (wanted or {})
+    return {name: None if to is None else written.get(to, to) for name, to in best[0].items() if to != folded(name)}
 
 
 def renamed_keys(

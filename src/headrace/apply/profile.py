@@ -39,7 +39,7 @@ _AGAIN = f"position rlike '^[^/]*/{READ_AGAIN}'"
 _READ_BEGINS = f"regexp_extract(position, '^[^/]*/({READ_AGAIN})?', 0)"
 
 _AFTER_READ = chr(ord(SNAPSHOT_ORDER) + 1)
-"""Sorts behind the order of every row that was read at a commit."""
+"""Sorts after the order of every row that was read at a commit."""
 
 
 class OldValue(NamedTuple):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Standing = Callable[["DataFrame"], "DataFrame | None"]
 
 
-def looks_at_target(table: TableProfile) -> bool:
+def needs_target_rows(table: TableProfile) -> bool:
     """Whether a batch of a table may have a row that leaves a key to which another came in an earlier batch."""
     return table.decoded and bool(table.schema.key) and (table.key_changed or table.key_paired)
 
@@ -56,9 +56,9 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
     Args:
         rows: the batch's change rows with images as maps, under the newest names.
         table: the profile of the table.
-        standing: as of `headrace.apply.carried`. A target that is not there has no row.
+        standing: see `headrace.apply.carried`. A target that is not there has no row.
     """
-    if not looks_at_target(table):
+    if not needs_target_rows(table):
         yield rows
         return
     from pyspark.sql import functions as sf

@@ -59,7 +59,7 @@ class Column:
         scale: digits after the point, or fraction digits of a time.
         nullable: whether the source table allows NULL.
         default: the default as canonical text, where it is a constant that could be understood.
-        default_expression: the default as the source spells it.
+        default_expression: the default as the source writes it.
         identity: the source numbers it.
         generated: the source computes it.
         jdbc_type: the number that Debezium's schema-change events carry, where known.

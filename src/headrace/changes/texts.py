@@ -1,4 +1,4 @@
-"""Spark SQL that spells values as canonical text, the counterpart of `typed_value`.
+"""Spark SQL that writes values as canonical text, the counterpart of `typed_value`.
 
 Integer arithmetic and Java's own digits only: nothing depends on the session's time zone, and no exact number passes
 through a double.

@@ -201,7 +201,7 @@ def arrow_text(values: pa.Array, logical: LogicalType) -> pa.Array:
     Text columns of time types are taken to be canonical already (sources ask their server for that spelling).
 
     Raises:
-        ValueError: the Arrow type can't be spelled as the logical type.
+        ValueError: the Arrow type can't be written as the logical type.
     """
     source = values.type
     if pa.types.is_string(source):
@@ -279,7 +279,7 @@ def _decimal_texts(values: pa.Array, scale: int) -> pa.Array:
     texts = pc.cast(values, pa.string())
     scientific = pc.match_substring(texts, "E")
     if pc.any(scientific).as_py():
-        # Arrow writes tiny values as 1E-10; those few are spelled one by one.
+        # Arrow writes tiny values as 1E-10; those few are written one by one.
         plain = [None if v is None else _decimal_text(v, scale) for v in values.filter(scientific).to_pylist()]
         texts = pc.replace_with_mask(texts, scientific.fill_null(False), pa.array(plain, pa.string()).drop_null())
     return texts

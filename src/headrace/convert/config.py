@@ -240,8 +240,8 @@ class _Pipeline:
             value = given.peek(name) or ""
             few = name == _IN_FLIGHT and value.strip() in ("1", "2", "3", "4", "5")
             if not given.leave_usual(name, usual(self._kind, name)) and (few or not self._leave(name)):
-                spelled = f"kafka.{name.removeprefix('producer.')}"
-                made[spelled] = given.value(spelled, value, origin=given.given(name))
+                written = f"kafka.{name.removeprefix('producer.')}"
+                made[written] = given.value(written, value, origin=given.given(name))
                 given.take(name)
         for name in given.names("topic.creation."):
             made[name] = given.value(name, given.take(name) or "")
@@ -309,8 +309,8 @@ class _Pipeline:
                 self._given.leave(name, "not supported", "all hashes have one salt here")
                 continue
             first = salt
-            spelled = name[: name.lower().index(".with.salt.")]
-            source[spelled] = self._given.value(spelled, self._given.take(name) or "")
+            written = name[: name.lower().index(".with.salt.")]
+            source[written] = self._given.value(written, self._given.take(name) or "")
             source["column_mask_salt"] = self._given.variable("COLUMN_MASK_SALT", "the salt of the column masks")
 
     def _place(self, name: str) -> None:
@@ -323,20 +323,20 @@ class _Pipeline:
             given.leave(name, "not needed", "it is empty")
             return
         # `driver.` is the newer spelling of what goes to the driver of the database.
-        spelled = re.sub(r"^driver\.", "database.", name)
+        written = re.sub(r"^driver\.", "database.", name)
         carried, refusal, twin = False, "", ""
         for room, declared in self._declared_options.items():
-            option, section = _declared(declared, spelled), self.sections[room]
+            option, section = _declared(declared, written), self.sections[room]
             if option is None:
                 continue
             same = next((n for n in section if option.prefix is None and _declared(declared, n) is option), "")
             if same:
                 twin = same
                 continue
-            value = given.value(spelled, text, origin=given.given(name))
+            value = given.value(written, text, origin=given.given(name))
             problem = None if _REFERENCE.search(value) else _problem(option, value)
             if problem is None:
-                section[spelled] = value
+                section[written] = value
                 carried = True
             refusal = refusal or problem or ""
         if carried:

@@ -93,7 +93,7 @@ def _logical(given: Properties, prefix: str) -> dict[str, str]:
     cache = f"{prefix}logical.table.cache.size"
     if given.peek(cache) is not None:
         given.leave(cache, "not needed", "routes are made once per batch")
-    _leave_rest(given, prefix)
+    _skip_others(given, prefix)
     return made
 
 
@@ -111,11 +111,11 @@ def _regex(given: Properties, name: str, prefix: str, *, bare_json: bool) -> dic
         "key.enforce.uniqueness": "false",
     }
     given.notes.append("RegexRouter routes the topics of tables only, not those of transactions, heartbeats and DDL.")
-    _leave_rest(given, prefix)
+    _skip_others(given, prefix)
     return made
 
 
-def _leave_rest(given: Properties, prefix: str) -> None:
+def _skip_others(given: Properties, prefix: str) -> None:
     for name in given.names(prefix):
         given.leave(name, "not supported", "the router has no such setting")
 

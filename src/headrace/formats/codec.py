@@ -68,7 +68,7 @@ class Facts:
     schemas: SchemaSource | None = None
 
 
-class Look(ABC):
+class Lookup(ABC):
     """What the driver may look for before messages are decoded."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Look(ABC):
         return source
 
 
-class ArrowLook(Look):
+class ArrowLookup(Lookup):
     """A look at batches, without Spark."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
@@ -96,7 +96,7 @@ class ArrowLook(Look):
         return sorted({value for column in columns for value in column.to_pylist() if part in value})
 
 
-class SparkLook(Look):
+class SparkLookup(Lookup):
     """A look at a DataFrame of messages, by jobs."""
 
     def __init__(self, messages: DataFrame) -> None:
@@ -233,7 +233,7 @@ class ArrowFormat(Format):
         given = self.settings.schema
         return given is not None and not given.several
 
-    def prepare_decoding(self, look: Look) -> Facts:
+    def prepare_decoding(self, lookup: Lookup) -> Facts:
         """What decoders need to know; runs on the driver."""
         given = self.settings.schema
         if given is None:
@@ -258,7 +258,7 @@ class ArrowFormat(Format):
             work: makes of a task's decoder what gives change rows, too.
         """
         rows = kafka_columns(messages)
-        facts = self.prepare_decoding(SparkLook(rows))
+        facts = self.prepare_decoding(SparkLookup(rows))
         # Each column costs on the way to Python, and decoders make those that are missing.
         there = rows.select(*(name for name in rows.columns if name in set(messages.columns)))
         return in_spark(there, lambda: work(self.decoder(facts)), change_schema(facts.typed))
@@ -273,7 +273,7 @@ class ArrowFormat(Format):
             FormatError: a message can't be read, and `on_error` is `fail`.
         """
         mode, held = self.settings.on_error, list(batches)
-        for rows in run_codec(self.decoder(self.prepare_decoding(ArrowLook(held))), held):
+        for rows in run_codec(self.decoder(self.prepare_decoding(ArrowLookup(held))), held):
             events = rows.filter(rows.column("op").is_valid())
             errors = pc.equal(events.column("op"), "error")
             if mode == "fail" and pc.any(errors).as_py():

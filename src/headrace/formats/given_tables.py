@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.formats.codec import Facts
 
 _CODES = {"date": "d", "timestamp": "t", "instant": "i", "zoned_timestamp": "i", "bytes": "b"}
-# A day, and midnight behind it at most.
+# A day, and midnight after it at most.
 _DAY = r"^[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}[T ]00:00(:00([.]0+)?)?Z?$"
 _ZONED = r"(Z|[+-][0-9]{2}:?[0-9]{2}(:?[0-9]{2})?)$"
 
@@ -147,7 +147,7 @@ class ResolvedTables:
         return {"table": table, "key": key, "key_text": key_text, "schema_id": ids}
 
     def spell(self, tape: Tape, objects: Array, of: Array) -> list[Unread]:
-        """As `json_images.spell`, by what is known of each object's table."""
+        """As `json_images.write`, by what is known of each object's table."""
         return spell(tape, objects, of, [known.codes for known in self.known], canonical)
 
 

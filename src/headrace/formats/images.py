@@ -56,11 +56,11 @@ class Image:
         kept = carried(absent, names)
         return image if kept is None else image.only(kept[present].reshape(-1))
 
-    def spelled(
+    def with_texts(
         self,
         schema_number: Array,
         tables: Sequence[Mapping[str, int]],
-        spellings: Mapping[int, Callable[[pa.StringArray], pa.StringArray]],
+        encodings: Mapping[int, Callable[[pa.StringArray], pa.StringArray]],
     ) -> Image:
         """The image with other texts for the values of some columns.
 
@@ -71,7 +71,7 @@ class Image:
         if not any(tables):
             return self
         codes, numbers, texts, count = self.codes(schema_number, tables), self.entries.values.copy(), [self.values], 0
-        for code, spell in spellings.items():
+        for code, spell in encodings.items():
             at = np.flatnonzero(codes == code)
             if at.size:
                 texts.append(spell(self.values.take(pa.array(numbers[at]))))

@@ -20,11 +20,11 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 
-Spelling = TypeVar("Spelling", bound=Hashable)
+Encoding = TypeVar("Encoding", bound=Hashable)
 
 
 class Unread(NamedTuple):
-    """A value that is not spelled as its column says.
+    """A value that is not written as its column says.
 
     Args:
         object: the number of the object that holds it.
@@ -41,8 +41,8 @@ def spell(
     tape: Tape,
     objects: Array,
     of: Array,
-    spellings: Sequence[Mapping[str, Spelling]],
-    canonical: Callable[[Tape, Array, Spelling], pa.StringArray],
+    encodings: Sequence[Mapping[str, Encoding]],
+    canonical: Callable[[Tape, Array, Encoding], pa.StringArray],
 ) -> list[Unread]:
     """Let the values of objects be canonical texts from now on.
 
@@ -50,21 +50,21 @@ def spell(
         tape: where they are.
         objects: their places.
         of: the number of what is known of each.
-        spellings: by that number, how values are spelled, by column; without the columns whose texts stay.
-        canonical: makes the texts of values of one spelling, null where one is not spelled so.
+        spellings: by that number, how values are written, by column; without the columns whose texts stay.
+        canonical: makes the texts of values of one spelling, null where one is not written so.
 
     Returns:
         These; they keep their texts.
     """
-    names = Names([list(said) for said in spellings])
+    names = Names([list(said) for said in encodings])
     if not names.width or not objects.size:
         return []
     at = tape.fields(objects, names, of.astype(np.int32))
-    every = list(dict.fromkeys(spelling for said in spellings for spelling in said.values()))
-    numbers = {spelling: number for number, spelling in enumerate(every)}
-    table = np.full((len(spellings), names.width), -1)
-    for number, said in enumerate(spellings):
-        table[number, : len(said)] = [numbers[spelling] for spelling in said.values()]
+    every = list(dict.fromkeys(encoding for said in encodings for encoding in said.values()))
+    numbers = {encoding: number for number, encoding in enumerate(every)}
+    table = np.full((len(encodings), names.width), -1)
+    for number, said in enumerate(encodings):
+        table[number, : len(said)] = [numbers[encoding] for encoding in said.values()]
     chosen = table[of].T
     chosen[~tape.is_value(at)] = -1
     found = []
@@ -73,7 +73,7 @@ def spell(
         tokens = np.ascontiguousarray(at[place, row])
         made = canonical(tape, tokens, every[number])
         for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
-            column = list(spellings[of[row[bad]]])[place[bad]]
+            column = list(encodings[of[row[bad]]])[place[bad]]
             found.append(Unread(int(row[bad]), column, int(tokens[bad])))
         tape.replace(tokens, pc.coalesce(made, tape.texts(tokens)) if made.null_count else made)
     return found

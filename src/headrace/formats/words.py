@@ -26,10 +26,10 @@ def lower(text: str) -> str:
     return text.translate(_SMALL)
 
 
-def numbered(texts: pa.StringArray, numbers: Mapping[str, int], spelled: Callable[[str], str]) -> Array:
-    """The number of each word as `spelled` gives it; -1 where it has none, or is null."""
+def numbered(texts: pa.StringArray, numbers: Mapping[str, int], written: Callable[[str], str]) -> Array:
+    """The number of each word as `written` gives it; -1 where it has none, or is null."""
     found = texts.dictionary_encode()
-    codes = [numbers.get(spelled(word), -1) for word in found.dictionary.to_pylist()]
+    codes = [numbers.get(written(word), -1) for word in found.dictionary.to_pylist()]
     return np.array([*codes, -1])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class SinkPlace:
+class SinkTarget:
     """Where changes rest.
 
     Args:
@@ -43,7 +43,7 @@ class Flow:
     source: str = ""
     names: Sequence[str] = ()
     format: str = ""
-    sinks: Sequence[SinkPlace] = field(default_factory=tuple)
+    sinks: Sequence[SinkTarget] = field(default_factory=tuple)
     dead_letters: str = ""
 
     def to_json(self) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ _MOST = 3600
 
 
 @dataclass(frozen=True)
-class Moment:
+class Reading:
     """One look.
 
     Args:
@@ -33,10 +33,10 @@ class Moment:
 class Follower(Protocol):
     """Whoever is told of each look at a run, and of its end."""
 
-    def looked(self, moment: Moment) -> None:
+    def observed(self, moment: Reading) -> None:
         """A look, from the thread that looks."""
 
-    def ended(self, last: Moment) -> None:
+    def ended(self, last: Reading) -> None:
         """The run has ended. `last` is the last look, with why it ended among its troubles where it failed."""
 
 
@@ -58,16 +58,16 @@ class ProgressHistory:
         every: float = 1.0,
         most: int = _MOST,
         clock: Callable[[], float] = time.time,
-        looked: Callable[[Moment], None] = lambda moment: None,
+        observed: Callable[[Reading], None] = lambda moment: None,
     ) -> None:
         self._ask = ask
         self._every = every
         self._clock = clock
-        self._looked = looked
-        self._moments: deque[Moment] = deque(maxlen=most)
+        self._on_observed = observed
+        self._moments: deque[Reading] = deque(maxlen=most)
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="headrace-history", daemon=True)
+        self._thread = threading.Thread(target=self._keep_observing, name="headrace-history", daemon=True)
         self.failure: Exception | None = None
         """Why it looks no more, where it was not closed."""
 
@@ -81,28 +81,28 @@ class ProgressHistory:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def moments(self, since: float = 0.0) -> list[Moment]:
+    def moments(self, since: float = 0.0) -> list[Reading]:
         """What was seen after a time, oldest first."""
         with self._lock:
             return [moment for moment in self._moments if moment.time > since]
 
     @property
-    def newest(self) -> Moment | None:
+    def newest(self) -> Reading | None:
         """The last look; None before the first."""
         with self._lock:
             return self._moments[-1] if self._moments else None
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Look now."""
-        moment = Moment(self._clock(), self._ask())
+        moment = Reading(self._clock(), self._ask())
         with self._lock:
             self._moments.append(moment)
-        self._looked(moment)
+        self._on_observed(moment)
 
-    def _look(self) -> None:
+    def _keep_observing(self) -> None:
         while not self._closed.is_set():
             try:
-                self.look()
+                self.observe()
             except Exception as error:
                 # The run ends, and Spark with it; the caller gets the error.
                 self.failure = error

@@ -53,7 +53,7 @@ class LiveView:
         self._said_at, self._quiet = clock(), _QUIET_SECONDS
         self._title = title
         self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
-        # One for the whole run, or it would begin to turn anew with each look.
+        # One for the whole run, or it would begin to turn again with each look.
         self._spinner = Spinner("dots" if "utf" in console.encoding.lower() else "line")
         self._shown: PipelineProgress | None = None
         self._told = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.changes.dataset import Dataset
 from headrace.changes.table import TableSchema
 from headrace.errors import OptionError
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.versions import __version__
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class LineageEvents:
         self._asked = float("-inf")
         self._warned = False
 
-    def looked(self, moment: Moment) -> None:
+    def observed(self, moment: Reading) -> None:
         """Send what is due."""
         from openlineage.client.event_v2 import RunState
 
@@ -120,7 +120,7 @@ class LineageEvents:
         elif found != self._sent[1] or self._clock() - self._sent[0] >= _EVERY_SECONDS:
             self._send(RunState.RUNNING, found)
 
-    def ended(self, last: Moment) -> None:
+    def ended(self, last: Reading) -> None:
         """Say that the run has ended, and why."""
         from openlineage.client.event_v2 import RunState
         from openlineage.client.facet_v2 import error_message_run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from headrace.errors import OptionError
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.observe.metrics import Metric, all_metrics
 from headrace.observe.progress import PipelineProgress
 from headrace.versions import __version__
@@ -74,7 +74,7 @@ class Telemetry:
         self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
         self._meter = self._provider.get_meter("headrace", __version__)
 
-    def looked(self, moment: Moment) -> None:
+    def observed(self, moment: Reading) -> None:
         """Learn which numbers there are; some are known later than others."""
         for metric in all_metrics(moment.progress):
             if metric.name in self._known:
@@ -84,7 +84,7 @@ class Telemetry:
             make = self._meter.create_observable_counter if counter else self._meter.create_observable_gauge
             make(metric.name, [partial(self._observe, metric.name)], description=metric.doc)
 
-    def ended(self, last: Moment) -> None:
+    def ended(self, last: Reading) -> None:
         """Send the last numbers, and no more."""
         self._provider.shutdown(timeout_millis=_LAST_MILLISECONDS)
 

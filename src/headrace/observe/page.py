@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 from headrace.observe.flow import Flow
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.observe.live import health_text, log_text, now_text
 from headrace.observe.progress import BatchDone, PipelineProgress, TableState
 from headrace.observe.server import Answer, Route
@@ -108,7 +108,7 @@ def _summary(one: Shown) -> dict[str, Any] | None:
     return {"name": one.name, **{name: found[name] for name in ("level", "state", "lag_seconds", "complete_until")}}
 
 
-def points(moments: Sequence[Moment]) -> list[dict[str, Any]]:
+def points(moments: Sequence[Reading]) -> list[dict[str, Any]]:
     """Lag and rate over time. JSON values under stable names."""
     return [
         {
@@ -120,7 +120,7 @@ def points(moments: Sequence[Moment]) -> list[dict[str, Any]]:
     ]
 
 
-def figures(moment: Moment, flow: Flow) -> dict[str, Any]:
+def figures(moment: Reading, flow: Flow) -> dict[str, Any]:
     """The state of a moment, as the page shows it. JSON values under stable names; times in seconds since 1970."""
     progress = moment.progress
     health = progress.health
@@ -167,7 +167,7 @@ def figures_of_status(status: PipelineStatus, flow: Flow, now: float) -> dict[st
     if (told := status.told_by_run(now)) is not None:
         return dict(told.figures)
     kept = status.run
-    found = figures(Moment(now, status.progress()), flow)
+    found = figures(Reading(now, status.progress()), flow)
     if found["state"] == _STARTING and status.batch is not None:
         found |= {"level": "warning", "state": _UNKNOWN}
     if kept is not None:

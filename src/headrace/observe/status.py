@@ -36,7 +36,7 @@ class TableStatus:
         skipped: the commits after which and up to which changes are missing because a user skipped them; None where
             none is, or where the table was read again since.
         unequal: the commit up to which it equals the source, and the time of that where it is known, because a change
-            of structure may have changed rows behind that; None where none did, or where it was read again since.
+            of structure may have changed rows after that; None where none did, or where it was read again since.
         read_again: whether it is not equal and the pipeline reads it again as a whole, or will without being asked.
         parked: since when and why its changes are left out; None where they are not.
     """

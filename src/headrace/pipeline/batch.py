@@ -346,7 +346,7 @@ class BatchWriter:
                         given = given.coalesce(1)
                     if self._decode is not None:
                         given = target.sink.sequenced(given, epochs)
-                    if not self._rests(summary):
+                    if not self._was_delivered(summary):
                         with self._parking.writing(target):
                             target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                         written.append(target)
@@ -369,7 +369,7 @@ class BatchWriter:
             stages.end()
         self._board.add(counts, without, number=batch.number, seconds=stages.seconds, stages=stages.ended)
 
-    def _rests(self, summary: BatchSummary) -> bool:
+    def _was_delivered(self, summary: BatchSummary) -> bool:
         """Whether the workers that made the messages have sent all; says why not, where that is news."""
         if not self._sent:
             return False

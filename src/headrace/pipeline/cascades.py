@@ -135,7 +135,7 @@ class Cascades:
             if not any(count.op in _CHANGED and count.id in parents for count in counts):
                 return rows, counts
             assert self._mirror is not None
-            look = _LookUp(rows, self._mirror, schemas, {count.id for count in counts if count.id is not None})
+            look = _RowLookup(rows, self._mirror, schemas, {count.id for count in counts if count.id is not None})
             causes = look.causes(keys)
             if not causes:
                 return rows, counts
@@ -157,7 +157,7 @@ class Cascades:
         uncertain: Collection[ForeignKey],
         identities: Mapping[TableId, Sequence[str]],
         causes: Sequence[Change],
-        look: _LookUp,
+        look: _RowLookup,
         offsets: Offsets,
     ) -> list[Added]:
         """What foreign keys add; of those that came or went in the batch, without rows that the source still has."""
@@ -200,7 +200,7 @@ def _identity(schema: TableSchema) -> tuple[str, ...]:
 
 
 @dataclass
-class _LookUp:
+class _RowLookup:
     """Asks a sink and a batch for rows.
 
     Args:

@@ -139,7 +139,7 @@ class Checkpoint:
         return self.offset(self.committed())
 
     def plan_batch(self, offset: str | None = None) -> int:
-        """Put a batch behind the committed one, as Spark would: the next run goes on behind it. Gives its number.
+        """Put a batch after the committed one, as Spark would: the next run goes on after it. Gives its number.
 
         The caller holds the checkpoint (`owned`) and commits the batch when its rows rest in the sinks. Until then a
         run finds it planned, gives the sinks an empty batch of that number, and goes on.
@@ -246,7 +246,7 @@ def _no_lease() -> None:
 def owned(folder: Path | None, name: str) -> Iterator[None]:
     """Be the only pipeline on a checkpoint of this machine while the block runs.
 
-    The kernel holds the lock for the process, so that a killed one leaves nothing behind that must be cleaned up. A
+    The kernel holds the lock for the process, so that a killed one leaves nothing after that must be cleaned up. A
     checkpoint that is elsewhere (`folder` None) has no such lock, but a lease (`held`).
 
     Raises:

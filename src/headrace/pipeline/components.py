@@ -13,7 +13,7 @@ from headrace.errors import FileError, OptionError
 from headrace.formats.base import Format
 from headrace.options import Option
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.yaml_file import Document, Place
+from headrace.pipeline.yaml_file import Document, YamlPath
 from headrace.registry import did_you_mean
 from headrace.settings import Component, Settings
 from headrace.sinks.base import Sink
@@ -100,7 +100,7 @@ def with_folders(
     for option in declared:
         if not option.is_folder or _is_a_name(option, declared, given):
             continue
-        spelling = next(filter(option.is_spelled, given), None)
+        spelling = next(filter(option.has_name, given), None)
         if spelling is None:
             if option.beside_checkpoint and checkpoint is not None and not _URL.match(checkpoint):
                 made[option.name] = f"{checkpoint}{option.beside_checkpoint}"
@@ -115,24 +115,24 @@ def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, A
         return False
     name, value = option.no_folder_with
     other = next(each for each in declared if each.name == name)
-    return any(other.is_spelled(spelling) and text == value for spelling, text in given.items())
+    return any(other.has_name(spelling) and text == value for spelling, text in given.items())
 
 
-def sink_class(document: Document, section: dict[str, Any], place: Place) -> tuple[str, type[Sink]]:
+def sink_class(document: Document, section: dict[str, Any], place: YamlPath) -> tuple[str, type[Sink]]:
     """The name and the class of a sink."""
     kind = type_in(document, section, place, "sink", registry.names("sink"))
     found: type[Sink] = class_named(document, "sink", kind, (*place, "type"))
     return kind, found
 
 
-def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
+def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], place: YamlPath, name: str) -> Sink:
     """A sink made from its options."""
     given = with_folders(kind.options, given, document.path)
     made: Sink = made_in(document, place, lambda: kind(settings_in(document, kind, given, place, f"sink '{name}'")))
     return made
 
 
-def make_format(document: Document, section: Any, place: Place) -> FormatSection:
+def make_format(document: Document, section: Any, place: YamlPath) -> FormatSection:
     """A format made from its section."""
     if not isinstance(section, dict):
         raise document.error(place, "A format must be a mapping.", "Write format: {type: debezium_json}.")
@@ -145,7 +145,7 @@ def make_format(document: Document, section: Any, place: Place) -> FormatSection
     return FormatSection(made_in(document, place, lambda: found(options)), key, given)
 
 
-def type_in(document: Document, section: dict[str, Any], place: Place, kind: str, known: list[str]) -> str:
+def type_in(document: Document, section: dict[str, Any], place: YamlPath, kind: str, known: list[str]) -> str:
     """The registered name that a section says as its `type`."""
     name = section.get("type")
     if not isinstance(name, str):
@@ -155,7 +155,7 @@ def type_in(document: Document, section: dict[str, Any], place: Place, kind: str
     return name
 
 
-def class_named(document: Document, kind: str, name: str, place: Place) -> Any:
+def class_named(document: Document, kind: str, name: str, place: YamlPath) -> Any:
     """As `find_kind`; the error names file and line."""
     try:
         return find_kind(kind, name)
@@ -163,7 +163,7 @@ def class_named(document: Document, kind: str, name: str, place: Place) -> Any:
         raise document.error(place, error.message, error.remedy) from None
 
 
-def parse_in(document: Document, kind: type[Parsed], given: dict[str, Any], place: Place, owner: str) -> Parsed:
+def parse_in(document: Document, kind: type[Parsed], given: dict[str, Any], place: YamlPath, owner: str) -> Parsed:
     """The options that are given, checked; an error names the line of the option that it is about."""
     try:
         return kind.parse(given, owner=owner)
@@ -171,7 +171,7 @@ def parse_in(document: Document, kind: type[Parsed], given: dict[str, Any], plac
         raise document.error(_option_place(error, kind.declared, given, place), error.message, error.remedy) from None
 
 
-def settings_in(document: Document, kind: type[Component], given: dict[str, Any], place: Place, owner: str) -> Any:
+def settings_in(document: Document, kind: type[Component], given: dict[str, Any], place: YamlPath, owner: str) -> Any:
     """As `parse_in`: the options of a source, format or sink."""
     try:
         return kind.parse(given, owner=owner)
@@ -179,15 +179,15 @@ def settings_in(document: Document, kind: type[Component], given: dict[str, Any]
         raise document.error(_option_place(error, kind.options, given, place), error.message, error.remedy) from None
 
 
-def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: Place) -> Place:
+def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: YamlPath) -> YamlPath:
     """The place of the option that an error names, in whatever spelling the user chose."""
     if error.option in given:
         return (*place, error.option)
     known = next((option for option in declared if option.name == error.option), None)
-    return next(((*place, name) for name in reversed(given) if known is not None and known.is_spelled(name)), place)
+    return next(((*place, name) for name in reversed(given) if known is not None and known.has_name(name)), place)
 
 
-def made_in(document: Document, place: Place, make: Callable[[], Made]) -> Made:
+def made_in(document: Document, place: YamlPath, make: Callable[[], Made]) -> Made:
     """What `make` gives; an error of options that contradict each other gets file and line."""
     try:
         return make()

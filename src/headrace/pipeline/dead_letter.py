@@ -103,7 +103,7 @@ class DeadLetters:
         return self.name.replace("${topic}", topic)
 
     def places(self, topics: Iterable[str] = ()) -> frozenset[str]:
-        """Where dead letters go, as `Sink.places` names it; asks nobody.
+        """Where dead letters go, as `Sink.places` names it; makes no request.
 
         Args:
             topics: where messages come from, besides the topics that the file names.

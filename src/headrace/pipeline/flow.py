@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.observe.flow import Flow, SinkPlace
+from headrace.observe.flow import Flow, SinkTarget
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.target import Target
@@ -25,8 +25,8 @@ def flow_of(model: Model) -> Flow:
     )
 
 
-def _sink(target: Target) -> SinkPlace:
-    return SinkPlace(
+def _sink(target: Target) -> SinkTarget:
+    return SinkTarget(
         label=target.label,
         type=target.type,
         guarantee=target.sink.guarantee,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.changes.outlet import Outlet
+from headrace.changes.direct_producer import DirectProducer
 from headrace.errors import OptionError
 from headrace.formats.convert import format_named
 from headrace.options import as_text
@@ -78,17 +78,19 @@ class Fusing:
         options = {f"format.{name}": text for name, text in _texts(target).items()}
         lines = all(one.sink.takes_lines for one in model.targets)
         asked = {"format": target.format.name, "format.counts": "true", "format.lines": str(lines).lower()}
-        outlet = _outlet(model)
-        if isinstance(outlet, str):
-            return cls({**asked, **options}, unsent=outlet)
-        return cls({**asked, **options, _OUTLET: f"{outlet.sink} {outlet.to_text()}"})
+        direct_producer = _direct_producer(model)
+        if isinstance(direct_producer, str):
+            return cls({**asked, **options}, unsent=direct_producer)
+        return cls({**asked, **options, _OUTLET: f"{direct_producer.sink} {direct_producer.to_text()}"})
 
 
-def _outlet(model: Model) -> Outlet | str:
+def _direct_producer(model: Model) -> DirectProducer | str:
     """Where workers send the messages that all targets take, or why they don't."""
     if len(model.targets) == 1:
-        return model.targets[0].sink.outlet()
-    return "there are several sinks" if any(target.sink.outlets is not None for target in model.targets) else ""
+        return model.targets[0].sink.direct_producer()
+    return (
+        "there are several sinks" if any(target.sink.direct_producers is not None for target in model.targets) else ""
+    )
 
 
 def _reason(model: Model) -> str:

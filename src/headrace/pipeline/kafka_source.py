@@ -187,7 +187,7 @@ class KafkaTopics(Component):
         Args:
             spark: a classic session.
             begin: the first offset of each partition, by topic.
-            end: the offset behind the last one.
+            end: the offset after the last one.
         """
         reader = spark.read.format("kafka").option("includeHeaders", "true")
         reader = reader.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
@@ -311,7 +311,7 @@ class KafkaTopics(Component):
 
 
 def reached(offset: str | None, head: Mapping[str, Mapping[str, OffsetRange]]) -> bool:
-    """Whether an offset as Spark keeps it (`{"topic":{"0":12}}`) is at or behind `head` in every partition.
+    """Whether an offset as Spark keeps it (`{"topic":{"0":12}}`) is at or after `head` in every partition.
 
     Offsets are counted, not messages: the marks of transactions and messages that were compacted count too.
     """

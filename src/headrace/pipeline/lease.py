@@ -2,7 +2,7 @@
 
 The kernel locks a local checkpoint for as long as the process lives (`pipeline.checkpoint.owned`). On an object store
 or another file system nothing does. So a driver puts a small file into the folder `headrace-lease` of the checkpoint,
-whose name is a number, and writes it anew every few seconds. Who takes over makes the file with the next number, which
+whose name is a number, and writes it again every few seconds. Who takes over makes the file with the next number, which
 can be made once only. The highest number holds the checkpoint: a driver that was paused, or cut off, finds a higher
 number than its own before it gives a batch to the sinks, and stops.
 
@@ -169,7 +169,7 @@ class Lease:
                 self._take_number(self._number + 1)
 
     def renew(self) -> None:
-        """Write the lease anew.
+        """Write the lease again.
 
         Raises:
             OptionError: another driver holds the checkpoint.

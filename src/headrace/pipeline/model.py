@@ -63,7 +63,7 @@ from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_sam
 from headrace.pipeline.tables_apart import refuse_databases_alike
 from headrace.pipeline.target import Target, session_settings
 from headrace.pipeline.watch import ObserveSettings
-from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
+from headrace.pipeline.yaml_file import Document, YamlPath, hide, read_yaml
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 from headrace.sources.notifications import SINK
@@ -200,7 +200,7 @@ def _warned_of_rewrites(section: SourceSection, targets: Iterable[Target]) -> So
     """
     source, name = section.source, "on_rewrite"
     option = next((option for option in source.options if option.name == name), None)
-    given = option is not None and any(map(option.is_spelled, section.options))
+    given = option is not None and any(map(option.has_name, section.options))
     if isinstance(source, KafkaTopics) or option is None or given:
         return None
     if not all(target.sink.takes == "messages" for target in targets):
@@ -222,17 +222,17 @@ def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> Sourc
     shapings = [target.shaping for target in kept]
     changed = [transform.tables for shaping in shapings for transform in shaping.transforms]
     shared = [route.tables for shaping in shapings for route in shaping.routes.routes if route.merge]
-    given = any(map(option.is_spelled, section.options))
+    given = any(map(option.has_name, section.options))
     named = [source.settings.get(name)] if given else []
     if not all(target.sink.takes_old_values for target in kept):
         named = [EVERY_TABLE]
     texts = list(dict.fromkeys(pattern.text for patterns in (*named, *changed, *shared) for pattern in patterns))
     made = type(source)(source.settings.replaced(**{name: table_patterns(texts)}))
-    options = {key: value for key, value in section.options.items() if not option.is_spelled(key)}
+    options = {key: value for key, value in section.options.items() if not option.has_name(key)}
     return replace(section, source=made, options={**options, name: as_text(texts)})
 
 
-def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:
+def _check_apart(document: Document, place: YamlPath, sink: Sink, checkpoint: str) -> None:
     """A sink in the checkpoint would write among Spark's own files."""
     for option in sink.options:
         given = sink.settings.get(option.name) if option.is_folder else None
@@ -325,7 +325,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
 
 
 def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSection:
-    place: Place = ("source",)
+    place: YamlPath = ("source",)
     section = sections.source
     kind = type_in(document, section, place, "source", [*registry.names("source"), "kafka"])
     given = {name: value for name, value in section.items() if name != "type"}
@@ -335,7 +335,7 @@ def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSe
             raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
         format, on_error = _on_error(document, format, (*place, "format"), sections)
         ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
-        if misplaced := next(filter(_ON_ERROR.is_spelled, ours), None):
+        if misplaced := next(filter(_ON_ERROR.has_name, ours), None):
             raise document.error(
                 (*place, misplaced),
                 f"Source 'kafka' has no option '{misplaced}'.",
@@ -361,11 +361,11 @@ def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSe
     return SourceSection(kind, made_in(document, place, lambda: found(options)), given)
 
 
-def _with_salt(document: Document, option: Option, given: dict[str, Any], place: Place) -> dict[str, Any]:
+def _with_salt(document: Document, option: Option, given: dict[str, Any], place: YamlPath) -> dict[str, Any]:
     """The options with the salt that stands in a name as an option of its own: Spark hands over values as they are, but
     names in lower case."""
     salts = {name: salt for name in given if (salt := secret_in_name(name)) is not None}
-    if not salts or any(map(option.is_spelled, given)):
+    if not salts or any(map(option.has_name, given)):
         return given
     first, *others = salts
     other = next((name for name in others if salts[name] != salts[first]), None)
@@ -378,19 +378,19 @@ def _with_salt(document: Document, option: Option, given: dict[str, Any], place:
     return {**given, option.name: salts[first]}
 
 
-def _on_error(document: Document, section: Any, place: Place, sections: Sections) -> tuple[Any, str]:
+def _on_error(document: Document, section: Any, place: YamlPath, sections: Sections) -> tuple[Any, str]:
     """A format's section without `on_error`, which the pipeline itself sees to, and what it says or goes without
     saying."""
-    otherwise = "dead_letter" if sections.dead_letter is not None else "row" if _errors_rest(sections) else "fail"
+    otherwise = "dead_letter" if sections.dead_letter is not None else "row" if _has_error_sink(sections) else "fail"
     if not isinstance(section, dict):
         return section, otherwise
-    named = [name for name in section if _ON_ERROR.is_spelled(name)]
+    named = [name for name in section if _ON_ERROR.has_name(name)]
     given = {name: section[name] for name in named}
     wanted = parse_in(document, OnErrorSettings, given, place, f"format '{section.get('type')}'")
     return {name: value for name, value in section.items() if name not in named}, wanted.on_error or otherwise
 
 
-def _errors_rest(sections: Sections) -> bool:
+def _has_error_sink(sections: Sections) -> bool:
     """Whether `error` rows rest in some sink. A sink that is not known says so elsewhere."""
     for section, _ in listed_sinks(sections):
         with suppress(OptionError, ModuleNotFoundError):
@@ -407,7 +407,7 @@ def _dead_letters(
     document: Document, section: dict[str, Any] | None, source: Source | KafkaTopics
 ) -> DeadLetters | None:
     wanted = isinstance(source, KafkaTopics) and source.on_error == "dead_letter"
-    place: Place = ("dead_letter",)
+    place: YamlPath = ("dead_letter",)
     if section is None:
         if wanted:
             raise document.error(
@@ -429,13 +429,13 @@ def _dead_letters(
     kinds = (LetterTopicSettings, LetterTableSettings)
     ours, others = kinds if found.takes == "messages" else kinds[::-1]
     [letter], [other] = ours.declared, others.declared
-    if misplaced := next(filter(other.is_spelled, given), None):
+    if misplaced := next(filter(other.has_name, given), None):
         raise document.error(
             (*place, misplaced),
             f"Dead letters in sink '{kind}' have no '{misplaced}'.",
             f"Use '{letter.name}', or leave it out.",
         )
-    own = {name: value for name, value in given.items() if letter.is_spelled(name)}
+    own = {name: value for name, value in given.items() if letter.has_name(name)}
     sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
     name = parse_in(document, ours, own, place, "section 'dead_letter'").get(letter.name)
     letters = DeadLetters(kind, sink, source, name)
@@ -463,7 +463,7 @@ def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target,
 def _target(
     document: Document,
     section: dict[str, Any],
-    place: Place,
+    place: YamlPath,
     common: FormatSection | None,
     number: int,
     transforms: tuple[Transform, ...],
@@ -496,7 +496,7 @@ _SHAPING = ("routes", "transforms", *(option.name for option in RoutedSinkSettin
 def _shaping(
     document: Document,
     section: dict[str, Any],
-    place: Place,
+    place: YamlPath,
     label: str,
     kind: type[Sink],
     shared: tuple[Transform, ...],
@@ -514,7 +514,7 @@ def _shaping(
     return Shaping((*shared, *own), made, label, kind.takes)
 
 
-def _transforms(document: Document, listed: Any, place: Place, owner: str = "") -> tuple[Transform, ...]:
+def _transforms(document: Document, listed: Any, place: YamlPath, owner: str = "") -> tuple[Transform, ...]:
     found = []
     for number, (where, section) in enumerate(_mappings(document, listed, place, "{tables: dbo.*, filter: ...}"), 1):
         label = f"transform {number}{owner}"
@@ -523,7 +523,7 @@ def _transforms(document: Document, listed: Any, place: Place, owner: str = "") 
     return tuple(found)
 
 
-def _mappings(document: Document, listed: Any, place: Place, example: str) -> list[tuple[Place, dict[str, Any]]]:
+def _mappings(document: Document, listed: Any, place: YamlPath, example: str) -> list[tuple[YamlPath, dict[str, Any]]]:
     """The entries of a list of mappings, each with its place."""
     if listed is None:
         return []

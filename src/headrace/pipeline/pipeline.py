@@ -18,13 +18,13 @@ from headrace.observe.status import PipelineStatus
 from headrace.pipeline.checkpoint import check_free, check_sound, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.onlooker import Onlooker
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.repair import Repair, move_tables, reread_tables
 from headrace.pipeline.replay import LetterGroup, OnTrimmed, OutOfOrder, Replay, list_letters, prepared_replay
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
+from headrace.pipeline.status_watcher import StatusWatcher
 from headrace.pipeline.tables_apart import refuse_tables_alike
 from headrace.pipeline.topic_moves import move_topics
 from headrace.pipeline.unmatched import unmatched_in
@@ -71,7 +71,7 @@ def serve_pages(
         if names.count(name) > 1:
             raise OptionError(f"Two pipelines have the name '{name}'.", remedy="Give one of them another name.")
 
-    looking = [Onlooker(pipeline._model, spark) for pipeline in pipelines]
+    looking = [StatusWatcher(pipeline._model, spark) for pipeline in pipelines]
     server = WatchServer(address, page_routes(looking, hiding(pipelines)))
     try:
         for one in looking:

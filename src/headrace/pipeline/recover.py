@@ -54,7 +54,7 @@ def is_starved(error: BaseException | None) -> bool:
 
 def find_in_text(text: str) -> HeadraceError | None:
     """The last Headrace error in a text of stack traces: Python prints causes first, the error itself last."""
-    # A trace that was itself put into a message has its line ends spelled out.
+    # A trace that was itself put into a message has its line ends written out.
     for kind, sentence in reversed(_OURS.findall(text.replace("\\n", "\n"))):
         found = _declared(kind)
         if found is not None:

@@ -122,7 +122,7 @@ def reread_tables(
     """
     if filter and not incremental:
         raise OptionError("A whole table has no filter.", remedy="Add --incremental to read some rows only.")
-    looked = _Looked(model, spark)
+    looked = _PipelineState(model, spark)
     kind = "incremental" if incremental else "blocking"
     parts, named = [], []
     found = looked.chosen(tables)
@@ -155,14 +155,14 @@ def move_tables(
         model: the checked file.
         tables: names or regular expressions.
         kind: which.
-        to: a place as the source's tools spell it, or a time with its zone, or `now`.
+        to: a place as the source's tools write it, or a time with its zone, or `now`.
         spark: a classic session, for a checkpoint that is not on this machine.
 
     Raises:
         OptionError: the source, or a table, can't be moved there; the pipeline was never started.
         HeadraceError: the source can't be asked.
     """
-    looked = _Looked(model, spark)
+    looked = _PipelineState(model, spark)
     parts, signals = [], []
     found = looked.chosen(tables)
     looked.refuse_parked(found, "Read it again: headrace repair reread.")
@@ -184,7 +184,7 @@ def move_tables(
     return looked.repair(kind, parts, signals)
 
 
-class _Looked:
+class _PipelineState:
     """What a pipeline of a captured database is like now."""
 
     def __init__(self, model: Model, spark: SparkSession | None) -> None:

@@ -7,7 +7,7 @@ letters alone. Consumers of messages get old changes out of order, so such sinks
 what to do.
 
 A replay is a batch of the checkpoint that ends where the batch before ended. So targets know it by its number, and the
-next run goes on behind it.
+next run goes on after it.
 """
 
 from __future__ import annotations
@@ -390,12 +390,12 @@ class Replay:
         if later is not None:
             places = self._waiting.select(*_PLACE)
             messages = messages.unionByName(later.join(places, list(_PLACE), "leftanti").select(*KAFKA_COLUMNS))
-        # A format may know from one message how to read those behind it.
+        # A format may know from one message how to read those after it.
         ordered = messages.repartition("topic", "partition").sortWithinPartitions(*_PLACE)
         return self._persisted(read(self._source.format, ordered))
 
     def _later(self) -> DataFrame | None:
-        """The messages behind the first letter of each partition, up to where the checkpoint is; None where no sink
+        """The messages after the first letter of each partition, up to where the checkpoint is; None where no sink
         needs them."""
         if not any(t.sink.keeps_tables or t.sink.takes == "messages" for t in self._model.targets):
             return None

@@ -152,7 +152,7 @@ class RunningPipeline:
                 # Before an offset is planned, so that none is of a topic whose id is not kept.
                 self._topic_ids.confirm()
             if topics is not None and self._planned is None and topics.settings.starting_offsets == "earliest":
-                self._look_at_beginning(topics)
+                self._require_whole_topics(topics)
             if once:
                 self.finish_at_head()
             self._query = self._attempts.run(self._start)
@@ -183,7 +183,7 @@ class RunningPipeline:
             return None
         return FeedPatterns(self._model.targets, topics.settings, fresh=self._checkpoint.committed() is None)
 
-    def _look_at_beginning(self, topics: KafkaTopics) -> None:
+    def _require_whole_topics(self, topics: KafkaTopics) -> None:
         """Say where a topic does not hold all that was ever sent to it.
 
         Raises:

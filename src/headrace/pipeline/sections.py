@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from headrace.errors import OptionError
 from headrace.pipeline.lease import SECONDS
-from headrace.pipeline.yaml_file import Document, Place
+from headrace.pipeline.yaml_file import Document, YamlPath
 from headrace.registry import did_you_mean
 
 
@@ -64,7 +64,7 @@ def read_sections(document: Document) -> Sections:
 def _frame_error(document: Document, error: ValidationError) -> OptionError:
     # The first error in the order of the file is what a reader meets first.
     first = min(error.errors(), key=lambda e: (e["type"] == "missing", document.line(e["loc"])))
-    place: Place = first["loc"]
+    place: YamlPath = first["loc"]
     name = ".".join(str(part) for part in place)
     kind = first["type"]
     if kind == "extra_forbidden" and place == ("routes",):
@@ -101,7 +101,7 @@ _MISSING = {
 }
 
 
-def listed_sinks(sections: Sections) -> list[tuple[dict[str, Any], Place]]:
+def listed_sinks(sections: Sections) -> list[tuple[dict[str, Any], YamlPath]]:
     """The sections of the sinks, each with its place, however they are given."""
     if sections.sinks is not None:
         return [(section, ("sinks", n)) for n, section in enumerate(sections.sinks)]

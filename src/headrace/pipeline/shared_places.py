@@ -58,7 +58,7 @@ def refuse_shared_places(
 
 
 def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
-    """Stop where two sinks write the same place whatever the tables are; asks nobody.
+    """Stop where two sinks write the same place whatever the tables are; makes no request.
 
     Raises:
         OptionError: they do.
@@ -76,7 +76,7 @@ def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
 
 
 def refuse_letters_in_a_sink(targets: Sequence[Target], letters: DeadLetters, connector: str) -> None:
-    """Stop where a sink writes the place of dead letters whatever the tables are; asks nobody.
+    """Stop where a sink writes the place of dead letters whatever the tables are; makes no request.
 
     Raises:
         OptionError: one does.

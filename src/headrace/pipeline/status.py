@@ -74,7 +74,7 @@ def _database(
         return database_status(name, offset, None, None, now, asked=False, parked=parked)
     health = source.health(offset)
     try:
-        head = source.head_behind(offset)
+        head = source.head_after(offset)
     except HeadraceError as error:
         if not health.sentence:
             health = replace(health, sentence=f"The source can't be asked: {error.message}", remedy=error.remedy)

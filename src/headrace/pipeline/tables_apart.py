@@ -52,7 +52,8 @@ def refuse_tables_alike(targets: Sequence[Target], tables: Iterable[TableId], co
 
 
 def refuse_databases_alike(targets: Sequence[Target], databases: Collection[str], connector: str) -> None:
-    """As `refuse_tables_alike`, for tables that have the same name in several databases, whatever that is; asks nobody.
+    """As `refuse_tables_alike`, for tables that have the same name in several databases, whatever that is; makes no
+    request.
 
     Raises:
         OptionError: as there.

@@ -31,7 +31,7 @@ _TABLES = Names("tables", "chooses")
 def unmatched_in(
     targets: Iterable[Target], tables: Sequence[TableSchema], gone: Sequence[TableId] = ()
 ) -> list[Unmatched]:
-    """What stands for nothing, each once. Runs in the driver; asks nobody.
+    """What stands for nothing, each once. Runs in the driver; makes no request.
 
     Args:
         targets: the sinks with what stands before them.

@@ -156,7 +156,7 @@ def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataF
         # A source that takes no snapshots gives its whole log from the beginning instead.
         ours = dict(source.whole_tables)
         replaced = [option for option in source.options if option.name in ours]
-        options = {n: value for n, value in options.items() if not any(one.is_spelled(n) for one in replaced)} | ours
+        options = {n: value for n, value in options.items() if not any(one.has_name(n) for one in replaced)} | ours
         source = type(source)(source.settings.replaced(**ours))
     kept = _Kept(str(folder / "rows"))
     reading = replace(

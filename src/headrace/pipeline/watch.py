@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from headrace.observe.flow import Flow
-from headrace.observe.history import Follower, Moment, ProgressHistory
+from headrace.observe.history import Follower, ProgressHistory, Reading
 from headrace.observe.kept_figures import KeptFigures
 from headrace.observe.open_telemetry import Telemetry, otlp_reader, parse_endpoint
 from headrace.observe.page import Gone, figures, page_routes, points
@@ -65,13 +65,13 @@ class FigureKeeper:
         self._hide = hide
         self._kept = float("-inf")
 
-    def looked(self, moment: Moment) -> None:
+    def observed(self, moment: Reading) -> None:
         """Keep them, if it is time."""
         if moment.time - self._kept >= self._every:
             self._kept = moment.time
             self.ended(moment)
 
-    def ended(self, last: Moment) -> None:
+    def ended(self, last: Reading) -> None:
         """Keep the last ones."""
         text = KeptFigures(figures(last, self._flow), self._every).to_text()
         try:
@@ -103,7 +103,7 @@ class Watch:
         self._name = name
         self._hide = hide
         self._flow = flow or Flow()
-        self._history = ProgressHistory(ask, looked=self._looked)
+        self._history = ProgressHistory(ask, observed=self._on_observed)
         self._followers = list(followers)
         self._open = ExitStack()
         self._begun = False
@@ -183,10 +183,10 @@ class Watch:
         if self._wanted and self._begun and not self._closed:
             try:
                 # The last batch may have come after the last look.
-                self._history.look()
+                self._history.observe()
             except Exception as error:
                 _LOG.info("The run was not looked at once more at its end: %s", error)
-            last = self._history.newest or Moment(time.time(), PipelineProgress())
+            last = self._history.newest or Reading(time.time(), PipelineProgress())
             told = last.progress if troubles is None else replace(last.progress, troubles=tuple(troubles))
             for follower in self._followers:
                 follower.ended(replace(last, progress=told))
@@ -196,9 +196,9 @@ class Watch:
         newest = self._history.newest
         return None if newest is None else newest.progress
 
-    def _looked(self, moment: Moment) -> None:
+    def _on_observed(self, moment: Reading) -> None:
         for follower in self._followers:
-            follower.looked(moment)
+            follower.observed(moment)
 
     def _serve(
         self, address: ListenAddress, routes: Mapping[str, Callable[[Mapping[str, str]], Answer]]

@@ -19,7 +19,7 @@ from headrace.errors import FileError, OptionError
 from headrace.options import REDACTED
 from headrace.registry import did_you_mean
 
-Place = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 """Where something stands in the file: keys and list indexes from the top."""
 
 _REFERENCE = re.compile(r"\$\{(\w+):([^}]*)\}")
@@ -41,17 +41,17 @@ class Document:
 
     path: Path
     data: Any = None
-    lines: dict[Place, int] = field(default_factory=dict)
+    lines: dict[YamlPath, int] = field(default_factory=dict)
     filled: list[str] = field(default_factory=list, repr=False)
 
-    def line(self, place: Place) -> int:
+    def line(self, place: YamlPath) -> int:
         """The line of a place, or of the nearest place around it."""
         for end in range(len(place), 0, -1):
             if place[:end] in self.lines:
                 return self.lines[place[:end]]
         return 1
 
-    def error(self, place: Place, message: str, remedy: str = "") -> FileError:
+    def error(self, place: YamlPath, message: str, remedy: str = "") -> FileError:
         """An error whose sentence begins with file and line and shows no filled-in value."""
         sentence = hide(message, self.filled)
         return FileError(str(self.path), self.line(place), sentence, remedy=hide(remedy, self.filled))
@@ -105,7 +105,9 @@ def hide(text: str, values: list[str]) -> str:
     return text
 
 
-def _value(loader: yaml.SafeLoader, node: yaml.Node, place: Place, document: Document, around: tuple[int, ...]) -> Any:
+def _value(
+    loader: yaml.SafeLoader, node: yaml.Node, place: YamlPath, document: Document, around: tuple[int, ...]
+) -> Any:
     document.lines.setdefault(place, node.start_mark.line + 1)
     if id(node) in around:
         raise document.error(place, "An alias refers to what it stands in.", "Write the value out.")
@@ -133,7 +135,7 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, place: Place, document: Doc
     return values
 
 
-def _filled(text: str, place: Place, document: Document) -> str:
+def _filled(text: str, place: YamlPath, document: Document) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if kind == "env":
@@ -159,7 +161,7 @@ def _filled(text: str, place: Place, document: Document) -> str:
     return filled
 
 
-def _file(name: str, place: Place, document: Document) -> str:
+def _file(name: str, place: YamlPath, document: Document) -> str:
     file = document.path.parent / name
     try:
         return file.read_text(encoding="utf-8").rstrip("\r\n")

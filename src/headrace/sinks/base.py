@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.changes.dataset import Dataset
-from headrace.changes.outlet import Outlet
+from headrace.changes.direct_producer import DirectProducer
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.table_files import DecodedRowWriter, TableFiles
 from headrace.errors import SinkError
@@ -135,7 +135,7 @@ class Sink(Component, ABC):
         reads_back: whether `now` and `expected` say what its tables hold and should hold, for `headrace verify`.
             `snapshot`: what `now` gives does not change any more. `live`: each look at it reads the target again.
         jars: Maven coordinates of what Spark needs for it.
-        outlets: what `outlet` gives, where it gives one.
+        outlets: what `direct_producer` gives, where it gives one.
         files: what `table_files` gives, where it gives one.
     """
 
@@ -149,11 +149,11 @@ class Sink(Component, ABC):
     orders_batch: ClassVar[bool] = False
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "no"
     jars: ClassVar[tuple[str, ...]] = ()
-    outlets: ClassVar[type[Outlet] | None] = None
+    direct_producers: ClassVar[type[DirectProducer] | None] = None
     files: ClassVar[type[TableFiles] | None] = None
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
-        """Where this sink writes, so that two sinks which write the same place have a text in common; asks nobody.
+        """Where this sink writes, so that two sinks which write the same place have a text in common; makes no request.
 
         Args:
             table: one that it gets, by its name in the sink; without one, what all its places lie under (followed by
@@ -166,7 +166,7 @@ class Sink(Component, ABC):
         return frozenset()
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
-        """What a table of this sink is called in lineage; asks nobody.
+        """What a table of this sink is called in lineage; makes no request.
 
         Args:
             table: by its name in the sink.
@@ -210,9 +210,9 @@ class Sink(Component, ABC):
         """
         return None
 
-    def outlet(self) -> Outlet | str:
+    def direct_producer(self) -> DirectProducer | str:
         """Where workers that make messages can send them by themselves, as `write` would; else why they can't, as the
-        end of a sentence, empty where they never can. Asks nobody.
+        end of a sentence, empty where they never can. Makes no request.
         """
         return ""
 

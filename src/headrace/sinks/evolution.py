@@ -39,7 +39,7 @@ _BY_HAND = "Change the target's column yourself, or move the target away and tak
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """A column of a target; its type as Spark SQL spells it."""
+    """A column of a target; its type as Spark SQL writes it."""
 
     name: str
     type: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OWNER_FILE = "_headrace_owner"
-"""Whose the folder is; behind that, on a line of its own, the version of its layout where that is not 1."""
+"""Whose the folder is; after that, on a line of its own, the version of its layout where that is not 1."""
 OFFSETS_FILE = "_headrace_offsets"
 _FORMAT_VERSION = "format-version: "
 _NEWEST_FORMAT = 1

@@ -25,7 +25,7 @@ def absolute(path: str) -> str:
 
 
 def folder_identity(path: str) -> str:
-    """The same text for the same folder, however it is spelled; of folders on this machine links are followed."""
+    """The same text for the same folder, however it is written; of folders on this machine links are followed."""
     plain = absolute(path)
     scheme, separator, rest = plain.partition("://")
     if not separator or scheme.lower() == "file":

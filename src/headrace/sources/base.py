@@ -117,7 +117,7 @@ class Source(Component, ABC):
     def snapshots(self) -> SnapshotOptions:
         """What the options say of snapshots; by default those that have the names of Debezium's.
 
-        Asked by who plans, counts and ends a run. Asks nobody.
+        Asked by who plans, counts and ends a run. Makes no request.
         """
         mode = self.settings.get("snapshot_mode")
         return SnapshotOptions(
@@ -155,7 +155,7 @@ class Source(Component, ABC):
         return {str(self.settings.get("database") or ""): self}
 
     def dataset(self, table: TableId) -> Dataset | None:
-        """What a table is called in lineage; None where the options do not say its server. Asks nobody."""
+        """What a table is called in lineage; None where the options do not say its server. Makes no request."""
         scheme, usual = self.address
         host, port = self.settings.get("hostname"), self.settings.get("port")
         if not scheme or not host or (self.settings.get("instance") and not port):
@@ -177,7 +177,7 @@ class Source(Component, ABC):
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The schemas that rows before `offset` had, as far as it knows them; those of a table oldest first. Runs in
-        the driver; asks nobody.
+        the driver; makes no request.
         """
         return ()
 
@@ -300,7 +300,7 @@ class Source(Component, ABC):
         is left to do.
         """
 
-    def head_behind(self, offset: Offset) -> str:
+    def head_after(self, offset: Offset) -> str:
         """The same in a form that compares with the commit of an offset, where commits say more than the log does."""
         return self.head()
 
@@ -356,7 +356,7 @@ class Source(Component, ABC):
 
     def without(self, slice: Slice, table: str) -> Slice | None:
         """A slice without the rows of one table, whose other rows are the same; None where there are none. The slice
-        itself where its other rows can't be read alone. Runs in executors; asks nobody.
+        itself where its other rows can't be read alone. Runs in executors; makes no request.
 
         Args:
             slice: a slice.
@@ -365,7 +365,7 @@ class Source(Component, ABC):
         return None if slice.tables == (table,) else slice
 
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
-        """The schemas that the rows of a slice follow; asks nobody. Runs in executors.
+        """The schemas that the rows of a slice follow; makes no request. Runs in executors.
 
         Raises:
             TypeError: this source learns schemas while it reads, as `knows_schemas` says.

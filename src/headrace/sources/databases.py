@@ -98,7 +98,7 @@ class Offsets:
         commit = ", ".join(f"{name} {offset.commit}" for name, offset in sorted(self.databases.items()))
         times = [offset.commit_time for offset in self.databases.values() if offset.commit_time is not None]
         tables = {
-            # Level tables are left out, those that catch up stay behind any commit.
+            # Level tables are left out, those that catch up stay after any commit.
             f"{name}.{path}": replace(progress, commit="")
             for name, offset in self.databases.items()
             for path, progress in offset.tables.items()
@@ -201,7 +201,7 @@ class Databases:
     def head(self, offsets: Offsets | None = None) -> Heads:
         """The newest complete commit of each database, to be compared with those of offsets."""
         known = offsets or Offsets()
-        return {name: source.head_behind(known.of(name)) for name, source in self._sources.items()}
+        return {name: source.head_after(known.of(name)) for name, source in self._sources.items()}
 
     def health(self, offsets: Offsets | None) -> Mapping[str, Health]:
         """How each database is; `offsets` says what is in all sinks."""
@@ -318,7 +318,7 @@ class Databases:
         return all(source.knows_schemas for source in self._sources.values())
 
     def schemas_in(self, database: str, slice: Slice) -> Sequence[TableSchema]:
-        """The schemas that the rows of a slice follow; asks nobody."""
+        """The schemas that the rows of a slice follow; makes no request."""
         if slice.kind == KIND:
             return ()
         return self._sources[database].schemas_in(slice)

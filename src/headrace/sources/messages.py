@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from headrace.changes import TableSchema
-from headrace.changes.outlet import Outlet, Shipment
+from headrace.changes.direct_producer import Delivery, DirectProducer
 from headrace.errors import OptionError
 from headrace.formats.base import MESSAGE_DDL, Format
 from headrace.formats.codec import MESSAGES, ArrowFormat, Codec, Facts, parts
@@ -91,7 +91,7 @@ class Messages:
     format: ArrowFormat
     counted: bool = False
     lines: bool = False
-    outlet: Outlet | None = None
+    direct_producer: DirectProducer | None = None
 
     @classmethod
     def named(
@@ -101,7 +101,7 @@ class Messages:
         *,
         counted: bool = False,
         lines: bool = False,
-        outlet: Outlet | None = None,
+        direct_producer: DirectProducer | None = None,
     ) -> Messages:
         """Messages of a format by its name.
 
@@ -117,7 +117,7 @@ class Messages:
             )
         # Malformed options are reported here, and not by a task.
         format.check(writes=True)
-        return cls(format, counted, lines, outlet)
+        return cls(format, counted, lines, direct_producer)
 
     @property
     def ddl(self) -> str:
@@ -126,7 +126,7 @@ class Messages:
         return f"{columns}, {_COUNTS}" if self.counted else columns
 
     def of(
-        self, rows: Iterable[pa.RecordBatch], schemas: Sequence[TableSchema], shipment: Shipment | None = None
+        self, rows: Iterable[pa.RecordBatch], schemas: Sequence[TableSchema], delivery: Delivery | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The messages of a task's change rows, in their order.
 
@@ -142,12 +142,12 @@ class Messages:
         counts: dict[_Counted, _Count] = {}
         size = 0
         messages = map(self._shown, encoding.of(_with_types(_counting(batch, counts)) for batch in rows))
-        left = messages if shipment is None else _left(messages, shipment)
+        left = messages if delivery is None else _left(messages, delivery)
         for shown in left:
             size += shown.nbytes
             yield shown.append_column("counted", pa.nulls(shown.num_rows, _COUNTED))
         if counts:
-            reason = "" if shipment is None else shipment.refusal
+            reason = "" if delivery is None else delivery.refusal
             yield _counts(_LINES if self.lines else MESSAGES, counts, encoding.out_of_range, size, reason)
 
     def _shown(self, messages: pa.RecordBatch) -> pa.RecordBatch:
@@ -156,16 +156,16 @@ class Messages:
         return pa.RecordBatch.from_arrays([lines(messages), messages.column("position")], schema=_LINES)
 
 
-def _left(messages: Iterator[pa.RecordBatch], shipment: Shipment) -> Iterator[pa.RecordBatch]:
+def _left(messages: Iterator[pa.RecordBatch], delivery: Delivery) -> Iterator[pa.RecordBatch]:
     """The messages that can't be sent, which are all or none; the others are sent."""
     with Spool() as spool:
         for batch in messages:
             spool.add(batch)
-            shipment.look(batch)
-            if shipment.refusal:
+            delivery.inspect(batch)
+            if delivery.refusal:
                 break
-        if not shipment.refusal:
-            shipment.send(spool.all())
+        if not delivery.refusal:
+            delivery.send(spool.all())
             return
         yield from spool.all()
     yield from messages

@@ -21,7 +21,7 @@ from headrace.errors import OptionError
 from headrace.options import OTHER_NAMES, items
 from headrace.settings import Settings, option
 from headrace.sources.base import Slice
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.offset import Offset, time_of, time_text
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import Request
@@ -31,7 +31,7 @@ KIND = "notifications"
 """The kind of the slice that has the rows of a batch's notifications."""
 _INITIAL, _INCREMENTAL = "Initial Snapshot", "Incremental Snapshot"
 _ORDER = "zz"
-"""They stand behind all else of a batch's last commit."""
+"""They stand after all else of a batch's last commit."""
 _IDS = uuid.UUID("f1b21b1e-7f7c-5c1c-9d53-6a3f0e1b2a77")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG = logging.getLogger("headrace.notifications")
@@ -157,8 +157,8 @@ class Notifications:
 
 def rows_of(slice: Slice) -> pa.RecordBatch:
     """The rows of a slice with notifications."""
-    found = [Notice.from_json(row) for row in slice.details["rows"]]
-    return notice_batch(found, time_of(slice.details["capture_time"]))
+    found = [Marker.from_json(row) for row in slice.details["rows"]]
+    return marker_batch(found, time_of(slice.details["capture_time"]))
 
 
 def notifications(start: Offset, end: Offset, prefix: str = "") -> Iterator[Notification]:
@@ -272,7 +272,7 @@ def _of_signal(
         yield telling.one("COMPLETED", (), signal)
 
 
-def _row(notification: Notification, topic: str, commit: str, number: int) -> Notice:
+def _row(notification: Notification, topic: str, commit: str, number: int) -> Marker:
     """The row of a notification: a message of the source, for the topic that the options name."""
     facts = {
         "topic": topic,
@@ -282,4 +282,4 @@ def _row(notification: Notification, topic: str, commit: str, number: int) -> No
         "additional_data": json.dumps(dict(notification.additional_data), separators=(",", ":"), ensure_ascii=False),
         **({} if notification.timestamp is None else {"timestamp": str(notification.timestamp)}),
     }
-    return Notice(Operation.MESSAGE, Position(commit, _ORDER, f"{number:04x}"), facts)
+    return Marker(Operation.MESSAGE, Position(commit, _ORDER, f"{number:04x}"), facts)

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
-from headrace.changes.outlet import Outlet, Shipment, Unsent
+from headrace.changes.direct_producer import Delivery, DirectProducer, Unsent
 from headrace.changes.table_files import TABLE_FILES, TableFiles
 from headrace.errors import HeadraceError, OptionError
 from headrace.settings import Settings, option
@@ -200,7 +200,11 @@ class Reading:
         of_format = {name[len(_FORMAT) + 1 :]: value for name, value in named.items()}
         counted, lines = (of_format.pop(name, "") == "true" for name in (_COUNTS, _LINES))
         messages = Messages.named(
-            format, of_format, counted=counted, lines=lines, outlet=_outlet(of_format.pop(_OUTLET, ""))
+            format,
+            of_format,
+            counted=counted,
+            lines=lines,
+            direct_producer=_direct_producer(of_format.pop(_OUTLET, "")),
         )
         return cls(source, own, messages, parallelism, numbers or messages.format.numbered, settings.follows_log)
 
@@ -223,13 +227,13 @@ def _sentence_first() -> Iterator[None]:
         raise
 
 
-def _outlet(text: str) -> Outlet | None:
+def _direct_producer(text: str) -> DirectProducer | None:
     """Where workers send messages, as a pipeline says it to its reader: the sink's name, and what belongs to it."""
     if not text:
         return None
     sink, _, rest = text.partition(" ")
-    outlets: type[Outlet] = registry.find("sink", sink).outlets
-    return outlets.from_text(rest)
+    direct_producers: type[DirectProducer] = registry.find("sink", sink).direct_producers
+    return direct_producers.from_text(rest)
 
 
 def _table_files(login: str) -> TableFiles | None:
@@ -379,7 +383,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         slices = self._databases.plan(first, last)
         numbers, versions = iter(shares(slices, last.batch)), self._databases.versions(last)
         found = tasks(slices, self._parallelism)
-        if self._messages is not None and self._messages.outlet is not None:
+        if self._messages is not None and self._messages.direct_producer is not None:
             found = in_order_of_reading(found)
         chunks = only_chunks(slices)
         alone = iter([place in chunks for place in range(len(slices))])
@@ -402,12 +406,12 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
                 yield from rows
                 return
             known = [schema for name, slice in partition.slices for schema in self._databases.schemas_in(name, slice)]
-            yield from self._messages.of(rows, known, self._shipment(partition))
+            yield from self._messages.of(rows, known, self._delivery(partition))
 
-    def _shipment(self, partition: SlicePartition) -> Shipment | None:
+    def _delivery(self, partition: SlicePartition) -> Delivery | None:
         """What sends the messages of a task. One task alone keeps the order of a batch's messages."""
         assert self._messages is not None
-        if self._messages.outlet is None:
+        if self._messages.direct_producer is None:
             return None
         if partition.tasks > 1:
             return Unsent("several tasks read the batch")
@@ -415,7 +419,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         number = None if context is None else context.getLocalProperty(_BATCH_NUMBER)
         if number is None:
             return Unsent("Spark does not say the number of the batch")
-        return self._messages.outlet.shipment(int(number))
+        return self._messages.direct_producer.delivery(int(number))
 
     def _rows(
         self, piece: tuple[str, Slice], numbers: range, files: TableFiles | None = None

@@ -41,7 +41,7 @@ def next_batch(before: int, now: dt.datetime) -> int:
 def shares(slices: Sequence[tuple[str, Slice]], batch: int) -> list[range]:
     """The numbers of each slice's rows.
 
-    Slices with rows of the same table have numbers one behind the other, in the order given. Others may stand side by
+    Slices with rows of the same table have numbers one after another, in the order given. Others may stand side by
     side: each begins in the first half of what they share, and may go on to its end.
 
     Args:

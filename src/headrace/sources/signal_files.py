@@ -195,7 +195,7 @@ def read_file(folder: Path, name: str) -> Signal:
 
 
 def _next_time(folder: Path) -> dt.datetime:
-    """Now, or just behind the newest name that the command gave."""
+    """Now, or just after the newest name that the command gave."""
     now = dt.datetime.now(dt.UTC)
     times = [time for time in (_time(entry.name) for entry in folder.iterdir()) if time is not None]
     newest = max(times, default=now)

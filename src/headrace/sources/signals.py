@@ -271,7 +271,7 @@ def signal_data(
 
 
 def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
-    """The path of the signal table that an option names, as the catalog spells it; None when this database has none.
+    """The path of the signal table that an option names, as the catalog writes it; None when this database has none.
 
     Args:
         name: `schema.table` or `database.schema.table`.

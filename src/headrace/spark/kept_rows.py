@@ -1,7 +1,7 @@
 """Rows that a batch reads several times, computed once and known to no cache.
 
-Of persisted rows Spark remembers the plan: after each commit into a table that the plan reads it plans them anew, which
-takes seconds where plans are large. Rows of a local checkpoint have no plan.
+Of persisted rows Spark remembers the plan: after each commit into a table that the plan reads it plans them again,
+which takes seconds where plans are large. Rows of a local checkpoint have no plan.
 """
 
 from __future__ import annotations

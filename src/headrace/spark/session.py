@@ -158,7 +158,7 @@ def session_needs(jars: Sequence[str]) -> dict[str, str]:
     """The settings without which a session can't write with these jars: extensions, and Delta's catalog.
 
     Args:
-        jars: as of `spark_session`.
+        jars: see `spark_session`.
     """
     extensions = [
         *([_DELTA_EXTENSION] if _asks_for_delta(jars) else []),

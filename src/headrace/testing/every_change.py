@@ -112,7 +112,7 @@ def meaning(name: str, text: str | None, kept: frozenset[Feature]) -> Any:
         return None
     logical = TABLE.column(name).logical
     if logical.kind == "bytes":
-        # Spelled in the format's own way where it can't be told from text.
+        # Written in the format's own way where it can't be told from text.
         return text if Feature.BYTES in kept else "bytes"
     if logical.kind == "decimal":
         return Decimal(text)

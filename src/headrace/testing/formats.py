@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema
 from headrace.errors import OptionError
-from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, ArrowLook, Codec, Facts, run_codec
+from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, ArrowLookup, Codec, Facts, run_codec
 from headrace.testing.contract import Contract
 from headrace.testing.every_change import CHANGES, TABLE, TIME, expected, row_meaning
 
@@ -54,7 +54,7 @@ def encoded(format: ArrowFormat, batches: Sequence[pa.RecordBatch], tables: Sequ
 
 def decoded(format: ArrowFormat, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """The change rows of messages, with columns of `KAFKA`."""
-    return run_whole(format.decoder(format.prepare_decoding(ArrowLook(batches))), batches)
+    return run_whole(format.decoder(format.prepare_decoding(ArrowLookup(batches))), batches)
 
 
 def as_kafka(messages: Sequence[Row]) -> pa.RecordBatch:

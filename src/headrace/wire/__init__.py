@@ -11,12 +11,12 @@
 | `avro_schema` | Avro's schemas, as a tree of nodes |
 | `avro_reader`, `avro_tape` | the kernel that reads Avro, and its records on a tape |
 | `avro_writer` | Avro from columns |
-| `spellings` | which texts are numbers, and the parts of days and clocks |
+| `text_forms` | which texts are numbers, and the parts of days and clocks |
 | `canonical`, `canonical_exact` | texts of counted times and packed decimals: kernels, and Python for the rest |
 | `openings` | what many messages begin with, cut off before they are read |
 | `cell_kernels` | images of rows whose values stand anywhere in a buffer |
 | `pgoutput_kernels`, `binlog_kernels` | where the values of rows stand in the logs of PostgreSQL and of MySQL |
-| `group_kernels` | whole transactions of MySQL's log that have nothing but rows |
+| `transaction_kernels` | whole transactions of MySQL's log that have nothing but rows |
 | `image_kernels` | which values of one image another has not |
 | `json_writer` | JSON texts from columns |
 | `typed`, `typed_exact` | texts as typed columns: kernels for the ordinary text, Python for every other |

@@ -99,7 +99,7 @@ def _put_digits(numbers: Array, first: Any, end: Any, out: Array) -> None:
 
 
 def offsets_of(counts: Array) -> Array:
-    """Where lists of so many items begin, one behind the other, and where the last one ends."""
+    """Where lists of so many items begin, one after another, and where the last one ends."""
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return offsets

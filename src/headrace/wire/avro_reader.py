@@ -45,7 +45,7 @@ class ReadFrames(NamedTuple):
     left: Array
 
 
-class TextSpelling(NamedTuple):
+class TextEncoding(NamedTuple):
     """How the tape of the same JSON is made: where numbers and bytes are written as text, and what all bytes are then.
 
     `names` and `texts` are the numbers that the first byte of the schema's names and of `out` will have among them.
@@ -67,7 +67,7 @@ def read_records(
     tokens: Tokens,
     branch: Array,
     frames: ReadFrames,
-    spelling: TextSpelling,
+    encoding: TextEncoding,
     first: Array,
     verdict: Array,
     behind: Array,
@@ -82,7 +82,7 @@ def read_records(
         schema: of the records.
         tokens: to be filled.
         branch: to be filled with each token's place in the union that it is of; 0 where it is of none. Not with
-            `spelling`.
+            `encoding`.
         frames: room for as many levels as the schema has.
         spelling: whether JSON is made, and where.
         first: to be filled with each message's first token.
@@ -100,7 +100,7 @@ def read_records(
         if root[r] >= 0:
             written = o
             verdict[r], t, behind[r], o = _read_record(
-                data, begins[r], ends[r], root[r], schema, tokens, branch, frames, spelling, t, o
+                data, begins[r], ends[r], root[r], schema, tokens, branch, frames, encoding, t, o
             )
             if verdict[r] != READ:
                 t, o = first[r], written
@@ -117,13 +117,13 @@ def _read_record(
     tokens: Tokens,
     branch: Array,
     frames: ReadFrames,
-    spelling: TextSpelling,
+    encoding: TextEncoding,
     t: Any,
     o: Any,
 ) -> Any:
     i, node, o = np.int64(i), np.int64(node), np.int64(o)
     end = np.int64(end)
-    room, named = tokens.kind.size, spelling.out.size > 0
+    room, named = tokens.kind.size, encoding.out.size > 0
     depth, chosen = 0, 0
     while True:
         kind = schema.kind[U(node)]
@@ -154,7 +154,7 @@ def _read_record(
             if i < 0:
                 return BROKEN, t, i, o
             if named:
-                o = _spell(data, schema, node, tokens, t, spelling, o)
+                o = _spell(data, schema, node, tokens, t, encoding, o)
                 if o < 0:
                     return BROKEN, t, i, o
         t += 1
@@ -172,7 +172,7 @@ def _read_record(
                         if t >= room:
                             return BROKEN, t, i, o
                         tokens.kind[U(t)] = NAME
-                        tokens.start[U(t)] = spelling.names + schema.name_start[U(field)]
+                        tokens.start[U(t)] = encoding.names + schema.name_start[U(field)]
                         tokens.size[U(t)] = schema.name_size[U(field)]
                         tokens.behind[U(t)] = t + 1
                         t += 1
@@ -211,7 +211,7 @@ def _read_record(
 
 @kernel
 def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, tokens: Tokens, t: Any) -> Any:
-    """Read a value that holds no others: the index behind it; -1 where it is broken."""
+    """Read a value that holds no others: the index after it; -1 where it is broken."""
     if kind == NOTHING:
         tokens.kind[U(t)] = NULL
         return i
@@ -243,8 +243,8 @@ def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, 
 
 
 @kernel
-def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, spelling: TextSpelling, o: Any) -> Any:
-    """Let a token be what the same JSON would give: the index behind what was written; -1 where a text is not UTF-8.
+def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, encoding: TextEncoding, o: Any) -> Any:
+    """Let a token be what the same JSON would give: the index after what was written; -1 where a text is not UTF-8.
 
     Numbers of 4 and 8 bytes are left to the caller.
     """
@@ -256,32 +256,32 @@ def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, spel
         if schema.kind[U(node)] == ENUM:
             symbol = schema.first[U(node)] + value
             tokens.kind[U(t)] = STRING
-            tokens.start[U(t)] = spelling.names + schema.name_start[U(symbol)]
+            tokens.start[U(t)] = encoding.names + schema.name_start[U(symbol)]
             tokens.size[U(t)] = schema.name_size[U(symbol)]
             return o
-        if o + 20 > spelling.out.size:
+        if o + 20 > encoding.out.size:
             return np.int64(-1)
         tokens.kind[U(t)] = json_exact.NUMBER
-        behind = put_integer(spelling.out, o, value)
+        behind = put_integer(encoding.out, o, value)
     elif kind == BYTES:
-        if o + 4 * (size // 3) + 4 > spelling.out.size:
+        if o + 4 * (size // 3) + 4 > encoding.out.size:
             return np.int64(-1)
         tokens.kind[U(t)] = STRING
-        behind = put_base64(spelling.out, o, data, i, size)
+        behind = put_base64(encoding.out, o, data, i, size)
     elif kind == TRUE or kind == FALSE:
-        if o + 5 > spelling.out.size:
+        if o + 5 > encoding.out.size:
             return np.int64(-1)
-        behind = copy(spelling.out, o, _WORDS, 0, 4) if kind == TRUE else copy(spelling.out, o, _WORDS, 4, 5)
+        behind = copy(encoding.out, o, _WORDS, 0, 4) if kind == TRUE else copy(encoding.out, o, _WORDS, 4, 5)
     else:
         return o
-    tokens.start[U(t)] = spelling.texts + o
+    tokens.start[U(t)] = encoding.texts + o
     tokens.size[U(t)] = behind - o
     return np.int64(behind)
 
 
 @kernel
 def _block(data: Array, i: Any, end: Any) -> Any:
-    """(How many items the next block has, the index behind its head); a negative index where it is broken."""
+    """(How many items the next block has, the index after its head); a negative index where it is broken."""
     count, i = varint(data, i, end)
     if i >= 0 and count < 0:
         # Followed by the block's size in bytes, which is for those who pass over it.
@@ -295,7 +295,7 @@ def _block(data: Array, i: Any, end: Any) -> Any:
 
 @kernel
 def varint(data: Array, i: Any, end: Any) -> Any:
-    """(A number, the index behind it); the index is -1 where there is none, or more than 64 bits."""
+    """(A number, the index after it); the index is -1 where there is none, or more than 64 bits."""
     value, shift = U(0), 0
     while i < end and shift < 70:
         b = byte(data, i)

@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from headrace.wire import avro_reader
 from headrace.wire.arrays import own_view
-from headrace.wire.avro_reader import ReadFrames, TextSpelling
+from headrace.wire.avro_reader import ReadFrames, TextEncoding
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
-AS_THEY_ARE = TextSpelling(np.empty(0, np.uint8), 0, 0)
+AS_THEY_ARE = TextEncoding(np.empty(0, np.uint8), 0, 0)
 
 
 def frames_of(schema: AvroSchema) -> ReadFrames:

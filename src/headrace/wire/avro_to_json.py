@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.wire import avro_reader
 from headrace.wire.arrays import own_view
-from headrace.wire.avro_reader import FLOATING, TextSpelling
+from headrace.wire.avro_reader import FLOATING, TextEncoding
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_tape import frames_of
 from headrace.wire.canonical import settled
@@ -31,7 +31,7 @@ _NULL = as_data(b"null")
 
 
 class AvroJson(Tape):
-    """Messages of one batch. A message with bytes behind its datum is broken, and so is a text that is not UTF-8.
+    """Messages of one batch. A message with bytes after its datum is broken, and so is a text that is not UTF-8.
 
     Args:
         values: messages as `binary`; together less than 2 GiB.
@@ -49,13 +49,13 @@ class AvroJson(Tape):
         self._start(data, room, len(values))
         program, tokens = schema.program, self.tokens
         out = np.empty(5 * data.size + 64, np.uint8)
-        spelling = TextSpelling(out, data.size, data.size + program.names.size)
+        encoding = TextEncoding(out, data.size, data.size + program.names.size)
         roots = np.full(len(values), -1, np.int64)
         roots[read] = schema.roots[which[read]]
         behind = np.empty(len(values), np.int64)
         self._depth = schema.depth + 1
         written = avro_reader.read_records(
-            data, begins, ends, roots, program, tokens, np.empty(0, np.uint8), frames_of(schema), spelling, self.root,
+            data, begins, ends, roots, program, tokens, np.empty(0, np.uint8), frames_of(schema), encoding, self.root,
             self.verdict, behind,
         )  # fmt: skip
         self.verdict[behind != ends] = BROKEN

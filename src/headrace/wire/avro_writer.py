@@ -1,7 +1,7 @@
 """Arrow columns written in Avro's binary form. The schema is data, as for the reader: one compile serves all schemas.
 
 A column is laid out as lines of one array of numbers and pieces of one array of bytes, a node for each part of it, and
-one kernel walks over the nodes once for each row. It never writes behind the end of what it was given: it stops at the
+one kernel walks over the nodes once for each row. It never writes after the end of what it was given: it stops at the
 row that found no room, and is called for the rest with more.
 """
 
@@ -242,7 +242,7 @@ def write_rows(columns: Columns, root: Any, frames: WriteFrames, row: Any, offse
 
 @kernel
 def _write_row(columns: Columns, root: Any, frames: WriteFrames, row: Any, out: Array, o: Any) -> Any:
-    """Write one row: the index behind it, or why it was not written."""
+    """Write one row: the index after it, or why it was not written."""
     o, depth = np.int64(o), 0
     node, k = np.int64(root), np.int64(row)
     while True:
@@ -322,7 +322,7 @@ def _write_row(columns: Columns, root: Any, frames: WriteFrames, row: Any, out: 
 
 @kernel
 def _put_leaf(columns: Columns, node: Any, kind: Any, base: Any, k: Any, out: Array, o: Any) -> Any:
-    """Write a value that holds no others: the index behind it, or why not."""
+    """Write a value that holds no others: the index after it, or why not."""
     if kind == NOTHING:
         return o
     if kind == VARINT or kind == ENUM:
@@ -349,7 +349,7 @@ def _put_sized(columns: Columns, base: Any, k: Any, out: Array, o: Any) -> Any:
 
 @kernel
 def put_varint(out: Array, o: Any, number: Any) -> Any:
-    """Write a number: the index behind it, or that there is no room for the longest."""
+    """Write a number: the index after it, or that there is no room for the longest."""
     if o + 10 > out.size:
         return np.int64(NO_ROOM)
     number = np.int64(number)

@@ -1,8 +1,8 @@
 """Kernels over events of MySQL's binary log: where each begins, and the values of rows events as canonical texts.
 
-The events of a block lie in one array of bytes. A rows event has images, one behind the other, whose values have no
+The events of a block lie in one array of bytes. A rows event has images, one after another, whose values have no
 types of their own: the table's map says how long each is. `find_rows` walks them and looks at every length before it
-uses it, so that a wrong map gives an error. `write_texts` spells what it found.
+uses it, so that a wrong map gives an error. `write_texts` writes what it found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 class Shapes(NamedTuple):
-    """The columns of all tables, one table behind the other.
+    """The columns of all tables, one table after the other.
 
     Args:
         firsts: where each table's begin, and where the last one's end.
@@ -96,7 +96,7 @@ class Found(NamedTuple):
 
 @kernel
 def index_events(data: Array, first: Any, end: Any, starts: Array, kinds: Array) -> Any:
-    """Where events that lie one behind the other begin, up to as many as `starts` has room for.
+    """Where events that lie one after another begin, up to as many as `starts` has room for.
 
     Returns:
         How many there are; -1 minus the place of one that is cut off.
@@ -198,7 +198,7 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, found: Fou
 
 @kernel
 def _value_options(data: Array, i: Any, end: Any, documents: Any) -> Any:
-    """What stands in front of an image of a partial update: the index behind it, and where its bits are or -1."""
+    """What stands in front of an image of a partial update: the index after it, and where its bits are or -1."""
     i, options = _packed(data, i, end)
     if i < 0 or options > 1:
         return np.int64(-1), np.int64(-1)
@@ -223,7 +223,7 @@ def _image(
     partial: Any,
     found: Found,
 ) -> Any:
-    """The values of one image: the index behind it, -1 where it is cut off, and how many differences there are."""
+    """The values of one image: the index after it, -1 where it is cut off, and how many differences there are."""
     present = 0
     for c in range(width):
         if byte(data, given + (c >> 3)) >> (c & 7) & 1:
@@ -289,7 +289,7 @@ def _big(data: Array, i: Any, size: Any) -> Any:
 
 @kernel
 def _packed(data: Array, i: Any, end: Any) -> Any:
-    """The index behind a number that says its own length, and the number; -1 where it is cut off."""
+    """The index after a number that says its own length, and the number; -1 where it is cut off."""
     if i >= end:
         return np.int64(-1), np.int64(0)
     first = np.int64(byte(data, i))
@@ -318,7 +318,7 @@ def measure_texts(cells: Cells, shapes: Shapes) -> Any:
 
 @kernel
 def write_texts(data: Array, o: Any, labels: Any, cells: Cells, shapes: Shapes, wrong: Array) -> Any:
-    """Write the canonical texts of values behind the bytes of the events, and let the cells be where they stand.
+    """Write the canonical texts of values after the bytes of the events, and let the cells be where they stand.
 
     Args:
         data: the bytes of the events and all labels, and room behind them.
@@ -329,7 +329,7 @@ def write_texts(data: Array, o: Any, labels: Any, cells: Cells, shapes: Shapes, 
         wrong: the number of an image, and of its column, with a value that is none of its type.
 
     Returns:
-        The index behind the texts, or -1.
+        The index after the texts, or -1.
     """
     for image in range(cells.tables.size):
         first, cell = shapes.firsts[cells.tables[image]], cells.firsts[image]
@@ -453,7 +453,7 @@ def _put_uuid(data: Array, o: Any, i: Any, size: Any) -> Any:
 
 @kernel
 def _put_decimal(data: Array, o: Any, i: Any, precision: Any, scale: Any) -> Any:
-    """Write a decimal: where it begins, and the index behind it or -1."""
+    """Write a decimal: where it begins, and the index after it or -1."""
     negative = byte(data, i) < 128
     flip = 255 if negative else 0
     whole = precision - scale
@@ -472,7 +472,7 @@ def _put_decimal(data: Array, o: Any, i: Any, precision: Any, scale: Any) -> Any
         elif negative:
             data[U(o)] = 45
             o += 1
-        # The digits that fill no group of nine stand first before the point, and last behind it.
+        # The digits that fill no group of nine stand first before the point, and last after it.
         rest, groups = digits % 9, digits // 9
         for g in range(groups + 1):
             is_rest = g == (groups if part else 0)

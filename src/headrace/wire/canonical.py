@@ -50,7 +50,7 @@ def decimal_texts(tape: Tape, at: Array, scales: Array, exact: Callable[[str, in
     Args:
         tape: where the values are.
         at: their places, where strings stand.
-        scales: how many digits of each stand behind the point.
+        scales: how many digits of each stand after the point.
         exact: what one text and scale give, for those that the kernel leaves.
     """
     offsets, valid, odd = np.empty(at.size + 1, np.int32), bitmap(at.size), np.zeros(at.size, np.bool_)
@@ -95,7 +95,7 @@ def put_number(out: Array, o: Any, v: Any, width: Any) -> Any:
 
 @kernel
 def put_day(out: Array, o: Any, day: Any) -> Any:
-    """Write the date of a day since 1970; the index behind it."""
+    """Write the date of a day since 1970; the index after it."""
     z = day + 719468
     era = z // 146097
     doe = z - era * 146097

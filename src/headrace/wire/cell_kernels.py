@@ -1,4 +1,4 @@
-"""Kernels over images of rows whose values stand anywhere in an array of bytes: what is spelled, maps, comparisons."""
+"""Kernels over images of rows whose values stand anywhere in an array of bytes: what is written, maps, comparisons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NULL, ABSENT = -1, -2
 
 
 class Cells(NamedTuple):
-    """The values of row images, one image behind the other, each in the order of its table's columns.
+    """The values of row images, one image after the other, each in the order of its table's columns.
 
     Args:
         tables: the number of each image's table.
@@ -35,29 +35,29 @@ class Columns(NamedTuple):
 
 
 @kernel
-def count_spelled(cells: Cells, spelled: Columns, by: Array, counts: Array) -> None:
-    """Count the texts that are to be spelled otherwise, by who does it.
+def count_written(cells: Cells, written: Columns, by: Array, counts: Array) -> None:
+    """Count the texts that are to be written otherwise, by who does it.
 
     Args:
         cells: all images.
-        spelled: the columns for which that is so.
-        by: the number of who does it, for each of `spelled`.
+        written: the columns for which that is so.
+        by: the number of who does it, for each of `written`.
         counts: what is filled.
     """
     for image in range(cells.tables.size):
         table = cells.tables[image]
-        for k in range(spelled.firsts[table], spelled.firsts[table + 1]):
-            if cells.sizes[U(cells.firsts[image] + spelled.columns[k])] >= 0:
+        for k in range(written.firsts[table], written.firsts[table + 1]):
+            if cells.sizes[U(cells.firsts[image] + written.columns[k])] >= 0:
                 counts[by[k]] += 1
 
 
 @kernel
-def list_spelled(cells: Cells, spelled: Columns, by: Array, places: Array, listed: Array) -> None:
+def list_written(cells: Cells, written: Columns, by: Array, places: Array, listed: Array) -> None:
     """Fill `listed` with the numbers of those cells, and move `places`, where each one's begin, to where they end."""
     for image in range(cells.tables.size):
         table = cells.tables[image]
-        for k in range(spelled.firsts[table], spelled.firsts[table + 1]):
-            cell = cells.firsts[image] + spelled.columns[k]
+        for k in range(written.firsts[table], written.firsts[table + 1]):
+            cell = cells.firsts[image] + written.columns[k]
             if cells.sizes[U(cell)] >= 0:
                 listed[U(places[by[k]])] = cell
                 places[by[k]] += 1
@@ -65,7 +65,7 @@ def list_spelled(cells: Cells, spelled: Columns, by: Array, places: Array, liste
 
 @kernel
 def gather(data: Array, cells: Cells, listed: Array, out: Array) -> None:
-    """Copy the bytes of cells, none of which is null, one behind the other."""
+    """Copy the bytes of cells, none of which is null, one after another."""
     o = 0
     for k in range(listed.size):
         cell = U(listed[k])
@@ -112,7 +112,7 @@ def write_maps(
     """Write the entries of those maps; how many values are null.
 
     Args:
-        data, cells, images, columns: as of `measure_maps`.
+        data, cells, images, columns: see `measure_maps`.
         names: the number of each entry's column among all columns.
         offsets, out, valid: the values.
     """

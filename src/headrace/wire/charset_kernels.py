@@ -21,7 +21,7 @@ GROWTH = 3
 
 @kernel
 def write_utf8(data: Array, offsets: Array, table: Array, out: Array, ends: Array) -> None:
-    """Write texts, one behind the other.
+    """Write texts, one after another.
 
     Args:
         data: the texts, whose characters are in the basic plane.

@@ -1,7 +1,7 @@
 """What JSON is here, in plain Python: the specification that the kernel is tested against.
 
 RFC 8259, and nothing beside it: no comments, no `NaN`, no control characters inside strings, no bytes that are no
-UTF-8, no half of a surrogate pair (which no UTF-8 can spell), and nothing but white space behind the value. Numbers
+UTF-8, no half of a surrogate pair (which no UTF-8 can write), and nothing but white space after the value. Numbers
 stay the text that they are. Of a name that an object repeats, the reader keeps all; who makes a map takes the last.
 """
 
@@ -14,7 +14,7 @@ ABSENT, NULL, TRUE, FALSE, NUMBER, STRING, ESCAPED, OBJECT, ARRAY, NAME, ESCAPED
 """Kinds of tokens. `ESCAPED` is a string with escapes in it; only names that have some are `ESCAPED_NAME`."""
 
 READ, BROKEN, MORE = 0, 1, 2
-"""What came of a message: read; no JSON; a JSON value with something else behind it."""
+"""What came of a message: read; no JSON; a JSON value with something else after it."""
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -25,10 +25,10 @@ _WORDS = {b"null": NULL, b"true": TRUE, b"false": FALSE}
 
 
 class JsonToken(NamedTuple):
-    """One value or name: what it is, where its text stands, and the number of the token behind all that it holds.
+    """One value or name: what it is, where its text stands, and the number of the token after all that it holds.
 
     A string's text is what stands between the quotes, an object's or array's reaches from bracket to bracket. The value
-    of a name is the token behind it.
+    of a name is the token after it.
     """
 
     kind: int

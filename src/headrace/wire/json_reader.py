@@ -163,7 +163,7 @@ def _skip_space(data: Array, i: Any, end: Any) -> Any:
 
 @kernel
 def _scalar(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
-    """Read a string, number, `true`, `false` or `null`: the index behind it; -1 where it is none."""
+    """Read a string, number, `true`, `false` or `null`: the index after it; -1 where it is none."""
     c = byte(data, i)
     if c == 34:
         q = _skip_string(data, i + 1, end)
@@ -196,7 +196,7 @@ def _scalar(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
 
 @kernel
 def skip_number(data: Array, i: Any, end: Any) -> Any:
-    """The index behind a number that begins here; -1 where none does."""
+    """The index after a number that begins here; -1 where none does."""
     if byte(data, i) == 45:
         i += 1
     if i < end and byte(data, i) == 48:
@@ -231,7 +231,7 @@ def _skip_digits(data: Array, i: Any, end: Any) -> Any:
 
 @kernel
 def _skip_string(data: Array, i: Any, end: Any) -> Any:
-    """From behind the opening quote: the closing quote's index * 2, + 1 if there are escapes; -1 where broken."""
+    """From after the opening quote: the closing quote's index * 2, + 1 if there are escapes; -1 where broken."""
     escaped = 0
     while i < end:
         if i + 8 <= end:

@@ -1,7 +1,7 @@
-"""Rows as JSON objects. Which columns a row has, what they are called and how each is spelled is data.
+"""Rows as JSON objects. Which columns a row has, what they are called and how each is written is data.
 
 Rows follow structures by number. A value of a row's column is a *cell*: the number of a canonical text, or that there
-is none. Kernels spell the ordinary text; what they leave is spelled by the caller.
+is none. Kernels write the ordinary text; what they leave is written by the caller.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.wire.json_columns import (
     ColumnLayout,
     JsonColumns,
 )
-from headrace.wire.json_spellings import (
+from headrace.wire.json_text_forms import (
     NO_COUNT,
     count_of,
     is_boolean,
@@ -107,12 +107,12 @@ class Cells:
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
     def json(
-        self, spelled: Callable[[int, pa.StringArray, Array], Sequence[str]], as_null: Array | None = None
+        self, written: Callable[[int, pa.StringArray, Array], Sequence[str]], as_null: Array | None = None
     ) -> pa.StringArray:
         """The objects; null for rows that are not present.
 
         Args:
-            spelled: the JSON of texts that kernels leave: of a column (its number among all), and their rows.
+            written: the JSON of texts that kernels leave: of a column (its number among all), and their rows.
             as_null: the rows whose absent columns are null.
         """
         layout, view, cells, rows = self.columns.layout, text_view(self.texts), self.at.size, self.present.size
@@ -123,7 +123,7 @@ class Cells:
         used = _spell(layout, self.structure, self.present, self.offsets, self.at, view, nulls, start, end, how, made)
         left = np.flatnonzero(how == _LEFT)
         if left.size:
-            made = self._settled(left, spelled, start, end, how, made[:used])
+            made = self._settled(left, written, start, end, how, made[:used])
         offsets, valid = np.empty(rows + 1, np.int32), bitmap(rows)
         size = _measure(layout, self.structure, self.present, self.offsets, view.data, start, end, how, False)
         if size > _MOST_ROOM:
@@ -139,20 +139,20 @@ class Cells:
     def _settled(
         self,
         left: Array,
-        spelled: Callable[[int, pa.StringArray, Array], Sequence[str]],
+        written: Callable[[int, pa.StringArray, Array], Sequence[str]],
         start: Array,
         end: Array,
         how: Array,
         made: Array,
     ) -> Array:
-        """What was made, and behind it what the caller makes of the cells that are left."""
+        """What was made, and after it what the caller makes of the cells that are left."""
         rows: Array = np.searchsorted(self.offsets, left, side="right") - 1
         column = self.columns.layout.first[self.structure[rows]] + left - self.offsets[rows]
         parts, at = [made.tobytes()], made.size
         for number in np.unique(column):
             here = np.flatnonzero(column == number)
             texts = self.texts.take(pa.array(self.at[left[here]]))
-            for cell, text in zip(left[here], spelled(int(number), texts, rows[here]), strict=True):
+            for cell, text in zip(left[here], written(int(number), texts, rows[here]), strict=True):
                 parts.append(text.encode())
                 start[cell], end[cell], how[cell] = at, at + len(parts[-1]), _MADE
                 at += len(parts[-1])
@@ -173,7 +173,7 @@ def moved(old: Cells, own: Cells, rows: Array, places: Array, first: Array, coun
         old: cells of whole rows.
         own: cells of some of their columns.
         rows: whether a row is looked at.
-        places: the places of `own`'s columns in `old`, of all structures one behind the other.
+        places: the places of `own`'s columns in `old`, of all structures one after another.
         first: where those of each structure begin.
         count: how many each structure has.
     """

@@ -170,7 +170,7 @@ def _write_value(
     out: Array,
     o: Any,
 ) -> Any:
-    """Write one value: (the index behind it, or why it was not written; how many numbers are left)."""
+    """Write one value: (the index after it, or why it was not written; how many numbers are left)."""
     t, node, depth = np.int64(t), np.int64(node), 0
     while True:
         kind = schema.kind[U(node)]
@@ -283,7 +283,7 @@ def _is_name(data: Array, tokens: Tokens, t: Any, schema: Program, start: Any, s
 
 @kernel
 def _put_leaf(data: Array, tokens: Tokens, t: Any, kind: Any, token: Any, out: Array, o: Any) -> Any:
-    """Write a value that holds no others: the index behind it, or why not."""
+    """Write a value that holds no others: the index after it, or why not."""
     if kind == NOTHING:
         return o if token == NULL else np.int64(MISFIT)
     if kind == TEXT:

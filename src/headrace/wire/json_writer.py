@@ -21,7 +21,7 @@ from headrace.wire.spans import Array, U, copy, put_integer, set_bit
 _PLAIN, _SHORT, _LONG = range(3)
 _QUOTED, _NUMBER = 1, 2
 _ESCAPE = np.zeros(256, np.uint8)
-"""How a byte is written: as it is, by a letter behind a backslash, or by its number."""
+"""How a byte is written: as it is, by a letter after a backslash, or by its number."""
 _ESCAPE[:32] = _LONG
 _LETTER = np.zeros(256, np.uint8)
 for _byte, _letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
@@ -95,7 +95,7 @@ class Part(NamedTuple):
 
 
 def messages(parts: Sequence[str | Part], rows: int) -> pa.StringArray:
-    """One text for each row: constants and columns, one behind the other."""
+    """One text for each row: constants and columns, one after another."""
     laid = [Part(pa.array([part], pa.string())) if isinstance(part, str) else part for part in parts]
     data, starts, ends, how = _laid(laid, rows)
     offsets = np.empty(rows + 1, np.int32)
@@ -162,7 +162,7 @@ def quoted_size(data: Array, i: Any, end: Any) -> Any:
 
 @kernel
 def put_quoted(out: Array, o: Any, data: Array, i: Any, end: Any) -> Any:
-    """Write a text as a JSON string; the index behind it."""
+    """Write a text as a JSON string; the index after it."""
     out[U(o)] = 34
     o += 1
     while i < end:

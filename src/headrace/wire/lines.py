@@ -58,7 +58,7 @@ def _headers(column: pa.ListArray) -> pa.StringArray:
     np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
     made = _items(names, "", texts)
     if not valid.all():
-        # All values of a message are spelled alike.
+        # All values of a message are written alike.
         message = np.repeat(np.arange(len(column)), np.diff(offsets))
         odd = np.isin(message, message[~valid])
         made = pc.if_else(pa.array(odd), _items(names, "_base64", pa.array(_base64(values), pa.string())), made)

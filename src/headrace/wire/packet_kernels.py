@@ -18,7 +18,7 @@ MORE, LAST, WRONG = 0, 1, 2
 
 @kernel
 def take_payloads(data: Array, first: Any, end: Any, number: Any, skip: Any, out: Array, found: Array) -> None:
-    """Find the whole payloads of a buffer, and copy them one behind the other where there is room for them.
+    """Find the whole payloads of a buffer, and copy them one after another where there is room for them.
 
     Args:
         data: the buffer; a packet begins at `first`, and its bytes end at `end`.

@@ -1,6 +1,6 @@
 """Kernels over messages of PostgreSQL's plugin pgoutput: what they are, and where the values of row images stand.
 
-All messages of a block lie one behind the other in one array of bytes. Numbers are big-endian.
+All messages of a block lie one after another in one array of bytes. Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Messages(NamedTuple):
     """
 
     kinds: Array
-    places: Array
+    lsns: Array
     oids: Array
     tags: Array
     firsts: Array
@@ -76,7 +76,7 @@ def scan(data: Array, starts: Array, found: Messages) -> Any:
             return p
         kind = byte(data, i + _HEADER - 1)
         found.kinds[p] = kind
-        found.places[p] = _big8(data, i + 1)
+        found.lsns[p] = _big8(data, i + 1)
         i += _HEADER
         size = end - i
         if kind == INSERT or kind == UPDATE or kind == DELETE:
@@ -163,7 +163,7 @@ def find_cells(
 
 @kernel
 def _tuple(data: Array, i: Any, end: Any, width: Any, cell: Any, cells: Cells) -> Any:
-    """The cells of one tuple; the index behind it, or -1 where it is cut off, of another width, or not of UTF-8."""
+    """The cells of one tuple; the index after it, or -1 where it is cut off, of another width, or not of UTF-8."""
     if i + 2 > end or ((np.int64(byte(data, i)) << 8) | np.int64(byte(data, i + 1))) != width:
         return -1
     i += 2
@@ -193,12 +193,12 @@ def _tuple(data: Array, i: Any, end: Any, width: Any, cell: Any, cells: Cells) -
 
 @kernel
 def write_positions(commits: Array, ordinals: Array, marks: Array, subs: Array, offsets: Array, out: Array) -> None:
-    """Write positions: the commit in 16 hex digits, the ordinal in 10 digits with a letter behind it, the sub-order.
+    """Write positions: the commit in 16 hex digits, the ordinal in 10 digits with a letter after it, the sub-order.
 
     Args:
         commits: of each row.
         ordinals: of each row, -1 for none.
-        marks: the letter behind it, 0 for none.
+        marks: the letter after it, 0 for none.
         subs: of each row, in 5 digits; -1 for none.
         offsets, out: the texts; each takes at most 34 bytes.
     """
@@ -234,7 +234,7 @@ def _put_padded(out: Array, o: Any, value: Any, size: Any) -> Any:
 def write_facts(
     connector: Array,
     numbers: Array,
-    places: Array,
+    lsns: Array,
     previous: Array,
     maps: Array,
     names: Array,
@@ -263,13 +263,13 @@ def write_facts(
             o = put_integer(out, o, numbers[r])
             entry += 1
         names[U(entry)], offsets[U(entry)] = 2, o
-        o = put_integer(out, o, places[r])
+        o = put_integer(out, o, lsns[r])
         names[U(entry + 1)], offsets[U(entry + 1)] = 3, o
         entry += 2
         out[U(o)], out[U(o + 1)] = 91, 34
         o = put_integer(out, o + 2, previous[r])
         out[U(o)], out[U(o + 1)], out[U(o + 2)] = 34, 44, 34
-        o = put_integer(out, o + 3, places[r])
+        o = put_integer(out, o + 3, lsns[r])
         out[U(o)], out[U(o + 1)] = 34, 93
         o += 2
     maps[numbers.size] = entry

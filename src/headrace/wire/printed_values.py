@@ -1,6 +1,6 @@
 """What PostgreSQL prints of moments, bytes, arrays and hstore, in our spelling.
 
-Kernels write the ordinary value. What is of another form they leave, or name its rows, for who calls to spell it one by
+Kernels write the ordinary value. What is of another form they leave, or name its rows, for who calls to write it one by
 one.
 """
 
@@ -23,7 +23,7 @@ _OPENED, _DELIMITER, _ITEM = range(3)
 """What the last part of an array was."""
 
 
-class Spelled(NamedTuple):
+class PrintedTexts(NamedTuple):
     """A column in our spelling; the rows that were left have empty texts."""
 
     texts: pa.StringArray
@@ -64,7 +64,7 @@ def base64_of_hex(values: pa.StringArray, skip: int) -> pa.StringArray:
     return text_array(offsets, out, mask_bitmap(present))
 
 
-def array_texts(values: pa.StringArray, delimiter: str, *, quoted: bool) -> Spelled:
+def array_texts(values: pa.StringArray, delimiter: str, *, quoted: bool) -> PrintedTexts:
     """Arrays of any dimensions as JSON.
 
     Left are those with bounds of their own, and with control characters.
@@ -79,16 +79,16 @@ def array_texts(values: pa.StringArray, delimiter: str, *, quoted: bool) -> Spel
     # Where quotes come around elements, the shortest of them grow to twice their size.
     out = np.empty(3 * int(view.offsets[-1]), np.uint8)
     _write_arrays(view.data, view.offsets, present, ord(delimiter), quoted, offsets, out, left)
-    return Spelled(text_array(offsets, out, mask_bitmap(present)), np.flatnonzero(left))
+    return PrintedTexts(text_array(offsets, out, mask_bitmap(present)), np.flatnonzero(left))
 
 
-def hstore_texts(values: pa.StringArray) -> Spelled:
+def hstore_texts(values: pa.StringArray) -> PrintedTexts:
     """hstore as JSON objects. Left are those with control characters."""
     view, present = own_view(values), _present(values)
     offsets, left = np.empty(len(values) + 1, np.int32), np.zeros(len(values), np.bool_)
     out = np.empty(int(view.offsets[-1]) + 2 * len(values), np.uint8)
     _write_hstores(view.data, view.offsets, present, offsets, out, left)
-    return Spelled(text_array(offsets, out, mask_bitmap(present)), np.flatnonzero(left))
+    return PrintedTexts(text_array(offsets, out, mask_bitmap(present)), np.flatnonzero(left))
 
 
 def _present(values: pa.StringArray) -> Array:
@@ -213,7 +213,7 @@ def _put_null(out: Array, o: Any) -> Any:
 
 @kernel
 def _put_array(data: Array, i: Any, end: Any, delimiter: Any, quoted: Any, out: Array, o: Any) -> Any:
-    """Write one array; the index behind it, negative where it is of another form."""
+    """Write one array; the index after it, negative where it is of another form."""
     depth, state = 0, _OPENED
     while i < end:
         c = byte(data, i)
@@ -286,7 +286,7 @@ def _write_arrays(
 
 @kernel
 def _put_hstore(data: Array, i: Any, end: Any, out: Array, o: Any) -> Any:
-    """Write one hstore; the index behind it, negative where it is of another form."""
+    """Write one hstore; the index after it, negative where it is of another form."""
     out[U(o)] = 123
     o += 1
     while i < end:

@@ -33,7 +33,7 @@ HEX = np.full(256, -1, np.int64)
 for _digit, _character in enumerate("0123456789abcdef"):
     HEX[ord(_character)] = HEX[ord(_character.upper())] = _digit
 LETTER = np.zeros(256, np.uint8)
-"""What a letter behind a backslash stands for; 0 where that is no escape."""
+"""What a letter after a backslash stands for; 0 where that is no escape."""
 for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
     LETTER[_letter] = _meant
 
@@ -66,7 +66,7 @@ def same(a: Array, i: Any, b: Array, j: Any, size: Any) -> Any:
 
 @kernel
 def copy(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
-    """Copy a piece; the index behind it in `out`."""
+    """Copy a piece; the index after it in `out`."""
     for k in range(size):
         out[U(o + k)] = data[U(i + k)]
     return o + size
@@ -107,7 +107,7 @@ def negated(high: Any, low: Any) -> Any:
 
 @kernel
 def put_integer(out: Array, o: Any, v: Any) -> Any:
-    """Write a whole number of 64 bits in digits; the index behind it."""
+    """Write a whole number of 64 bits in digits; the index after it."""
     rest = U(v)
     if v < 0:
         out[U(o)] = 45
@@ -125,7 +125,7 @@ def put_integer(out: Array, o: Any, v: Any) -> Any:
 
 @kernel
 def put_base64(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
-    """Write bytes in base64; the index behind it."""
+    """Write bytes in base64; the index after it."""
     k = 0
     while k < size:
         left = size - k
@@ -158,7 +158,7 @@ def hex4(data: Array, i: Any) -> Any:
 
 @kernel
 def put_character(out: Array, o: Any, u: Any) -> Any:
-    """Write a code point as UTF-8; the index behind it."""
+    """Write a code point as UTF-8; the index after it."""
     if u < 0x80:
         out[U(o)] = u
         return o + 1
@@ -180,7 +180,7 @@ def put_character(out: Array, o: Any, u: Any) -> Any:
 
 @kernel
 def put_unescaped(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
-    """Write a JSON string, which was read before, without its escapes; the index behind it. It never gets longer."""
+    """Write a JSON string, which was read before, without its escapes; the index after it. It never gets longer."""
     end = i + size
     while i < end:
         c = byte(data, i)

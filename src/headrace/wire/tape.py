@@ -193,7 +193,7 @@ class Tape:
             self.replace(nested, texts)
 
     def append(self, *pieces: Array) -> int:
-        """Add bytes behind all others; the number of the first."""
+        """Add bytes after all others; the number of the first."""
         begin: int = self.data.size
         data = np.concatenate([self.data, *pieces])
         if data.size >= 2**31:

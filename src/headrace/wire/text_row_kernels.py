@@ -1,4 +1,4 @@
-"""Rows of MySQL's text protocol: where their values are, and the values one behind the other.
+"""Rows of MySQL's text protocol: where their values are, and the values one after another.
 
 A row is a packet of its own: three bytes of its length and its number, then for each column the length and the text, or
 a single byte for NULL. Nothing is taken for granted: each value ends in its row, and each row is used up exactly.
@@ -143,7 +143,7 @@ def copy_values(
         places, sizes: of each.
         kinds: what is done to each column.
         made: of a column that is taken from elsewhere, which of these it is.
-        made_data, made_offsets, made_valid: those columns, one behind the other, and which of their values are there.
+        made_data, made_offsets, made_valid: those columns, one after another, and which of their values are there.
         offsets, valid, out: get the values.
 
     Returns:

@@ -278,7 +278,7 @@ def _dates(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd
 
 @kernel
 def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, meant: Any) -> None:
-    """`YYYY-MM-DD hh:mm:ss` and up to nine digits, zeros behind the sixth; with a Z behind where it is an instant,
+    """`YYYY-MM-DD hh:mm:ss` and up to nine digits, zeros after the sixth; with a Z behind where it is an instant,
     but for those in UTC."""
     for r in range(at.size):
         kind = _scalar_kind(tokens, at[r])

@@ -74,7 +74,7 @@ class TransactionLog:
         return self._bytes(self._position)
 
     def _capture_begins(self) -> bytes:
-        """Where capture of a table begins: behind all that was logged before, the activation included."""
+        """Where capture of a table begins: after all that was logged before, the activation included."""
         position = max(self._position if self._open else 0, int(self._value("lsn"))) + _COMMIT
         self._position = position
         self._moved()

@@ -147,7 +147,7 @@ class LogMiner:
     def _dictionary(self, low: int) -> int:
         """The first SCN of the dictionary in the added logs; it has to be whole and before what is mined.
 
-        Definitions behind it are read from there on.
+        Definitions after it are read from there on.
         """
         added = {added[1:] for added in self._added}
         first: dict[tuple[int, int], int] = {}

@@ -46,7 +46,7 @@ def nameless(sql: str | None, object_id: int) -> str | None:
 
 
 def out_of_row(kind: Declared, value: Any) -> bool:
-    """Whether a value is written piece by piece behind the statement."""
+    """Whether a value is written piece by piece after the statement."""
     if not kind.large or value is None:
         return False
     if kind.family == "XMLTYPE":

@@ -25,7 +25,7 @@ from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.offset import Key, Offset
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.ends_equal import end_notices
+from headrace.sources.snapshots.ends_equal import end_markers
 
 T = "s.a"
 Row = dict[str, int]
@@ -183,10 +183,10 @@ class Run:
         start, end = self.start, self.offset
         for position, change in sorted(self._rows(start, end), key=lambda found: found[0]):
             self._take(position, *change)
-        for notice in end_notices(start, end, "toy", tables_of(end.schemas)):
-            assert Position(start.commit) < notice.position
+        for marker in end_markers(start, end, "toy", tables_of(end.schemas)):
+            assert Position(start.commit) < marker.position
             self.ended += 1
-            since = notice.source[READ_AGAIN_FROM]
+            since = marker.source[READ_AGAIN_FROM]
             gone = [key for key, (position, _) in self.mirror.items() if position < since]
             later = self.log.written_since(end.commit)
             assert not [key for key in gone if key in self.log.rows and key not in later], "a row that is there went"

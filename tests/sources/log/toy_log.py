@@ -167,13 +167,13 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
                 break
         return found
 
-    def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
+    def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
         schemas, known = self.log.schemas(), tables_of(self.log.schemas())
         fresh = [path for path in schemas if path not in start.known]
         if not fresh and not self.log.rewritten and schemas == start.schemas:
             return start
         rewrites = [Rewrite(path, "its rows were changed") for path in self.log.rewritten]
-        if not only_looks:
+        if not read_only:
             self.log.rewritten.clear()
         read = read_first(self._settings, (table.id for table in known.values()))
         reads = follow_rewrites(
@@ -186,12 +186,12 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         return replace(state, waiting=(*state.waiting, *fresh)).in_offset(end)
 
     def _beginning(self) -> Offset:
-        end = self._looked_at_beginning()
+        end = self._preview_beginning()
         if self._settings.snapshot_mode not in WITHOUT_ROWS:
             self.kept = dict.fromkeys(self.log.tables, end.commit)
         return end
 
-    def _looked_at_beginning(self) -> Offset:
+    def _preview_beginning(self) -> Offset:
         schemas = self.log.schemas()
         end = Offset(source=self._identity, commit=self.log.head, known=tuple(schemas), schemas=schemas)
         return ToyState().in_offset(end)

@@ -28,9 +28,9 @@ def read(body, kind, columns):
         raise ValueError("no row")
     rows = []
     while not reader.at_end:
-        before = reader.place
+        before = reader.position
         images = [_image(reader, columns, given) for given in present]
-        if reader.place == before:
+        if reader.position == before:
             raise ValueError("a row takes no bytes")
         rows.append((None, *images) if kind in WRITES else (*images, None) if kind in DELETES else tuple(images))
     return rows

@@ -30,15 +30,15 @@ def rows_events(server, start=None):
     """All rows events of a server's newest log file, from a place on."""
     file, end = server.log_end
     data = (server.data / file).read_bytes()[:end]
-    place, found, maps = start or 4, [], {}
-    while place < len(data):
-        kind, size = data[place + 4], int.from_bytes(data[place + 9 : place + 13], "little")
-        body = data[place + HEADER : place + size - CHECKSUM]
+    position, found, maps = start or 4, [], {}
+    while position < len(data):
+        kind, size = data[position + 4], int.from_bytes(data[position + 9 : position + 13], "little")
+        body = data[position + HEADER : position + size - CHECKSUM]
         if kind == TABLE_MAP:
             maps[body[:6]] = _mapped(body)
         elif kind in ROWS:
             found.append(RowsEvent(kind, body, *maps[body[:6]]))
-        place += size
+        position += size
     return found
 
 
@@ -65,9 +65,9 @@ def read_images(bodies, kinds, columns):
     zeros = np.zeros(len(bodies), np.int64)
     events = Events(starts, ends, np.array(kinds, np.int64), zeros)
     images, _ = read_rows(data, events, WireTables.of([columns]))
-    spelled = [n for n, column in enumerate(columns) if column.native.is_spelled]
-    by = np.arange(len(spelled), dtype=np.int64)
-    images.spell(chosen(spelled), by, [columns[n].native.log_texts for n in spelled])
+    written = [n for n, column in enumerate(columns) if column.native.needs_log_texts]
+    by = np.arange(len(written), dtype=np.int64)
+    images.spell(chosen(written), by, [columns[n].native.log_texts for n in written])
     names = pa.array([str(n) for n in range(len(columns))], pa.string())
     every = chosen(range(len(columns)))
     sides = [images.maps(side, every, names) for side in (images.old, images.new)]

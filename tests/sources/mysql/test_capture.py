@@ -11,7 +11,7 @@ from tests import smoke
 from tests.support.captured_mysql import CapturedMysql
 
 from headrace.errors import PositionMismatch
-from headrace.sources.mysql.place import boundary
+from headrace.sources.mysql.binlog_position import boundary
 from headrace.testing import CaptureContract
 from headrace.testing.captured_database import CapturedDatabase, data, replay
 from headrace_emulators.mysql.server import MARIADB, MySqlServer

@@ -11,7 +11,7 @@ from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.sources.connection import LostConnection
 from headrace.sources.mysql.connection import BinlogConnection, connect, connect_binlog, reader_id
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.refusals import MysqlError, Place, TakenServerId, refused
+from headrace.sources.mysql.refusals import Endpoint, MysqlError, TakenServerId, refused
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 
 ROTATE, FORMAT, WRITE_ROWS = 4, 15, (23, 30)
@@ -192,4 +192,4 @@ def test_a_wrong_range_of_numbers_is_refused(wrong: str) -> None:
 
 def test_a_number_that_another_reader_has_is_a_reason_to_try_again() -> None:
     said = "A slave with the same server_uuid/server_id as this slave has connected to the master"
-    assert isinstance(refused(Place("h:1", "u"), 1236, said), TakenServerId)
+    assert isinstance(refused(Endpoint("h:1", "u"), 1236, said), TakenServerId)

@@ -10,25 +10,25 @@ from tests.sources.mysql.recorded_log import MARIADB, MYSQL, event, format_descr
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import CaptureError, FormatError, OptionError
 from headrace.sources.mysql import decode, kernels
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import EventType, Frames
-from headrace.sources.mysql.groups import GroupEnd, GroupReader, Prepared
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.transactions import Prepared, TransactionEnd, TransactionReader
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.window import Window
 
-ENDS = {MARIADB: Place(0, 4, 379), MYSQL: Place(0, 2, 633)}
+ENDS = {MARIADB: BinlogPosition(0, 4, 379), MYSQL: BinlogPosition(0, 2, 633)}
 CONNECTORS = {MARIADB: "mariadb", MYSQL: "mysql"}
-BEGINNING = Place(0, 1, 4)
+BEGINNING = BinlogPosition(0, 1, 4)
 
 
 def known(*columns, key=("id",), name="item"):
     natives = tuple(NativeType.of_catalog(kind, charset) for _, kind, charset in columns)
     found = tuple(
-        Column(column[0], place, native.logical, native.name)
-        for place, (column, native) in enumerate(zip(columns, natives, strict=True), 1)
+        Column(column[0], position, native.logical, native.name)
+        for position, (column, native) in enumerate(zip(columns, natives, strict=True), 1)
     )
     return MysqlTable(TableSchema(TableId("shop", "", name), found, key), natives, key)
 
@@ -39,14 +39,14 @@ ITEM = known(("id", "int(10) unsigned", None), ("token", "uuid", None))
 def again(name):
     """Reads a recording once more from a place on."""
 
-    def dumped(place):
+    def dumped(position):
         frames, begun = Frames(), False
         for data in recorded(name):
             at = frames.number, frames.position
             found = frames.event(data)
-            if at == (place.file, place.position) and found.kind != EventType.ROTATE and not begun:
+            if at == (position.file, position.position) and found.kind != EventType.ROTATE and not begun:
                 begun = True
-                yield turn(f"binlog.{place.file:06}", place.position)
+                yield turn(f"binlog.{position.file:06}", position.position)
             if begun:
                 yield data
 
@@ -170,24 +170,24 @@ def test_a_distributed_transaction_of_an_earlier_window_is_asked_for_where_nobod
 
     def earlier(xid):
         asked.append(xid)
-        return Prepared(xid, Place(0, 1, 3020), Place(0, 1, 3475))
+        return Prepared(xid, BinlogPosition(0, 1, 3020), BinlogPosition(0, 1, 3475))
 
-    log = list(again(MARIADB)(Place(0, 1, 3701)))
-    rows = rows_of(start=Place(0, 1, 3701), end=Place(0, 1, 3835), data=log, earlier=earlier)
+    log = list(again(MARIADB)(BinlogPosition(0, 1, 3701)))
+    rows = rows_of(start=BinlogPosition(0, 1, 3701), end=BinlogPosition(0, 1, 3835), data=log, earlier=earlier)
     assert [short(row)[2] for row in changes(rows)] == ["100"]
     assert asked == ["X'61',X'62',7"]
 
 
 def test_a_distributed_transaction_of_an_earlier_window_is_read_again():
-    held = Prepared("X'61',X'62',7", Place(0, 1, 3020), Place(0, 1, 3475))
-    log = list(again(MARIADB)(Place(0, 1, 3701)))
-    rows = rows_of(start=Place(0, 1, 3701), end=Place(0, 1, 3835), data=log, prepared=(held,))
+    held = Prepared("X'61',X'62',7", BinlogPosition(0, 1, 3020), BinlogPosition(0, 1, 3475))
+    log = list(again(MARIADB)(BinlogPosition(0, 1, 3701)))
+    rows = rows_of(start=BinlogPosition(0, 1, 3701), end=BinlogPosition(0, 1, 3835), data=log, prepared=(held,))
     assert [short(row)[2] for row in changes(rows)] == ["100"]
 
 
 def edges(name):
-    reader = GroupReader(BEGINNING, ENDS[name], [])
-    return [step.end for data in recorded(name) for step in reader.read(data) if isinstance(step, GroupEnd)]
+    reader = TransactionReader(BEGINNING, ENDS[name], [])
+    return [step.end for data in recorded(name) for step in reader.read(data) if isinstance(step, TransactionEnd)]
 
 
 @pytest.mark.parametrize("name", [MARIADB, MYSQL])
@@ -195,7 +195,7 @@ def test_two_windows_have_together_the_rows_of_one(name):
     table = known(("id", "bigint unsigned", None)) if name == MYSQL else ITEM
     whole = rows_of(name, table, provide_transaction_metadata=True)
     held = []
-    reader = GroupReader(BEGINNING, ENDS[name], table_names(table))
+    reader = TransactionReader(BEGINNING, ENDS[name], table_names(table))
     for data in recorded(name):
         held += [step for step in reader.read(data) if isinstance(step, Prepared)]
     for edge in edges(name)[:-1]:
@@ -252,7 +252,7 @@ def test_operations_that_are_skipped_are_left_out(skipped, left):
 
 
 def test_changes_that_the_snapshot_has_are_left_out():
-    upto = Place(0, 1, 6484).text
+    upto = BinlogPosition(0, 1, 6484).text
     assert [short(row)[2] for row in changes(rows_of(after={"shop.item": upto}))] == ["200"]
 
 
@@ -304,7 +304,7 @@ def by_hand(*parts, table=ABLE, **options):
     for kind, body in parts:
         log.append(event(kind, body, start=position))
         position += len(log[-1])
-    return rows_of(table=table, start=Place(0, 7, 4), end=Place(0, 7, position), data=log, **options)
+    return rows_of(table=table, start=BinlogPosition(0, 7, 4), end=BinlogPosition(0, 7, position), data=log, **options)
 
 
 def test_a_minimal_image_has_what_did_not_change_from_the_row_before():

@@ -63,16 +63,16 @@ def test_the_rest_of_a_file_is_read_from_the_middle():
 
 
 def test_events_of_a_transaction_need_not_say_where_they_end():
-    events, place = [], 4096
+    events, position = [], 4096
     for kind, end in ((EventType.MARIADB_GTID, None), (EventType.TABLE_MAP, 0), (23, 0), (EventType.XID, None)):
-        events.append(event(kind, bytes(30), start=place, end=end))
-        place += len(events[-1])
+        events.append(event(kind, bytes(30), start=position, end=end))
+        position += len(events[-1])
     frames = Frames()
     frames.event(turn("binlog.000007", 4096))
     frames.event(format_description(end=0, flags=0, server="11.4.5-MariaDB-log"))
     length = len(events[0])
     assert [frames.event(data).start for data in events] == [4096 + n * length for n in range(4)]
-    assert frames.position == place
+    assert frames.position == position
 
 
 @pytest.mark.parametrize("start", [4 * GIB - 10, 4 * GIB, 9 * GIB + 5])

@@ -12,11 +12,11 @@ from tests.support.mysql import mysql_like, needs_mariadb, needs_mysql
 
 from headrace.errors import DataLossError, PositionMismatch
 from headrace.sources.base import Limit
+from headrace.sources.mysql.binlog_position import BinlogPosition, boundary, file_of
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.failover import taken_over
 from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import Place, boundary, file_of
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.testing.captured_database import Run, data, replay
 from headrace.testing.sources import NOW
@@ -35,19 +35,19 @@ class Pair:
         self.is_mariadb = primary.name == MARIADB
         # What each did when it was set up is not replicated.
         self._ask("RESET MASTER" if self.is_mariadb else "RESET BINARY LOGS AND GTIDS")
-        place = (
+        position = (
             f"{{0}}_HOST = '{primary.host}', {{0}}_PORT = {primary.port}, {{0}}_USER = '{USER}', "
             f"{{0}}_PASSWORD = '{PASSWORD}'"
         )
         if self.is_mariadb:
             [[last]] = primary.run("SELECT @@gtid_binlog_pos")
             self._ask(f"SET GLOBAL gtid_slave_pos = '{last}'")
-            self._ask(f"CHANGE MASTER TO {place.format('MASTER')}, MASTER_USE_GTID = slave_pos")
+            self._ask(f"CHANGE MASTER TO {position.format('MASTER')}, MASTER_USE_GTID = slave_pos")
         else:
             [[done]] = primary.run("SELECT @@gtid_executed")
             self._ask(f"SET GLOBAL gtid_purged = '{done}'")
             self._ask(
-                f"CHANGE REPLICATION SOURCE TO {place.format('SOURCE')}, SOURCE_AUTO_POSITION = 1, "
+                f"CHANGE REPLICATION SOURCE TO {position.format('SOURCE')}, SOURCE_AUTO_POSITION = 1, "
                 "GET_SOURCE_PUBLIC_KEY = 1"
             )
         self.follow()
@@ -115,16 +115,16 @@ def test_a_run_goes_on_where_it_was_in_the_log_of_a_replica(pair: Pair) -> None:
     assert [int(row["id"]) for _, _, row in data(rows)] == [7]
     start = run.offset
     # MariaDB adds an event of its own some time after it began a file.
-    behind = run.source.head_behind(start)
+    behind = run.source.head_after(start)
     assert behind >= start.commit
     assert boundary(behind).epoch == 1
     pair.other.insert("t", 8, "new")
-    assert run.source.head_behind(start) > start.commit > run.source.head()
+    assert run.source.head_after(start) > start.commit > run.source.head()
     assert run.restarted().batch()
     assert run.restarted().rows(start, run.offset) == run.rows(start, run.offset)
 
 
-def event_kinds(database: MySqlDatabase, begin: Place, end: Place) -> set[str]:
+def event_kinds(database: MySqlDatabase, begin: BinlogPosition, end: BinlogPosition) -> set[str]:
     """The kinds of the events between two places of a file, as the server names them."""
     if begin.position == end.position:
         return set()
@@ -158,10 +158,10 @@ def test_the_groups_of_an_offset_are_those_before_its_place(binlog_database: MyS
                 run = database.run()
                 for _ in range(2):
                     run.batch()
-                    place, _ = taken_over(session, settings, ServerState.of(session), StreamState.of(run.offset))
+                    position, _ = taken_over(session, settings, ServerState.of(session), StreamState.of(run.offset))
                     end = boundary(run.offset.commit)
-                    assert place.file == end.file and place.position <= end.position
-                    kinds = event_kinds(database.database, place, end)
+                    assert position.file == end.file and position.position <= end.position
+                    kinds = event_kinds(database.database, position, end)
                     assert kinds <= {"Format_desc", "Previous_gtids", "Gtid_list", "Binlog_checkpoint"}
         finally:
             done.set()
@@ -251,7 +251,7 @@ def test_what_was_prepared_before_a_failover_is_read_when_it_is_committed_behind
     [
         (lags, PositionMismatch, "does not have all transactions"),
         (purges, DataLossError, "not in its log any more"),
-        (orders_otherwise, PositionMismatch, "behind others that were not"),
+        (orders_otherwise, PositionMismatch, "after others that were not"),
         (forgets_strictness, PositionMismatch, "out of order"),
     ],
 )

@@ -18,7 +18,7 @@ from tests.support.mysql import mysql_like, needs_mariadb, needs_mysql
 from headrace.errors import CaptureError, ConnectError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.health import CaptureState
-from headrace.sources.mysql.place import boundary
+from headrace.sources.mysql.binlog_position import boundary
 from headrace.sources.mysql.source import MysqlSource
 from headrace.testing.captured_database import Run, data, replay
 from headrace.testing.sources import NOW

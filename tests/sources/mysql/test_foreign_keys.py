@@ -63,7 +63,7 @@ def test_how_a_collation_compares(collation: str, match: Match) -> None:
 
 def captured(id: TableId, *columns: str, key: tuple[str, ...] = ("id",), protected: tuple[str, ...] = ()) -> MysqlTable:
     native = NativeType.of_catalog("int", None, json=False)
-    found = tuple(Column(name, place, LogicalType.parse("int32")) for place, name in enumerate(columns, 1))
+    found = tuple(Column(name, position, LogicalType.parse("int32")) for position, name in enumerate(columns, 1))
     return MysqlTable(TableSchema(id, found, key), (native,) * len(columns), key, protected)
 
 

@@ -11,7 +11,7 @@ from tests.sources.mysql.recorded_log import MYSQL, bodies, recorded_events
 from headrace.errors import FormatError
 from headrace.sources.mysql.events import EventType
 from headrace.sources.mysql.gtid import (
-    GroupStart,
+    GtidStart,
     XaPrepare,
     Xid,
     read_gtid,
@@ -58,18 +58,18 @@ def clocked(uuid=A, number=7, time=TIME_BYTES, more=b""):
 @pytest.mark.parametrize(
     ("read", "body", "start"),
     [
-        (read_gtid, clocked(), GroupStart(f"{UUID_A}:7", TIME)),
+        (read_gtid, clocked(), GtidStart(f"{UUID_A}:7", TIME)),
         (
             read_gtid,
             clocked(time=(TIME | 1 << 55).to_bytes(7, "little"), more=bytes(7)),
-            GroupStart(f"{UUID_A}:7", TIME),
+            GtidStart(f"{UUID_A}:7", TIME),
         ),
-        (read_gtid, clocked(bytes(16), 0), GroupStart(None, TIME)),
-        (read_gtid, clocked()[:25], GroupStart(f"{UUID_A}:7", None)),
-        (read_gtid, clocked()[:42], GroupStart(f"{UUID_A}:7", None)),
-        (read_tagged_gtid, tagged(), GroupStart(f"{UUID_A}:blue:7", TIME)),
-        (read_tagged_gtid, tagged(tag=b"", number=1 << 40), GroupStart(f"{UUID_A}:{1 << 40}", TIME)),
-        (read_tagged_gtid, tagged(first=[(0, b"\x02")], uuid=B), GroupStart(f"{UUID_B}:blue:7", TIME)),
+        (read_gtid, clocked(bytes(16), 0), GtidStart(None, TIME)),
+        (read_gtid, clocked()[:25], GtidStart(f"{UUID_A}:7", None)),
+        (read_gtid, clocked()[:42], GtidStart(f"{UUID_A}:7", None)),
+        (read_tagged_gtid, tagged(), GtidStart(f"{UUID_A}:blue:7", TIME)),
+        (read_tagged_gtid, tagged(tag=b"", number=1 << 40), GtidStart(f"{UUID_A}:{1 << 40}", TIME)),
+        (read_tagged_gtid, tagged(first=[(0, b"\x02")], uuid=B), GtidStart(f"{UUID_B}:blue:7", TIME)),
         (read_xa_prepare, struct.pack("<BIII", 0, 7, 1, 2) + b"abc", XaPrepare(Xid(b"a", b"bc", 7), False)),
         (read_xa_prepare, struct.pack("<BIII", 1, 7, 1, 2) + b"abc", XaPrepare(Xid(b"a", b"bc", 7), True)),
     ],
@@ -111,7 +111,7 @@ def test_any_bytes_are_a_beginning_or_an_error_of_format(body):
 )
 def test_an_alter_in_two_phases_has_its_effect_when_it_is_committed(extra, without_effect):
     found = read_mariadb_gtid(struct.pack("<QIB", 9, 0, 1) + extra, 5)
-    assert found == GroupStart("0-5-9", standalone=True, without_effect=without_effect)
+    assert found == GtidStart("0-5-9", standalone=True, without_effect=without_effect)
 
 
 def test_groups_of_mariadb_are_those_of_the_recording():
@@ -132,7 +132,7 @@ def test_groups_of_mariadb_are_those_of_the_recording():
 
 def test_a_mariadb_group_may_say_more_than_its_name():
     committed_together = struct.pack("<QIBQ", 9, 3, 0x02 | 0x80, 77) + struct.pack("<IBB", 1, 2, 0) + b"ab"
-    assert read_mariadb_gtid(committed_together, 11) == GroupStart("3-11-9", completed=Xid(b"ab", b"", 1))
+    assert read_mariadb_gtid(committed_together, 11) == GtidStart("3-11-9", completed=Xid(b"ab", b"", 1))
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from tests.sources.mysql.recorded_log import event, format_description, turn
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import FormatError
+from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import EventType
-from headrace.sources.mysql.groups import GroupReader
-from headrace.sources.mysql.look import Look
+from headrace.sources.mysql.log_scan import LogScan
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place
+from headrace.sources.mysql.transactions import TransactionReader
 from headrace.sources.mysql.types import LONG, NativeType
 from headrace.sources.mysql.window import Window
 
@@ -64,7 +64,7 @@ IDS = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=3)
 
 
 @st.composite
-def groups(draw, number, mariadb):
+def transactions(draw, number, mariadb):
     if draw(st.integers(0, 5)) == 0:
         front = begin(number, mariadb, flags=1)[:1]
         return [*front, query(draw(STATEMENTS))]
@@ -89,23 +89,23 @@ def logs(draw):
     mariadb, checksums, silent = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
     server = "11.4-MariaDB" if mariadb else "9.7.4"
     found = [turn("log.000001"), format_description(FIRST, server=server, checksums=int(checksums))]
-    place, edges = FIRST + len(found[-1]), []
+    position, edges = FIRST + len(found[-1]), []
     for number in range(1, draw(st.integers(1, 12)) + 1):
-        edges.append(place)
-        inner = draw(groups(number, mariadb))
+        edges.append(position)
+        inner = draw(transactions(number, mariadb))
         for n, (kind, body) in enumerate(inner):
             ended = 0 if mariadb and silent and 0 < n < len(inner) - 1 else None
-            found.append(event(kind, body, start=place, checksum=checksums, time=1_767_225_600 + number, end=ended))
-            place += len(found[-1])
-    return found, [*edges, place], mariadb
+            found.append(event(kind, body, start=position, checksum=checksums, time=1_767_225_600 + number, end=ended))
+            position += len(found[-1])
+    return found, [*edges, position], mariadb
 
 
 def rows_of(events, start, end, mariadb, feed, *, one_by_one, **options):
     connector = "mariadb" if mariadb else "mysql"
-    window = Window(Place(0, 1, start), Place(0, 1, end), "log", connector, {TABLE.path: TABLE})
+    window = Window(BinlogPosition(0, 1, start), BinlogPosition(0, 1, end), "log", connector, {TABLE.path: TABLE})
     settings = MysqlSettings.parse(options, owner="source 'mysql_cdc'")
     decoder, left, found = WindowDecoder(window, settings, None, lambda _: iter(()), unasked), iter(events), []
-    with mock.patch.object(GroupReader, "run", (lambda *_: None) if one_by_one else GroupReader.run):
+    with mock.patch.object(TransactionReader, "run", (lambda *_: None) if one_by_one else TransactionReader.run):
         while part := b"".join(itertools.islice(left, feed)):
             found += decoder.feed(part)
         found += decoder.finish()
@@ -129,28 +129,34 @@ def test_a_look_at_many_groups_at_once_sees_what_one_at_events_sees(log, feed, c
     events, edges, _ = log
     seen = []
     for one_by_one in (True, False):
-        look = Look(Place(0, 1, edges[0]), Place(0, 1, edges[-1]), [("d", "t")], commits=commits, cut_bytes=cut_bytes)
+        log_scan = LogScan(
+            BinlogPosition(0, 1, edges[0]),
+            BinlogPosition(0, 1, edges[-1]),
+            [("d", "t")],
+            commits=commits,
+            cut_bytes=cut_bytes,
+        )
         left = iter(events)
-        with mock.patch.object(GroupReader, "run", (lambda *_: None) if one_by_one else GroupReader.run):
+        with mock.patch.object(TransactionReader, "run", (lambda *_: None) if one_by_one else TransactionReader.run):
             while part := b"".join(itertools.islice(left, 1 if one_by_one else feed)):
-                look.take(part)
-        look.finish()
-        seen.append(look.seen)
+                log_scan.take(part)
+        log_scan.finish()
+        seen.append(log_scan.scan)
     assert seen[0] == seen[1]
 
 
 def plain(count, mariadb=True, *, silent=False):
-    events, place = (
+    events, position = (
         [turn("log.000001"), format_description(FIRST, server="11.4-MariaDB" if mariadb else "9.7.4")],
         FIRST,
     )
-    place += len(events[-1])
+    position += len(events[-1])
     for number in range(1, count + 1):
         for kind, body in [*begin(number, mariadb), described(1, b"t"), written(1, [number], mariadb), END]:
             ended = 0 if silent and kind not in (EventType.MARIADB_GTID, EventType.XID) else None
-            events.append(event(kind, body, start=place, end=ended))
-            place += len(events[-1])
-    return events, place
+            events.append(event(kind, body, start=position, end=ended))
+            position += len(events[-1])
+    return events, position
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,7 @@ def plain(count, mariadb=True, *, silent=False):
 )
 def test_small_transactions_are_not_read_event_by_event(mariadb, silent):
     events, end = plain(1000, mariadb, silent=silent)
-    with mock.patch.object(GroupReader, "read", autospec=True, side_effect=GroupReader.read) as read:
+    with mock.patch.object(TransactionReader, "read", autospec=True, side_effect=TransactionReader.read) as read:
         rows = rows_of(events, FIRST, end, mariadb, len(events), one_by_one=False)
     assert [row["key_text"] for row in rows if row["op"] == "c"] == [f'["{n}"]' for n in range(1, 1001)]
     assert read.call_count == 2
@@ -168,9 +174,9 @@ def test_small_transactions_are_not_read_event_by_event(mariadb, silent):
 def test_damage_stops_with_the_same_error(data):
     events, end = plain(4)
     number = data.draw(st.integers(2, len(events) - 1))
-    place = data.draw(st.integers(4, len(events[number]) - 1).filter(lambda at: not 9 <= at < 13))
+    position = data.draw(st.integers(4, len(events[number]) - 1).filter(lambda at: not 9 <= at < 13))
     spoilt = bytearray(events[number])
-    spoilt[place] ^= 1 << data.draw(st.integers(0, 7))
+    spoilt[position] ^= 1 << data.draw(st.integers(0, 7))
     events[number] = bytes(spoilt)
     said = []
     for one_by_one in (True, False):

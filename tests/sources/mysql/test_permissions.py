@@ -13,6 +13,7 @@ from tests.support.mysql import mysql_like, needs_mariadb
 from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.sources.health import CaptureState
+from headrace.sources.mysql.binlog_position import BinlogPosition, commit_before, file_of
 from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import MARIADB, MYSQL, Connection, ServerKind, connect
 from headrace.sources.mysql.guards import ServerState
@@ -22,7 +23,6 @@ from headrace.sources.mysql.log_settings import retention_seconds, wrong_setting
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.permissions import missing_permissions
-from headrace.sources.mysql.place import Place, commit_before, file_of
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
@@ -168,7 +168,9 @@ def offset_at(server: MySqlServer, file: str, position: int) -> Offset:
     with connect(settings_of(server)) as connection:
         now = ServerState.of(connection)
     state = StreamState(LogState(now.kind, now.server, now.base, mark_of(settings_of(server), file)))
-    return state.in_offset(replace(Offset.nothing(), commit=commit_before(Place(0, file_of(file)[1], position))))
+    return state.in_offset(
+        replace(Offset.nothing(), commit=commit_before(BinlogPosition(0, file_of(file)[1], position)))
+    )
 
 
 def test_health_says_how_much_waits_and_since_when(binlog_database: MySqlDatabase) -> None:

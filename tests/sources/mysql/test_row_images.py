@@ -107,11 +107,11 @@ def test_rows_are_those_of_the_exact_reader(event):
 @given(events(), st.data())
 def test_events_that_are_cut_or_changed_are_refused_by_both_or_read_alike(event, data):
     kind, columns, body = event
-    place = data.draw(st.integers(0, len(body) - 1))
+    position = data.draw(st.integers(0, len(body) - 1))
     if data.draw(st.booleans()):
-        body = body[:place]
+        body = body[:position]
     else:
-        body = body[:place] + data.draw(st.binary(min_size=1, max_size=2)) + body[place + 1 :]
+        body = body[:position] + data.draw(st.binary(min_size=1, max_size=2)) + body[position + 1 :]
     assert by_kernels(body, kind, columns) == exact(body, kind, columns)
 
 

@@ -121,9 +121,9 @@ def logged(binlog_server):
 
 def test_values_of_every_type_are_as_sql_answers_and_as_expected(logged):
     declared, natives, rows, answers = logged
-    for place, (kind, values) in enumerate(declared.items(), 1):
-        found = [new[place] for _, new in rows]
-        assert natives[place][1].printed_texts(pa.array(answers[place], pa.binary())).to_pylist() == found, kind
+    for position, (kind, values) in enumerate(declared.items(), 1):
+        found = [new[position] for _, new in rows]
+        assert natives[position][1].printed_texts(pa.array(answers[position], pa.binary())).to_pylist() == found, kind
         for text, expected in zip(found, values.values(), strict=False):
             assert expected is None or text == expected, kind
         assert found[len(values) :] == [None] * (len(rows) - len(values))

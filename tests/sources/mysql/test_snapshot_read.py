@@ -17,11 +17,11 @@ import pytest
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql import snapshot_statements as statements
+from headrace.sources.mysql.binlog_position import commit_before
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.incremental import KeysNow, read_incremental
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import commit_before
 from headrace.sources.mysql.snapshot_read import SnapshotReader, more_chunks
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.visibility import Snapshots
@@ -64,8 +64,8 @@ def table_of(database: MySqlDatabase, name: str, key: tuple[str, ...] = (), engi
         NativeType.of_catalog(kind, charset, json=f"json_valid(`{c}`)" in checks) for c, kind, charset in found
     )
     columns = tuple(
-        Column(row[0], place, native.logical, native.name)
-        for place, (row, native) in enumerate(zip(found, natives, strict=True), 1)
+        Column(row[0], position, native.logical, native.name)
+        for position, (row, native) in enumerate(zip(found, natives, strict=True), 1)
     )
     return MysqlTable(TableSchema(TableId(database.name, "", name), columns, key), natives, key, engine=engine)
 

@@ -4,16 +4,16 @@ import pytest
 
 from headrace.changes import TableSchema
 from headrace.errors import DataLossError
+from headrace.sources.mysql.binlog_position import BinlogPosition, file_of
 from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import connect
-from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import Place, file_of
 from headrace.sources.mysql.snapshot_read import texts_of
 from headrace.sources.mysql.snapshot_statements import rows as select_rows
 from headrace.sources.mysql.stream_read import changes_of, read_window
+from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.window import Window
 
 SHARED = (
@@ -33,7 +33,7 @@ VALUES = (
 def end_of_log(database):
     file, position = database.server.log_end
     base, number = file_of(file)
-    return base, Place(0, number, position)
+    return base, BinlogPosition(0, number, position)
 
 
 class Reader:
@@ -58,8 +58,8 @@ class Reader:
             found += batch.to_pylist()
         return found
 
-    def changes(self, *places, **options):
-        return [row for row in self.rows(*places, **options) if row["op"] in "cudt"]
+    def changes(self, *positions, **options):
+        return [row for row in self.rows(*positions, **options) if row["op"] in "cudt"]
 
 
 def test_values_of_the_stream_are_those_of_a_snapshot(binlog_database):
@@ -168,4 +168,4 @@ def test_a_file_that_is_not_there_any_more_stops(binlog_database):
     binlog_database.execute("CREATE TABLE item (id INT PRIMARY KEY)")
     reader = Reader(binlog_database, "item")
     with pytest.raises(DataLossError):
-        reader.rows(start=Place(0, 999_999, 4), end=Place(0, 999_999, 5))
+        reader.rows(start=BinlogPosition(0, 999_999, 4), end=BinlogPosition(0, 999_999, 5))

@@ -180,8 +180,8 @@ def test_a_description_that_contradicts_itself_stops(described):
 
 
 @given(st.integers(0, 10**6), st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 255))
-def test_any_damage_gives_a_table_or_an_error_of_ours(number, cut, place, letter):
+def test_any_damage_gives_a_table_or_an_error_of_ours(number, cut, position, letter):
     found = bytearray(description(RECORDED[number % len(RECORDED)]))
-    found[place % len(found)] = letter
+    found[position % len(found)] = letter
     with suppress(FormatError, CaptureError):
         read_table_map(bytes(found[: max(1, cut)]), mariadb=bool(number % 2))

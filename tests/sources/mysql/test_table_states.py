@@ -14,7 +14,7 @@ from headrace.sources.mysql.statements import Named, read_statement
 from headrace.sources.mysql.table_states import TableStatement, states_of
 
 
-def statement(text, place="1"):
+def statement(text, position="1"):
     found = read_statement(text)
 
     def whole(named):
@@ -22,7 +22,7 @@ def statement(text, place="1"):
 
     tables = tuple(map(whole, found.tables))
     renamed = tuple((whole(old), whole(new)) for old, new in found.renamed)
-    return TableStatement(place, type(found)(found.meaning, tables, renamed, found.xid, found.words), text)
+    return TableStatement(position, type(found)(found.meaning, tables, renamed, found.xid, found.words), text)
 
 
 def followed(before, texts, after, **options):

@@ -18,8 +18,8 @@ import pytest
 from tests.support.mysql import mysql_like, needs_mariadb, needs_mysql
 
 from headrace.errors import CaptureError
+from headrace.sources.mysql.binlog_position import BinlogPosition, file_name
 from headrace.sources.mysql.connection import ServerKind
-from headrace.sources.mysql.place import Place, file_name
 from headrace.sources.mysql.visibility import Snapshots, Visible
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlDatabase, MySqlServer
 
@@ -100,10 +100,10 @@ def seen_by(session: Session) -> list[int]:
     return [found.get(w, 0) for w in range(_WRITERS)]
 
 
-def gtid_before(session: Session, place: Place) -> int:
+def gtid_before(session: Session, position: BinlogPosition) -> int:
     """The number of the last transaction that begins before a place."""
-    file = file_name("log", place.file)
-    found = session.rows(f"SELECT BINLOG_GTID_POS('{file}', {place.position})")[0][0]
+    file = file_name("log", position.file)
+    found = session.rows(f"SELECT BINLOG_GTID_POS('{file}', {position.position})")[0][0]
     return int(found.split("-")[2])
 
 
@@ -119,17 +119,17 @@ def test_a_snapshot_of_mariadb_sees_what_the_log_has_before_it_and_one_after_the
         database = server.new_database()
         snapshots, session = Snapshots(ServerKind(MARIADB, (10, 11), "")), Session(database)
         ours: list[tuple[Visible, list[int]]] = []
-        others: list[tuple[Place, list[int]]] = []
+        others: list[tuple[BinlogPosition, list[int]]] = []
         with writing(database, MARIADB) as writers:
             for _ in range(200):
                 visible = snapshots.opened(session, another=lambda: Session(database))
                 ours.append((visible, seen_by(session)))
-                place = snapshots.head(session)
+                position = snapshots.head(session)
                 session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-                others.append((place, seen_by(session)))
+                others.append((position, seen_by(session)))
         assert all(visible.is_exact for visible, _ in ours)
         assert all(seen == writers.last_before(gtid_before(session, visible.low)) for visible, seen in ours)
-        assert any(lacking(seen, writers.last_before(gtid_before(session, place))) for place, seen in others)
+        assert any(lacking(seen, writers.last_before(gtid_before(session, position))) for position, seen in others)
         session.close()
 
 
@@ -158,19 +158,19 @@ def _require_marks_hold(server: MySqlServer, *, exact: bool) -> None:
         for _ in range(30):
             visible = snapshots.opened(session, tables=(table,), another=lambda: Session(database))
             found.append((visible, seen_by(session)))
-            place = snapshots.head(session)
+            position = snapshots.head(session)
             session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            others.append((place, seen_by(session)))
+            others.append((position, seen_by(session)))
     inserts = _logged(server, session)
     for visible, seen in found:
         assert not lacking(seen, _logged_before(inserts, visible.low))
         assert not lacking(_logged_before(inserts, visible.high), seen)
         assert not exact or visible.is_exact
-    assert any(lacking(seen, _logged_before(inserts, place)) for place, seen in others)
+    assert any(lacking(seen, _logged_before(inserts, position)) for position, seen in others)
     session.close()
 
 
-def _logged(server: MySqlServer, session: Session) -> list[tuple[Place, int, int]]:
+def _logged(server: MySqlServer, session: Session) -> list[tuple[BinlogPosition, int, int]]:
     """Where each insert ends in the log, and what it inserted: rows of two INTs behind the null bits."""
     found = []
     for file, size, *_ in session.rows("SHOW BINARY LOGS"):
@@ -183,15 +183,15 @@ def _logged(server: MySqlServer, session: Session) -> list[tuple[Place, int, int
                 w, n = (int.from_bytes(row[i : i + 4], "little") for i in (0, 4))
             elif data[at + 4] == 16:
                 number = int(re.sub(r".*\.", "", file))
-                found.append((Place(0, number, at + length), w, n))
+                found.append((BinlogPosition(0, number, at + length), w, n))
             at += length
     return found
 
 
-def _logged_before(inserts: list[tuple[Place, int, int]], place: Place) -> list[int]:
+def _logged_before(inserts: list[tuple[BinlogPosition, int, int]], position: BinlogPosition) -> list[int]:
     last = [0] * _WRITERS
     for end, w, n in inserts:
-        if end <= place:
+        if end <= position:
             last[w] = n
     return last
 

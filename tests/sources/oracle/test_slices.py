@@ -8,7 +8,7 @@ import json
 import pytest
 
 from headrace.changes import Column, LogicalType, Operation, Position, TableId, TableSchema
-from headrace.sources.notices import Notice
+from headrace.sources.markers import Marker
 from headrace.sources.oracle import slices
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.definitions import Definition
@@ -23,7 +23,7 @@ TIME = "2026-11-21T12:00:00+00:00"
 ID = Column("ID", 1, LogicalType.parse("int64"), "number", nullable=False)
 TABLE = OracleTable(TableSchema(TableId("X", "S", "T"), (ID,), ("ID",)), (NativeType("NUMBER", 22, 9, 0),), ("ID",))
 DROP = Definition(60, "S.T", "drop table T", 55, "0x1.1.1", "aa", None, "2024-01-01 00:00:00", "+00:00")
-END = Notice(Operation.SCHEMA, Position("50", "z"), {"connector": "oracle"}, TABLE.schema.id, schema=TABLE.schema)
+END = Marker(Operation.SCHEMA, Position("50", "z"), {"connector": "oracle"}, TABLE.schema.id, schema=TABLE.schema)
 TRANSACTION = Transaction("aa", 40, rows=2, first=41, ranges=[ScnRange(30, 50)], commit=60)
 PLANNED = [
     (
@@ -40,7 +40,7 @@ PLANNED = [
         {"table": TABLE.to_json(), "position": "50/z/", "capture_time": TIME},
     ),
     (
-        slices.NoticesSlice((END,), NOW),
+        slices.MarkerSlice((END,), NOW),
         {"rows": [{"op": "schema", "table": ["X", "S", "T"], "position": "50/z/", "source": {"connector": "oracle"},
          "schema_id": TABLE.schema.fingerprint, "table_schema": TABLE.schema.to_text(), "snapshot": None,
          "event_time": None, "capture_time": None, "error": None}], "capture_time": TIME},

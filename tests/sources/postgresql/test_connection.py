@@ -18,10 +18,10 @@ from headrace.sources.connection import LostConnection
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.connection import ReplicationConnection, connect, connect_replication
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.refusals import Place, PostgresError, not_connected, refused
+from headrace.sources.postgresql.refusals import Endpoint, PostgresError, not_connected, refused
 from headrace.testing.waiting import until
 
-PLACE = Place("db:5432", "shop", "cdc", replicates=True)
+PLACE = Endpoint("db:5432", "shop", "cdc", replicates=True)
 
 
 REFUSED_LOGINS = {

@@ -265,9 +265,9 @@ def test_transactions_are_counted():
     begin, _, first, _, second, third, fourth, end = of_step("several tables", provide_transaction_metadata=True)
     name = begin["transaction"]["id"]
     assert name == f"{dict(first['source'])['txId']}:{int(first['position'].split('/')[0], 16)}"
-    places = [(r["transaction"]["total_order"], r["transaction"]["data_collection_order"]) for r in (first, second)]
-    places += [(r["transaction"]["total_order"], r["transaction"]["data_collection_order"]) for r in (third, fourth)]
-    assert places == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    lsns = [(r["transaction"]["total_order"], r["transaction"]["data_collection_order"]) for r in (first, second)]
+    lsns += [(r["transaction"]["total_order"], r["transaction"]["data_collection_order"]) for r in (third, fourth)]
+    assert lsns == [(1, 1), (2, 1), (3, 2), (4, 2)]
     assert (begin["op"], end["op"], end["transaction"]["total_order"]) == ("begin", "end", 4)
     collections = '[{"data_collection":"public.plain","event_count":2},'
     collections += '{"data_collection":"public.whole","event_count":2}]'

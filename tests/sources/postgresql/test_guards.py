@@ -23,7 +23,7 @@ from headrace.sources.postgresql.guards import ServerState, judge, require_same_
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import Member, PublicationState
-from headrace.sources.postgresql.refusals import Place
+from headrace.sources.postgresql.refusals import Endpoint
 from headrace.sources.postgresql.slots import AFTER_LOSS, SlotState, created
 from headrace.testing.waiting import until
 
@@ -31,7 +31,7 @@ SETTINGS = PostgresSettings(database="shop")
 BEFORE = LogState("77", 1, "headrace", "headrace", 9, members={100: 1, 200: 2})
 SLOT = SlotState("headrace", database="shop", restart=0x4000, confirmed=0x5000, wal_status="reserved")
 PUBLICATION = PublicationState("headrace", 9, members={100: Member(1, '"public"."a"'), 200: Member(2, '"public"."b"')})
-NOW = ServerState(Place("db:5432", "shop", "cdc", replicates=False), "77", False, 1, 0x9000, (), SLOT, PUBLICATION)
+NOW = ServerState(Endpoint("db:5432", "shop", "cdc", replicates=False), "77", False, 1, 0x9000, (), SLOT, PUBLICATION)
 BOUNDARY = 0x6000
 NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 

@@ -93,7 +93,7 @@ def test_an_isolation_mode_reads_all_rows_as_it_should(database, mode, statement
     monkeypatch.setenv("HEADRACE_EMULATOR_QUERY_LOG", str(log))
     run = Run(database, snapshot_isolation_mode=mode, snapshot_chunk_rows=2)
     end = run.source.advance(run.offset, Limit(), NOW)
-    planned = [piece for piece in run.source.plan(run.offset, end) if piece.kind != "notices"]
+    planned = [piece for piece in run.source.plan(run.offset, end) if piece.kind != "markers"]
     assert len(planned) == slices
     rows = run.all()
     assert ops(rows) == ["r"] * 5

@@ -3,7 +3,7 @@
 1. The engine reads a batch of messages. Those of rows in the ordinary form go on together; every other message
    (tombstones, DDL, heartbeats, what can't be read) is looked at by itself, in `others`.
 2. What messages say of their tables is read once for each distinct text (`schemas`).
-3. The rows of a message are laid beside their old rows; values are spelled as canonical text; images, keys and facts
+3. The rows of a message are laid beside their old rows; values are written as canonical text; images, keys and facts
    become columns. A message with a value that can't be read is one `error` row, never part of one.
 """
 
@@ -21,7 +21,7 @@ from headrace.formats.announced import Announcer
 from headrace.formats.canal.message import DATA, FIELDS, Messages
 from headrace.formats.canal.others import other_row
 from headrace.formats.canal.schemas import DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
-from headrace.formats.canal.values import CanalSpelling
+from headrace.formats.canal.values import CanalEncoding
 from headrace.formats.change_columns import (
     FIRST_MS,
     LAST_MS,
@@ -129,9 +129,9 @@ class CanalDecoder(Codec):
 
     def _spell(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
         """Write canonical texts in place of what the wire has; note messages whose bytes are none."""
-        spellings = [known.spellings for known in self._known.all]
+        encodings = [known.encodings for known in self._known.all]
         objects = np.concatenate([rows.data, rows.old])
-        for unread in spell(tape, objects, np.tile(rows.known, 2), spellings, _canonical):
+        for unread in spell(tape, objects, np.tile(rows.known, 2), encodings, _canonical):
             if self._reading.base64:
                 problem = NO_BASE64.format(unread.column)
             elif self._reading.typed is None:
@@ -198,5 +198,5 @@ class CanalDecoder(Codec):
         return ObjectImage.of(tape, first, laid), ObjectImage.of(tape, second)
 
 
-def _canonical(tape: Tape, at: Array, spelling: CanalSpelling) -> pa.StringArray:
-    return spelling.canonical(tape.texts(at))
+def _canonical(tape: Tape, at: Array, encoding: CanalEncoding) -> pa.StringArray:
+    return encoding.canonical(tape.texts(at))

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headrace.changes import TableSchema
 from headrace.formats.canal.others import BEFORE_DDL
 from headrace.formats.canal.types import mysql_type_of
-from headrace.formats.canal.values import CanalSpelling
+from headrace.formats.canal.values import CanalEncoding
 from headrace.formats.change_messages import (
     RowSchemas,
     are,
@@ -75,20 +75,20 @@ class EncodeSettings:
 
 @dataclass(frozen=True)
 class _TableTexts:
-    """What a schema says in each message of its rows: JSON texts, and how values are spelled."""
+    """What a schema says in each message of its rows: JSON texts, and how values are written."""
 
     mysql_types: str
     sql_types: str
-    spellings: dict[str, CanalSpelling] = field(default_factory=dict)
+    encodings: dict[str, CanalEncoding] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schema: TableSchema, writing: EncodeSettings) -> _TableTexts:
         types = {c.name: mysql_type_of(c, zoned=writing.zone is not None) for c in schema.columns}
-        spellings = {c.name: CanalSpelling.of(c, base64=writing.base64, zone=writing.zone) for c in schema.columns}
+        encodings = {c.name: CanalEncoding.of(c, base64=writing.base64, zone=writing.zone) for c in schema.columns}
         return cls(
             to_text({name: found.text for name, found in types.items()}),
             to_text({name: found.sql_type for name, found in types.items()}),
-            {name: spelling for name, spelling in spellings.items() if spelling is not None},
+            {name: encoding for name, encoding in encodings.items() if encoding is not None},
         )
 
 
@@ -100,9 +100,9 @@ class CanalEncoder(Codec):
     def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self._writing, self._known = writing, RowSchemas(facts)
         self._table_texts = [_TableTexts.of(schema, writing) for schema in self._known.all]
-        self._spellings = list(dict.fromkeys(s for known in self._table_texts for s in known.spellings.values()))
-        self._spelled_as = [
-            {name: self._spellings.index(spelling) + 1 for name, spelling in known.spellings.items()}
+        self._encodings = list(dict.fromkeys(s for known in self._table_texts for s in known.encodings.values()))
+        self._encoded_as = [
+            {name: self._encodings.index(encoding) + 1 for name, encoding in known.encodings.items()}
             for known in self._table_texts
         ]
 
@@ -154,11 +154,11 @@ class CanalEncoder(Codec):
         )  # fmt: skip
 
     def _image(self, rows: pa.RecordBatch, name: str, schema_number: Array) -> Image:
-        return self._spelled(self._known.image(rows, name), schema_number)
+        return self._with_texts(self._known.image(rows, name), schema_number)
 
-    def _spelled(self, image: Image, schema_number: Array) -> Image:
+    def _with_texts(self, image: Image, schema_number: Array) -> Image:
         """The image with the texts that Canal writes."""
-        return image.spelled(schema_number, self._spelled_as, dict(enumerate((s.wire for s in self._spellings), 1)))
+        return image.with_texts(schema_number, self._encoded_as, dict(enumerate((s.wire for s in self._encodings), 1)))
 
     def _of_tables(self, name: str, schema_number: Array) -> pa.StringArray:
         texts = pa.array([getattr(known, name) for known in self._table_texts], pa.string())

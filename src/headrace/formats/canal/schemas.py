@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.formats.canal.types import MysqlType, mysql_columns
-from headrace.formats.canal.values import CanalSpelling
+from headrace.formats.canal.values import CanalEncoding
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ResolvedTable:
     schema: TableSchema | None
     announced: TableSchema | None
     key_names: tuple[str, ...]
-    spellings: dict[str, CanalSpelling]
+    encodings: dict[str, CanalEncoding]
 
 
 def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
@@ -78,12 +78,12 @@ def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTab
     if reading.typed is not None:
         columns = _with_labels(columns, told)
         key_names = reading.typed.key or key_names
-    spellings = {c.name: CanalSpelling.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
+    encodings = {c.name: CanalEncoding.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
     return ResolvedTable(
         announced or given,
         announced,
         key_names,
-        {name: spelling for name, spelling in spellings.items() if spelling is not None},
+        {name: encoding for name, encoding in encodings.items() if encoding is not None},
     )
 
 

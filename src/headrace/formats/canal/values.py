@@ -30,7 +30,7 @@ _MOST_LABELS = 64
 
 
 @dataclass(frozen=True)
-class CanalSpelling:
+class CanalEncoding:
     """How Canal writes the values of a column, where that is not their canonical text.
 
     Args:
@@ -46,7 +46,7 @@ class CanalSpelling:
     size: int = 0
 
     @classmethod
-    def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> CanalSpelling | None:
+    def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> CanalEncoding | None:
         """The spelling of a column; None where the wire's text is the canonical one.
 
         Args:
@@ -108,7 +108,7 @@ class CanalSpelling:
         found = _LOCAL.fullmatch(text)
         # The fraction stays as it is. What has an offset already, and what is no time (a zero date), stays.
         moment = None if found is None else moment_of(f"{found[1]} {found[2]}", self.zone)
-        return text if found is None or moment is None else _spelled(moment, "T") + (found[3] or "") + "Z"
+        return text if found is None or moment is None else _instant_text(moment, "T") + (found[3] or "") + "Z"
 
     def wire_text(self, text: str) -> str:
         """What Canal writes for one canonical text."""
@@ -135,7 +135,7 @@ class CanalSpelling:
         moment = None if found is None else moment_of(f"{found[1]} {found[2]}", "UTC")
         if found is None or moment is None:
             return text
-        return _spelled(moment + ahead_of_utc(moment, self.zone) * 1_000_000, " ") + (found[3] or "")
+        return _instant_text(moment + ahead_of_utc(moment, self.zone) * 1_000_000, " ") + (found[3] or "")
 
 
 def ahead_of_utc(moment: int, zone: str) -> int:
@@ -183,7 +183,7 @@ def _geometry(text: str) -> str | None:
     return json.dumps({"wkb": wkb, "srid": int.from_bytes(data[:4], "little")})
 
 
-def _spelled(moment: int, between: str) -> str:
+def _instant_text(moment: int, between: str) -> str:
     import datetime as dt
 
     try:

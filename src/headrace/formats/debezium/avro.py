@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes import TableId, TableSchema
-from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark, tallied
+from headrace.formats.codec import ArrowFormat, Facts, Lookup, in_spark, tallied
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.connect_fields import Opening
@@ -86,7 +86,7 @@ class DebeziumAvro(ArrowFormat):
         """A frame, and in it the texts of Debezium's block `source`."""
         return recognise_avro(message)
 
-    def prepare_decoding(self, look: Look) -> Facts:
+    def prepare_decoding(self, look: Lookup) -> Facts:
         """What decoders need to know, with the schemas of a batch's messages, found by a job over their first bytes.
 
         Raises:

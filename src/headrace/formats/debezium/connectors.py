@@ -47,7 +47,7 @@ class Connector:
 
     Args:
         name: its name in `source.connector`; empty for all that are not known here.
-        facts: what its block has behind the fields that all share.
+        facts: what its block has after the fields that all share.
         schema: whether its tables have schemas; None where that depends on the table.
         database_in_topic: whether topics carry the database, in the generations that can.
         version: its release in generation 2.3, where its documented events name another than the generation's.

@@ -4,7 +4,7 @@
    that they name (`avro_payload`). Rows in the ordinary form and tombstones go on together (`message`); every other
    message is looked at by itself (`others`).
 2. What messages say of their tables is read once for each distinct text (`schemas`).
-3. Values are spelled as canonical text (`values`); images, keys and facts become columns (`images`, `facts`). A message
+3. Values are written as canonical text (`values`); images, keys and facts become columns (`images`, `facts`). A message
    with a value that can't be read is one `error` row.
 """
 
@@ -139,7 +139,7 @@ class DebeziumDecoder(Codec):
         """The change rows; those of messages with a problem are to be left out."""
         reading, tape, images = self._reading, messages.tape, rows.images
         known, typed = np.tile(rows.known, 2), reading.typed
-        # Before values are spelled: what stands for one that is not carried is told by its text on the wire.
+        # Before values are written: what stands for one that is not carried is told by its text on the wire.
         members = tape.members(images) if typed is None else None
         marked = np.zeros(0, np.int64) if members is None else _owners(members, has_mark(tape, members.values))
         carried = None if members is None else ~tape.among(members.values, self._absent)

@@ -49,7 +49,7 @@ from headrace.formats.debezium.metadata import (
 )
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
 from headrace.formats.debezium.table_texts import EncodeSettings, TableTexts, nameless_route
-from headrace.formats.debezium.written import Spelled, WrittenSchema, odd_texts, prepared
+from headrace.formats.debezium.written import WrittenColumn, WrittenSchema, odd_texts, prepared
 from headrace.formats.encoded_batch import OutOfRange
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages
@@ -303,14 +303,14 @@ class DebeziumEncoder(Codec):
         held = np.isin(events.kind, HAS_BEFORE if name == "before" else HAS_AFTER)
         layouts = self._layouts
 
-        def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
+        def written(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.rows[column], texts, rows, in_key=False)
 
         cells = prepared(images.cells(name, held), layouts.rows)
         as_null = None
         if self._writing.modes.recorded_placeholders:
             as_null = events.kind == DELETE
-        return cells.json(spelled, as_null)
+        return cells.json(written, as_null)
 
     def _clock(self, moments: pa.TimestampArray) -> list[str | Part]:
         parts: list[str | Part] = [',"ts_ms":', Part(counted(moments, 1000))]
@@ -358,11 +358,11 @@ class DebeziumEncoder(Codec):
         """The payloads of keys without the brace that closes them; null where a row has none, or is not asked for."""
         layouts = self._layouts
 
-        def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
+        def written(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.key_columns[column], texts, rows, in_key=True)
 
         found = (prepared(cells, layouts.key_columns) for cells in images.keys(old, asked, from_map))
-        parts = [cells.json(spelled) for cells in found]
+        parts = [cells.json(written) for cells in found]
         return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
 
     def _unkeyed(self, events: Events, asked: Array, said: list[TableTexts], group: Array) -> pa.StringArray:
@@ -374,11 +374,11 @@ class DebeziumEncoder(Codec):
         if not asked.any():
             return pa.nulls(asked.size, pa.string())
 
-        def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
+        def written(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.any_columns[column], texts, rows, in_key=True)
 
         cells = Cells.of_maps(layouts.any_key, keys, events.schema_number, asked)
-        found = prepared(cells, layouts.any_columns).json(spelled)
+        found = prepared(cells, layouts.any_columns).json(written)
         if not self._writing.key_schemas:
             return found
         openings: list[str | None] = [None] * asked.size
@@ -418,36 +418,36 @@ class DebeziumEncoder(Codec):
     # ------------------------------------------------------------------------------------------------ odd values
 
     def _odd(
-        self, rows: pa.RecordBatch, spelled: Spelled, texts: pa.StringArray, at: Array, *, in_key: bool
+        self, rows: pa.RecordBatch, written: WrittenColumn, texts: pa.StringArray, at: Array, *, in_key: bool
     ) -> Sequence[str]:
         """The JSON of texts that kernels leave."""
-        found = odd_texts(texts, spelled)
+        found = odd_texts(texts, written)
         lost: list[OutOfRange] = []
         for n, text in enumerate(found):
             if text is None:
-                found[n] = self._instead(rows, int(at[n]), spelled, texts[n].as_py(), lost, in_key=in_key)
+                found[n] = self._instead(rows, int(at[n]), written, texts[n].as_py(), lost, in_key=in_key)
         if lost:
             columns = Counter(column for one in lost for column in one.columns)
             self.out_of_range = self.out_of_range.plus(OutOfRange(columns, min(one.first for one in lost)))
         return [text or "null" for text in found]
 
     def _instead(
-        self, rows: pa.RecordBatch, row: int, spelled: Spelled, text: str, lost: list[OutOfRange], *, in_key: bool
+        self, rows: pa.RecordBatch, row: int, written: WrittenColumn, text: str, lost: list[OutOfRange], *, in_key: bool
     ) -> str:
         """What stands for a text that does not fit, and is added to what is lost; raises where nothing may."""
-        column, wire, modes = spelled.column, spelled.wire, self._writing.modes
+        column, wire, modes = written.column, written.wire, self._writing.modes
         table = rows.column("table")[row].as_py() or {}
         key = rows.column("key")[row].as_py()
         key_said = "none" if key is None else key_text([value for _, value in key])
         beyond = wire.limited is not None and wire.limited(text)
         nearest = "null" if column.nullable else _text(nearest_timestamp(text))
-        if nearest is None and spelled.json.null != "null":
-            nearest = spelled.json.null
+        if nearest is None and written.json.null != "null":
+            nearest = written.json.null
         if beyond and nearest is not None and not modes.failing and not in_key:
             id = TableId(*(table.get(part) or "" for part in ("database", "schema", "name")))
             lost.append(OutOfRange({(id, column.name): 1}, f"table {id.path}, column {column.name}, key {key_said}"))
             return nearest
-        raise _misfit(table, spelled, key_said, beyond=beyond, in_key=in_key)
+        raise _misfit(table, written, key_said, beyond=beyond, in_key=in_key)
 
     # -------------------------------------------------------------------------------------------------- metadata
 
@@ -538,8 +538,10 @@ def _text(number: int | None) -> str | None:
     return None if number is None else str(number)
 
 
-def _misfit(table: dict[str, str | None], spelled: Spelled, key: str, *, beyond: bool, in_key: bool) -> FormatError:
-    column, wire = spelled.column, spelled.wire
+def _misfit(
+    table: dict[str, str | None], written: WrittenColumn, key: str, *, beyond: bool, in_key: bool
+) -> FormatError:
+    column, wire = written.column, written.wire
     path = ".".join(part for part in table.values() if part is not None)
     kind = wire.semantic or wire.connect
     if not beyond:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes.constant import constant
-from headrace.formats.debezium.written import Spelled, WrittenSchema, columns_of, equal_values, typed_texts
+from headrace.formats.debezium.written import WrittenColumn, WrittenSchema, columns_of, equal_values, typed_texts
 from headrace.formats.images import carried
 from headrace.wire.json_columns import JsonColumns
 from headrace.wire.json_rows import Cells, moved
@@ -55,9 +55,9 @@ class Layouts:
 
     def __init__(self, written: Sequence[WrittenSchema]) -> None:
         self.written = tuple(written)
-        self.rows: list[Spelled] = [s for one in written for s in one.row]
-        self.key_columns: list[Spelled] = [s for one in written for s in one.key]
-        self.any_columns: list[Spelled] = [s for one in written for s in one.any_key]
+        self.rows: list[WrittenColumn] = [s for one in written for s in one.row]
+        self.key_columns: list[WrittenColumn] = [s for one in written for s in one.key]
+        self.any_columns: list[WrittenColumn] = [s for one in written for s in one.any_key]
         self.row: JsonColumns = columns_of([one.row for one in written])
         alike = all(one.old_row is one.row for one in written)
         self.old_row: JsonColumns = self.row if alike else columns_of([one.old_row for one in written])
@@ -138,8 +138,8 @@ class EventImages:
         found = self._texts.get(name)
         if found is None:
             columns = self._events.rows.column(name).flatten()
-            spelled = self._layouts.written[0].row
-            found = [typed_texts(values, one) for values, one in zip(columns, spelled, strict=True)]
+            written = self._layouts.written[0].row
+            found = [typed_texts(values, one) for values, one in zip(columns, written, strict=True)]
             self._texts[name] = found
         return found
 

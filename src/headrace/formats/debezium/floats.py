@@ -28,11 +28,11 @@ def java_texts(texts: pa.StringArray, *, single: bool) -> list[str | None]:
     # Arrow writes the fewest digits, too.
     shortest, present = values.cast(pa.string()), np.ones(len(values), np.bool_)
 
-    def spelled(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
+    def written(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
         numbers = values.take(pa.array(rows)).to_pylist()
         return [_WORDS.get(text) or java_text(text, n) for text, n in zip(odd.to_pylist(), numbers, strict=True)]
 
-    found: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(spelled).to_pylist()
+    found: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(written).to_pylist()
     return [None if text == "null" else text for text in found]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.codec import ArrowFormat, Facts, Look
+from headrace.formats.codec import ArrowFormat, Facts, Lookup
 from headrace.formats.debezium.blocks import Forms
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
@@ -32,7 +32,7 @@ class DebeziumJson(ArrowFormat):
     source block is that of the row's connector (`source['connector']`: sqlserver, oracle, db2, mysql, mariadb,
     postgresql) with the facts in `source`; rows of any other have what all blocks share. A delete is followed by its
     tombstone; an update that changes the key becomes delete, tombstone and create with Debezium's key headers. The
-    messages of one change share its position, the second and third with `:1` and `:2` behind it. A `schema` row that
+    messages of one change share its position, the second and third with `:1` and `:2` after it. A `schema` row that
     is a change (`source['change']` or `source['ddl']`) becomes a message of the schema-change topic, `begin` and `end`
     rows of the transaction topic, `heartbeat` rows of the heartbeat topic; other rows give no message (a delete makes
     its own tombstone). In shape 3 the schema changes of a snapshot come in the order of the tables' names.
@@ -154,7 +154,7 @@ class DebeziumJson(ArrowFormat):
         given = self.settings.schema
         return given is not None and given.several
 
-    def prepare_decoding(self, look: Look) -> Facts:
+    def prepare_decoding(self, look: Lookup) -> Facts:
         """What decoders need to know.
 
         Raises:

@@ -13,7 +13,7 @@ from headrace.changes import TableSchema
 from headrace.formats.change_columns import absent_column, struct_column
 from headrace.formats.debezium.rows import MemberTexts
 from headrace.formats.debezium.schemas import Fields
-from headrace.formats.debezium.values import FieldSpelling
+from headrace.formats.debezium.values import FieldEncoding
 from headrace.formats.given_values import UnfitValue, refused_rows
 from headrace.wire import tape as tapes
 from headrace.wire.arrays import offsets_of
@@ -48,12 +48,12 @@ class FieldLayout:
     def __init__(self, fields: Sequence[Fields | None]) -> None:
         self.fields = [found or _NO_FIELDS for found in fields]
         self.names = Names([found.names for found in self.fields])
-        self.spellings: dict[FieldSpelling, int] = {}
+        self.encodings: dict[FieldEncoding, int] = {}
         self._plan = np.zeros((self.names.width, len(fields)), np.int16)
         for number, found in enumerate(self.fields):
-            for place, spelling in enumerate(found.spellings):
-                if spelling is not None:
-                    self._plan[place, number] = self.spellings.setdefault(spelling, len(self.spellings) + 1)
+            for place, encoding in enumerate(found.encodings):
+                if encoding is not None:
+                    self._plan[place, number] = self.encodings.setdefault(encoding, len(self.encodings) + 1)
         self._renamed = {number for number, found in enumerate(self.fields) if found.names != found.columns}
 
     def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> FieldPlaces:
@@ -76,9 +76,9 @@ class FieldLayout:
         tokens, texts = self._renames(found, known, used)
         chosen = self._plan[:, known] if used.size > 1 else None
         present = np.unique(self._plan[:, used])
-        for spelling, number in self.spellings.items():
+        for encoding, number in self.encodings.items():
             # Where nothing is written and nothing fails, there is nothing to look at.
-            if number not in present or (lenient and spelling.is_lenient and spelling.is_checked_only):
+            if number not in present or (lenient and encoding.is_lenient and encoding.is_checked_only):
                 continue
             if chosen is None:
                 lines = np.flatnonzero(self._plan[:, used[0]] == number)
@@ -90,13 +90,13 @@ class FieldLayout:
             places, row = np.ascontiguousarray(places[there]), row[there]
             if not places.size:
                 continue
-            made = spelling.canonical(tape, places)
+            made = encoding.canonical(tape, places)
             if made.null_count:
                 wrong = made.is_null().to_numpy(zero_copy_only=False)
-                if not (lenient and spelling.is_lenient):
+                if not (lenient and encoding.is_lenient):
                     failed[row[wrong]] = True
                 places, made = places[~wrong], made.drop_null()
-            if not spelling.is_checked_only:
+            if not encoding.is_checked_only:
                 tokens.append(places)
                 texts.append(made)
         if tokens:
@@ -119,7 +119,7 @@ class FieldLayout:
 
     def columns_at(self, read: FieldPlaces, known: Array, names: Sequence[str]) -> Array:
         """The places of columns' values: a line for each name."""
-        # A line behind the last, where nothing is.
+        # A line after the last, where nothing is.
         padded = np.concatenate([read.at, np.full((1, known.size), -1, np.int32)])
         lines = np.full((len(names), len(self.fields)), -1, np.int64)
         for number in np.unique(known):
@@ -131,7 +131,7 @@ class FieldLayout:
 def map_images(
     tape: Tape, images: Array, members: tapes.Members, kept: Array, flat: Array, prefix: str | None
 ) -> dict[str, pa.Array]:
-    """Old and new images, one behind the other, as columns of maps.
+    """Old and new images, one after another, as columns of maps.
 
     Args:
         tape: where they are.

@@ -232,7 +232,7 @@ def _milliseconds(moment: datetime | None) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """JSON text as Spark spells it."""
+    """JSON text as Spark writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -17,7 +17,7 @@ from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.refused import CONNECTORS, FORMS, foreign_form
 from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.debezium.table_changes import table_changes
-from headrace.formats.debezium.values import HEX, URL_SAFE, FieldSpelling
+from headrace.formats.debezium.values import HEX, URL_SAFE, FieldEncoding
 from headrace.wire.json_exact import ARRAY
 from headrace.wire.names import Names
 
@@ -29,7 +29,7 @@ _OPERATIONS = "r, c, u, d, t, m"
 _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _MESSAGE = Names([("prefix", "content")])
-_CONTENT = {"hex": FieldSpelling(HEX), "base64-url-safe": FieldSpelling(URL_SAFE)}
+_CONTENT = {"hex": FieldEncoding(HEX), "base64-url-safe": FieldEncoding(URL_SAFE)}
 """How the content of a logical message is written where it is not in base64, as rows have it."""
 _SERVER = Names([("serverName",)])
 
@@ -104,11 +104,11 @@ class _Message:
             return "schema"
         if self._text("aggregate_type") is not None and self._text("type") is not None:
             return "none"
-        if self._text("ts_ms") is not None and not has_source and not has_image and self._is_beat():
+        if self._text("ts_ms") is not None and not has_source and not has_image and self._is_heartbeat():
             return "heartbeat"
         return None
 
-    def _is_beat(self) -> bool:
+    def _is_heartbeat(self) -> bool:
         key, number = self._messages.key, self._number
         at = np.ascontiguousarray(key.at[number : number + 1])
         schema = int(self._messages.value.schema[number])
@@ -197,9 +197,9 @@ class _Message:
         tape = messages.tape
         at = messages.place("message", np.array([number]))
         prefix, content = (tape.text(found[0]) for found in tape.fields(at, _MESSAGE))
-        spelling = _CONTENT.get(self._reading.binary)
-        if content is not None and spelling is not None:
-            content = spelling.text(content)
+        encoding = _CONTENT.get(self._reading.binary)
+        if content is not None and encoding is not None:
+            content = encoding.text(content)
         facts = (self._facts() or {}) | {"prefix": prefix, "content": content, "db": self._fact("db") or None}
         id, *orders = (messages.transaction.text(name, number) for name in TRANSACTION)
         transaction = dict(zip(TRANSACTION, (id, *(_order(order) for order in orders)), strict=True))

@@ -19,7 +19,7 @@ from headrace.formats.debezium.options import EventSettings, field_rules, value_
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.topics import topics
 from headrace.formats.debezium.types import FieldText, field_text, table_of
-from headrace.formats.debezium.values import INSTANT, FieldSpelling
+from headrace.formats.debezium.values import INSTANT, FieldEncoding
 
 Field = Mapping[str, Any]
 _COUNTED = {"connect": 3, "nanoseconds": 9}
@@ -127,7 +127,7 @@ class Fields:
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    spellings: tuple[FieldSpelling | None, ...]
+    encodings: tuple[FieldEncoding | None, ...]
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _known(descriptor: TableDescriptor, reading: DecodeSettings) -> ResolvedTabl
 
 def _as_told(fields: Sequence[Field], binary: str) -> Fields:
     names = tuple(f["field"] for f in fields)
-    return Fields(names, names, tuple(field_text(f, None, binary).spelling for f in fields))
+    return Fields(names, names, tuple(field_text(f, None, binary).encoding for f in fields))
 
 
 def _of_given(
@@ -202,23 +202,23 @@ def _of_given(
 
     def read(fields: Sequence[Field]) -> Fields:
         names = tuple(f["field"] for f in fields)
-        spellings = []
+        encodings = []
         for f in fields:
             column = columns.get(f["field"])
             text = field_text(f, None if column is None else column.logical, reading.binary)
             typed = reading.typed is not None and column is not None and column.logical.spark_type == "timestamp"
-            spellings.append(_counted(text, reading.times) if typed else text.spelling)
-        return Fields(names, tuple(columns[n].name if n in columns else n for n in names), tuple(spellings))
+            encodings.append(_counted(text, reading.times) if typed else text.encoding)
+        return Fields(names, tuple(columns[n].name if n in columns else n for n in names), tuple(encodings))
 
     # Without a key of its own, a key's fields may be any of the row's.
     return ResolvedTable(given.schema, read(row or given.row), read(key or (given.key or given.row)))
 
 
-def _counted(text: FieldText, times: str) -> FieldSpelling | None:
+def _counted(text: FieldText, times: str) -> FieldEncoding | None:
     """How an instant is written where its text may be a count."""
-    if text.spelling is not None or times == "isostring":
-        return text.spelling
-    return FieldSpelling(INSTANT, _COUNTED.get(times, 6))
+    if text.encoding is not None or times == "isostring":
+        return text.encoding
+    return FieldEncoding(INSTANT, _COUNTED.get(times, 6))
 
 
 def _row_fields(envelope: Field, unwrapped: str | None) -> list[Field] | None:

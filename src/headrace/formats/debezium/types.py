@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import FormatError
 from headrace.formats.debezium import values as texts
-from headrace.formats.debezium.values import FieldSpelling
+from headrace.formats.debezium.values import FieldEncoding
 from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, UUID, VARIABLE_DECIMAL, XML
 from headrace.formats.registry.connect_avro import UNION
 from headrace.wire.canonical_exact import MOST_DIGITS
@@ -53,7 +53,7 @@ class FieldText(NamedTuple):
     """
 
     logical: LogicalType
-    spelling: FieldSpelling | None = None
+    encoding: FieldEncoding | None = None
 
 
 def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binary: str = "bytes") -> FieldText:
@@ -72,24 +72,24 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
     if name == CONNECT_DECIMAL:
         return _decimal(field.get("parameters") or {})
     if name == VARIABLE_DECIMAL:
-        return FieldText(LogicalType("decimal"), FieldSpelling(texts.VARIABLE_DECIMAL))
+        return FieldText(LogicalType("decimal"), FieldEncoding(texts.VARIABLE_DECIMAL))
     if name in _DATES:
-        return FieldText(LogicalType("date"), FieldSpelling(texts.DATE))
+        return FieldText(LogicalType("date"), FieldEncoding(texts.DATE))
     if name in _MOMENTS:
         kind, unit = _MOMENTS[name]
         code = texts.TIME if kind == "time" else texts.TIMESTAMP
         digits = known.digits if known is not None else -1
-        return FieldText(LogicalType(kind, unit if known is None else digits), FieldSpelling(code, unit, digits))
+        return FieldText(LogicalType(kind, unit if known is None else digits), FieldEncoding(code, unit, digits))
     if name == f"{_TIME}ZonedTimestamp":
         # Nine digits, because the text may have as many, and a type of fewer would cut it.
         return FieldText(known or LogicalType("zoned_timestamp", 9))
     if name in _ISO:
         kind = _ISO[name]
         logical = LogicalType("date") if kind == "date" else known or LogicalType(kind, 9)
-        return FieldText(logical, FieldSpelling(texts.ISO))
+        return FieldText(logical, FieldEncoding(texts.ISO))
     if name in _STRUCTURED:
         kind = _STRUCTURED[name]
-        return FieldText(known or LogicalType(kind, None if kind == "date" else 9), FieldSpelling(texts.STRUCTURED))
+        return FieldText(known or LogicalType(kind, None if kind == "date" else 9), FieldEncoding(texts.STRUCTURED))
     if name in _NAMED:
         return FieldText(LogicalType(_NAMED[name]))
     return _plain(connect, field, known, binary)
@@ -97,25 +97,25 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
 
 def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, binary: str) -> FieldText:
     if connect in ("int64", "long") and known is not None and known.kind == "uint64":
-        return FieldText(known, FieldSpelling(texts.UNSIGNED))
+        return FieldText(known, FieldEncoding(texts.UNSIGNED))
     if connect in _INTEGERS:
-        return FieldText(LogicalType(connect), FieldSpelling(texts.INTEGER))
+        return FieldText(LogicalType(connect), FieldEncoding(texts.INTEGER))
     if connect in ("float", "float32"):
-        return FieldText(known or LogicalType("float32"), FieldSpelling(texts.FLOAT))
+        return FieldText(known or LogicalType("float32"), FieldEncoding(texts.FLOAT))
     if connect in ("double", "float64"):
-        return FieldText(known or LogicalType("float64"), FieldSpelling(texts.FLOAT))
+        return FieldText(known or LogicalType("float64"), FieldEncoding(texts.FLOAT))
     if connect == "boolean":
-        return FieldText(LogicalType("boolean"), FieldSpelling(texts.BOOLEAN))
+        return FieldText(LogicalType("boolean"), FieldEncoding(texts.BOOLEAN))
     if connect == "bytes":
         return FieldText(LogicalType("bytes"))
     if connect == "string":
         if known is not None and known.kind == "bytes":
             code = {"hex": texts.HEX, "base64-url-safe": texts.URL_SAFE}.get(binary)
-            return FieldText(known, None if code is None else FieldSpelling(code))
+            return FieldText(known, None if code is None else FieldEncoding(code))
         return FieldText(known or LogicalType("string"))
     if connect == "array":
         items = field.get("items")
-        inner = field_text(items, None, binary).spelling if isinstance(items, Mapping) else None
+        inner = field_text(items, None, binary).encoding if isinstance(items, Mapping) else None
         # Elements whose JSON is already what it means stay as they are.
         if inner is None or inner.listed or inner.code in (texts.INTEGER, texts.BOOLEAN, texts.FLOAT):
             return FieldText(LogicalType("nested"))
@@ -138,8 +138,8 @@ def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     # PostgreSQL's numeric(2,4) has more places than digits, which no other type system knows.
     precision = min(max(int(stated), scale), _MOST_PRECISION) if stated else 38
     if scale > precision or scale < 0:
-        return FieldText(LogicalType("decimal"), FieldSpelling(texts.DECIMAL, scale=scale))
-    return FieldText(LogicalType("decimal", precision, scale), FieldSpelling(texts.DECIMAL, scale=scale))
+        return FieldText(LogicalType("decimal"), FieldEncoding(texts.DECIMAL, scale=scale))
+    return FieldText(LogicalType("decimal", precision, scale), FieldEncoding(texts.DECIMAL, scale=scale))
 
 
 def column_of(field: Mapping[str, Any], position: int) -> Column:
@@ -161,7 +161,7 @@ def column_of(field: Mapping[str, Any], position: int) -> Column:
         length=_whole(about.get("length")),
         scale=_whole(about.get("scale")) if "type" in about else None,
         nullable=bool(field.get("optional", False)),
-        default=_default(field.get("default"), text.spelling),
+        default=_default(field.get("default"), text.encoding),
     )
 
 
@@ -169,15 +169,15 @@ def _whole(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, str)) and str(value).lstrip("-").isdigit() else None
 
 
-def _default(value: Any, spelling: FieldSpelling | None) -> str | None:
+def _default(value: Any, encoding: FieldEncoding | None) -> str | None:
     """The canonical text of a default in a schema; None without one, and where it can't be read."""
     if value is None:
         return None
     text = value if isinstance(value, str) else to_text(value)
-    if spelling is None or spelling.listed:
+    if encoding is None or encoding.listed:
         return text
     # As many digits as the unit has, also where they are zeros.
-    return replace(spelling, digits=spelling.unit if spelling.digits < 0 else spelling.digits).text(text)
+    return replace(encoding, digits=encoding.unit if encoding.digits < 0 else encoding.digits).text(text)
 
 
 def table_of(id: TableId, fields: Sequence[Mapping[str, Any]], key: Sequence[str]) -> TableSchema:

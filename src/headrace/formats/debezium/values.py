@@ -49,7 +49,7 @@ _DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True)
-class FieldSpelling:
+class FieldEncoding:
     """How a field's values are written.
 
     Args:

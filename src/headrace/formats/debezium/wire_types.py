@@ -97,7 +97,7 @@ class WireType:
     Args:
         connect: Kafka Connect's type name.
         value: the JSON value of a canonical text; None where the text does not fit.
-        code: how kernels spell it (see `wire.json_columns`); they leave what they can't to `value`.
+        code: how kernels write it (see `wire.json_columns`); they leave what they can't to `value`.
         first: of the code.
         second: of the code.
         semantic: the schema name that says what the value means, if any.
@@ -134,7 +134,7 @@ class WireType:
         return found | ({"items": dict(self.items)} if self.items is not None else {})
 
     def meaning(self, more: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The part behind `optional`: what values mean.
+        """The part after `optional`: what values mean.
 
         Args:
             more: further parameters.

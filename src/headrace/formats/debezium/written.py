@@ -30,8 +30,8 @@ _BASE = "headrace.name.of.the.table"
 _SHORTEST_DIGITS = 17
 
 
-class Spelled(NamedTuple):
-    """A column of a schema, and what is needed to spell its odd values."""
+class WrittenColumn(NamedTuple):
+    """A column of a schema, and what is needed to write its odd values."""
 
     column: Column
     wire: WireType
@@ -57,12 +57,12 @@ class WrittenSchema:
         self._fields = rules.names(schema)
 
     @cached_property
-    def row(self) -> list[Spelled]:
+    def row(self) -> list[WrittenColumn]:
         """The columns of images."""
-        return [self._spelled(column, in_key=False) for column in self.schema.columns]
+        return [self._written(column, in_key=False) for column in self.schema.columns]
 
     @cached_property
-    def old_row(self) -> list[Spelled]:
+    def old_row(self) -> list[WrittenColumn]:
         """The columns of old images, where other things stand for what they do not say."""
         if self._modes.connector != postgresql.NAME:
             return self.row
@@ -72,12 +72,12 @@ class WrittenSchema:
         ]
 
     @cached_property
-    def key(self) -> list[Spelled]:
+    def key(self) -> list[WrittenColumn]:
         """The columns of the key, from maps; null where a key does not hold them."""
-        return [self._spelled(column, in_key=True) for column in self.schema.key_columns]
+        return [self._written(column, in_key=True) for column in self.schema.key_columns]
 
     @cached_property
-    def typed_key(self) -> list[Spelled]:
+    def typed_key(self) -> list[WrittenColumn]:
         """The columns of the key, from structs."""
         return [
             one._replace(json=one.json._replace(code=code, first=first))
@@ -86,14 +86,14 @@ class WrittenSchema:
         ]
 
     @cached_property
-    def any_key(self) -> list[Spelled]:
+    def any_key(self) -> list[WrittenColumn]:
         """All columns, for keys of rows whose schema says none: those that the key holds."""
-        columns = [self._spelled(column, in_key=True) for column in self.schema.columns]
+        columns = [self._written(column, in_key=True) for column in self.schema.columns]
         return [s._replace(json=s.json._replace(null=None, absent=None)) for s in columns]
 
     @cached_property
     def row_schema(self) -> tuple[str, str]:
-        """The text of the rows' schema before and behind the name of the table."""
+        """The text of the rows' schema before and after the name of the table."""
         return _cut(to_text(row_schema(self.schema, _BASE, self._modes, self._rules)))
 
     def key_schema(self, table_field: str | None) -> tuple[str, str]:
@@ -105,7 +105,7 @@ class WrittenSchema:
         known = tuple(name for name in names if name in self._fields)
         return _cut(to_text(key_schema(replace(self.schema, key=known), _BASE, self._modes, self._rules)))
 
-    def _spelled(self, column: Column, *, in_key: bool) -> Spelled:
+    def _written(self, column: Column, *, in_key: bool) -> WrittenColumn:
         wire, name = wire_type(column, self._modes), f"{quoted(self._fields[column.name])}:"
         null = null_json(column, self._modes)
         absent: str | None = null if column.nullable else "null"
@@ -120,7 +120,7 @@ class WrittenSchema:
             code, first = typed_code(column, wire)
         if code == FLOAT and self._modes.float_texts:
             code = QUOTED
-        return Spelled(column, wire, JsonColumn(column.name, name, code, first, wire.second, null, absent))
+        return WrittenColumn(column, wire, JsonColumn(column.name, name, code, first, wire.second, null, absent))
 
 
 def _cut(text: str) -> tuple[str, str]:
@@ -128,13 +128,13 @@ def _cut(text: str) -> tuple[str, str]:
     return first, last
 
 
-def columns_of(records: Sequence[Sequence[Spelled]], closing: str = "}") -> JsonColumns:
+def columns_of(records: Sequence[Sequence[WrittenColumn]], closing: str = "}") -> JsonColumns:
     """The columns of some schemas, as objects are written of them."""
-    return JsonColumns([("{", [spelled.json for spelled in columns], closing) for columns in records])
+    return JsonColumns([("{", [written.json for written in columns], closing) for columns in records])
 
 
 def typed_code(column: Column, wire: WireType) -> tuple[int, int]:
-    """How the texts of a typed column are spelled, as `typed_texts` makes them."""
+    """How the texts of a typed column are written, as `typed_texts` makes them."""
     kind = arrow_type(column.logical)
     if _is_direct(kind, wire):
         return AS_IS, 0
@@ -154,9 +154,9 @@ def _is_direct(kind: pa.DataType, wire: WireType) -> bool:
     return wire.code in checks and bool(checks[wire.code](kind))
 
 
-def typed_texts(values: pa.Array, spelled: Spelled) -> pa.StringArray:
+def typed_texts(values: pa.Array, written: WrittenColumn) -> pa.StringArray:
     """The texts of a typed column, to be written as its code says."""
-    column, wire = spelled.column, spelled.wire
+    column, wire = written.column, written.wire
     if wire.code == FLOAT and pa.types.is_floating(values.type):
         return values.cast(pa.string())
     if not _is_direct(values.type, wire):
@@ -173,15 +173,15 @@ def typed_texts(values: pa.Array, spelled: Spelled) -> pa.StringArray:
     return pc.if_else(micros.is_valid(), texts, pa.scalar(None, pa.string())) if micros.null_count else texts
 
 
-def odd_texts(texts: pa.StringArray, spelled: Spelled) -> list[str | None]:
+def odd_texts(texts: pa.StringArray, written: WrittenColumn) -> list[str | None]:
     """The JSON of texts that kernels leave; None for those that do not fit."""
-    if spelled.wire.code == FLOAT:
-        return java_texts(texts, single=spelled.wire.connect == "float")
-    found = [spelled.wire.value(text) for text in texts.to_pylist()]
+    if written.wire.code == FLOAT:
+        return java_texts(texts, single=written.wire.connect == "float")
+    found = [written.wire.value(text) for text in texts.to_pylist()]
     return [None if value is None else json_of(value) for value in found]
 
 
-def prepared(cells: Cells, columns: Sequence[Spelled]) -> Cells:
+def prepared(cells: Cells, columns: Sequence[WrittenColumn]) -> Cells:
     """Cells whose texts are as kernels take them.
 
     Args:
@@ -190,15 +190,15 @@ def prepared(cells: Cells, columns: Sequence[Spelled]) -> Cells:
     """
     layout, at = cells.columns.layout, cells.at
     parts, size = [cells.texts], len(cells.texts)
-    for number, spelled in enumerate(columns):
-        if spelled.wire.prepare is None:
+    for number, written in enumerate(columns):
+        if written.wire.prepare is None:
             continue
         structure = int(np.searchsorted(layout.first, number, side="right")) - 1
         rows = np.flatnonzero(cells.present & (cells.structure == structure))
         places = cells.offsets[rows] + number - layout.first[structure]
         places = places[at[places] >= 0]
         texts = cells.texts.take(pa.array(at[places]))
-        made = spelled.wire.prepare(texts)
+        made = written.wire.prepare(texts)
         if made is not texts:
             at = at.copy() if at is cells.at else at
             at[places] = size + np.arange(places.size, dtype=np.int32)

@@ -36,10 +36,10 @@ class DtsAvro(ArrowFormat):
     MongoDB) a `schema` row with the text in `source['ddl']`, or a truncate; BEGIN and COMMIT the edges of a
     transaction; HEARTBEAT and CHECKPOINT a heartbeat. All other operations, and values of exactly 48 bytes (with which
     the broker fills gaps), are no event. A value that the log did not have (EmptyObject NONE) is absent. Records
-    without the last field, and with bytes behind it, are read too. `source` has the record's fields by their names and
+    without the last field, and with bytes after it, are read too. `source` has the record's fields by their names and
     its tags; `event_time` is `sourceTimestamp`, to the second.
 
-    Values are spelled by the branch of their union. The schema of a table comes from the fields' `dataTypeNumber`,
+    Values are written by the branch of their union. The schema of a table comes from the fields' `dataTypeNumber`,
     of MySQL's and PostgreSQL's records; it says no length, scale or sign, so integers get a type that holds the
     unsigned range too. For other sources give `schema`.
 

@@ -17,7 +17,7 @@ from headrace.changes import LogicalType
 from headrace.changes.types import arrow_text
 from headrace.formats.dts import charsets
 from headrace.formats.dts.types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
-from headrace.wire import spellings
+from headrace.wire import text_forms
 from headrace.wire.arrays import fixed_texts
 from headrace.wire.avro_tape import AvroTape
 from headrace.wire.json_exact import NULL
@@ -27,7 +27,7 @@ from headrace.wire.typed_exact import moment_of
 ABSENT = "N"
 """The form of a value that the log did not have."""
 
-# Seconds that Arrow spells as days of four-digit years.
+# Seconds that Arrow writes as days of four-digit years.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _MOST_SECONDS = 9_000_000_000_000
 NOT_FINITE = ("NaN", "Infinity", "-Infinity", "~")
@@ -114,11 +114,11 @@ class ValueReader:
 
     def _integers(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         texts = self._text(self._field(rows, 1))
-        return _where(spellings.integers(texts, np.arange(rows.size, dtype=np.int32)), texts), "n"
+        return _where(text_forms.integers(texts, np.arange(rows.size, dtype=np.int32)), texts), "n"
 
     def _decimals(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         texts = self._text(self._field(rows, 0))
-        fine = spellings.numbers(texts, np.arange(rows.size, dtype=np.int32))
+        fine = text_forms.numbers(texts, np.arange(rows.size, dtype=np.int32))
         if not fine.all():
             fine |= pc.is_in(texts, pa.array(NOT_FINITE)).to_numpy(zero_copy_only=False)
         return _where(fine, texts), "d"
@@ -158,10 +158,10 @@ class ValueReader:
         texts = pc.binary_join_element_wise(pc.replace_substring(moments.cast(pa.string()), " ", "T"), "Z", "")
         if usual.all():
             return texts, "i"
-        spelled = texts.to_pylist()
+        written = texts.to_pylist()
         for row in np.flatnonzero(~usual):
-            spelled[row] = _far_instant(int(second[row]), int(micro[row])) if fine[row] else None
-        return pa.array(spelled, pa.string()), "i"
+            written[row] = _far_instant(int(second[row]), int(micro[row])) if fine[row] else None
+        return pa.array(written, pa.string()), "i"
 
     def _date_times(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         return self._moments(self.at[rows], self.micro[rows])
@@ -179,7 +179,7 @@ class ValueReader:
         nanos = has_day & clock & ~micros & (fraction > 0) & (fraction <= 999_999_999)
         small = (parts[3:6] >= 0).all(axis=0) & (parts[3:6] <= 99).all(axis=0)
         plain_clock = ~given[:3].any(axis=0) & given[3:6].all(axis=0) & small & (fraction == 0)
-        spelled = (
+        forms_written = (
             (plain_day, b"0000-00-00", "D", slice(3)),
             (plain_clock, b"00:00:00", "T", slice(3, 6)),
             (whole, b"0000-00-00 00:00:00", "l", slice(6)),
@@ -189,7 +189,7 @@ class ValueReader:
         forms = np.full(at.size, "t", "U1")
         order, texts = [], []
         plain = np.zeros(at.size, bool)
-        for mask, template, form, written in spelled:
+        for mask, template, form, written in forms_written:
             plain |= mask
             chosen = np.flatnonzero(mask)
             forms[chosen] = form

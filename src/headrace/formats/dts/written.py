@@ -19,7 +19,7 @@ from headrace.formats.dts.schema import Branch
 from headrace.formats.dts.types import number_of
 from headrace.formats.dts.values import NOT_FINITE, is_day
 from headrace.formats.schema_columns import ABSENT, SchemaColumns
-from headrace.wire import spellings
+from headrace.wire import text_forms
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
@@ -109,7 +109,7 @@ class _Values:
         moments = _Moments(self._texts, self._at[dated], self._code[dated], self._micro[dated])
         branch[dated] = moments.branch
         whole = self._rows("n")
-        branch[whole[spellings.integers(self._texts, self._at[whole])]] = Branch.INTEGER
+        branch[whole[text_forms.integers(self._texts, self._at[whole])]] = Branch.INTEGER
         self._decimals()
         floats, binary = self._floats(), self._binary()
         branch[self._rows("".join(_OBJECTS))] = Branch.TEXT_OBJECT
@@ -151,7 +151,7 @@ class _Values:
 
     def _decimals(self) -> None:
         rows = self._rows("d")
-        fine = spellings.numbers(self._texts, self._at[rows])
+        fine = text_forms.numbers(self._texts, self._at[rows])
         if not fine.all():
             odd = rows[~fine]
             words = pc.is_in(self._picked(odd), pa.array(NOT_FINITE)).to_numpy(zero_copy_only=False)
@@ -182,7 +182,7 @@ class _Moments:
     """Days and clocks of columns of these codes: the branch of each, and their parts."""
 
     def __init__(self, texts: pa.StringArray, at: Array, code: Array, micro: Array) -> None:
-        found = spellings.moments(texts, at)
+        found = text_forms.moments(texts, at)
         self._texts, self._at, self._found = texts, at, found
         no_zone, whole = found.zone == 0, found.has_day & found.has_clock & (found.sign == 1)
         unit = np.where(micro, 1_000, 1)
@@ -227,7 +227,7 @@ class _Moments:
         return _record(self.date_times(rows), pa.array(zones, pa.string()))
 
 
-def _seconds(found: spellings.Moments) -> tuple[Array, Array]:
+def _seconds(found: text_forms.Moments) -> tuple[Array, Array]:
     """Seconds since 1970 of moments in UTC, and which of them there are."""
     year, month, day = found.day.astype(np.int64).T
     hour, minute, second = found.clock.astype(np.int64).T

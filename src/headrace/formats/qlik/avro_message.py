@@ -2,7 +2,7 @@
 
 | value | schema of the datum |
 |---|---|
-| envelope (`atMSG`, also behind a frame) with messageSchema | that one |
+| envelope (`atMSG`, also after a frame) with messageSchema | that one |
 | envelope with messageSchemaId | dataSchema of the metadata message with this id |
 | anything else | what the framing names, from the registry |
 """
@@ -114,7 +114,7 @@ class AvroReader:
         places = (0, _FRAME) if self._source.framing.in_front else (0,)
         size = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
         for place in places:
-            # Arrow can't cut a text behind its end.
+            # Arrow can't cut a text after its end.
             rows = np.flatnonzero(size >= place + len(MAGIC))
             there = pc.equal(pc.binary_slice(values.take(pa.array(rows)), place, place + len(MAGIC)), MAGIC)
             found[rows[there.to_numpy(zero_copy_only=False)]] = place

@@ -176,9 +176,9 @@ class QlikEncoder(Codec):
             # out. A full load has no masks, so leaving it out is the only way to say so.
             kept = ((number >= 0) | ((other < 0) & data.streamed[data.laid.row])) & present[data.laid.row]
             chosen = np.where(number == ABSENT, null, number)
-            spelled = local & (number >= 0)
-            chosen[spelled] = begin + np.arange(np.count_nonzero(spelled))
-            begin += int(np.count_nonzero(spelled))
+            written = local & (number >= 0)
+            chosen[written] = begin + np.arange(np.count_nonzero(written))
+            begin += int(np.count_nonzero(written))
             offsets = offsets_of(kept)[data.laid.offsets]
             entries = Entries(offsets, data.laid.column[kept].astype(np.int32), chosen[kept].astype(np.int32), present)
             texts.append(Part(objects(entries, self.columns.names, values)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import FormatSettings, Structure, topic_option
-from headrace.formats.codec import ArrowFormat, Facts, Look
+from headrace.formats.codec import ArrowFormat, Facts, Lookup
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import with_schema_rows
@@ -131,19 +131,19 @@ class QlikFormat(ArrowFormat):
         """Whether messages can't be decoded without a Spark session, by these options."""
         return super().needs_spark or self.settings.metadata_topic is not None
 
-    def prepare_decoding(self, look: Look) -> QlikFacts:
+    def prepare_decoding(self, lookup: Lookup) -> QlikFacts:
         """All metadata that the options and the messages say; the messages' own wins.
 
         Raises:
             OptionError: `metadata_topic` is given without `bootstrap_servers`.
         """
-        facts = super().prepare_decoding(look)
-        own = _read(look.values_with(self.metadata_mark))
-        known = (*_read(self._of_topic(look)), *self.settings.metadata, *own)
+        facts = super().prepare_decoding(lookup)
+        own = _read(lookup.values_with(self.metadata_mark))
+        known = (*_read(self._of_topic(lookup)), *self.settings.metadata, *own)
         found = {metadata.schema_id: metadata for metadata in known}
         return QlikFacts(facts.tables, facts.typed, metadata=found)
 
-    def _of_topic(self, look: Look) -> list[bytes]:
+    def _of_topic(self, lookup: Lookup) -> list[bytes]:
         topic, servers = self.settings.metadata_topic, self.settings.bootstrap_servers
         if topic is None:
             return []
@@ -152,7 +152,7 @@ class QlikFormat(ArrowFormat):
                 "Option 'metadata_topic' is given without 'bootstrap_servers'.",
                 remedy="Set it to the brokers' addresses.",
             )
-        return look.topic_values(topic, servers)
+        return lookup.topic_values(topic, servers)
 
     def reading(self, facts: Facts, *, lenient: bool = False) -> DecodeSettings:
         """How messages are read.
@@ -318,7 +318,7 @@ class QlikAvroSettings(RegistrySettings, QlikSettings):
 
 class QlikAvro(QlikFormat):
     """Qlik's data and metadata messages as Avro: in the envelope (values that start with `atMSG`, recognised message by
-    message, also behind a frame), or without one and framed with the id of a registry.
+    message, also after a frame), or without one and framed with the id of a registry.
 
     Decoding is that of `qlik_json`. The schema of a datum is the one in its envelope (messageSchema), else dataSchema
     of the metadata message that its messageSchemaId names, else the registry's. Without metadata the table is read from
@@ -346,14 +346,14 @@ class QlikAvro(QlikFormat):
         settings = self.settings
         return settings.registry is None if settings.envelope is None else settings.envelope
 
-    def prepare_decoding(self, look: Look) -> QlikFacts:
+    def prepare_decoding(self, lookup: Lookup) -> QlikFacts:
         """All metadata and schemas that the options and the messages say.
 
         Raises:
             OptionError: `metadata_topic` is given without `bootstrap_servers`.
             ConnectError: the registry can't be asked.
         """
-        return replace(super().prepare_decoding(look), schemas=look.schemas(self._schemas()))
+        return replace(super().prepare_decoding(lookup), schemas=lookup.schemas(self._schemas()))
 
     def decoder(self, facts: Facts) -> QlikDecoder:
         """From messages to change rows."""

@@ -117,7 +117,7 @@ def mask_bytes(flags: Array, counts: Array, present: Array, *, little: bool) -> 
     """Masks of flags; null where there is none.
 
     Args:
-        flags: of the columns of all rows, one behind the other.
+        flags: of the columns of all rows, one after another.
         counts: how many columns each row has.
         present: which rows have a mask.
         little: whether the least significant byte comes first.

@@ -105,7 +105,7 @@ def _unscaled(values: pa.Decimal128Array) -> pa.BinaryArray:
 
 
 def _joined(fields: pa.BinaryArray, offsets: Array) -> pa.BinaryArray:
-    """The bytes of fields that stand behind each other, as those of records."""
+    """The bytes of fields that stand after each other, as those of records."""
     view = text_view(fields)
     places = np.ascontiguousarray(view.offsets[offsets] if len(fields) else np.zeros(offsets.size), np.int32)
     buffers = [None, pa.py_buffer(places), pa.py_buffer(view.data)]
@@ -113,5 +113,5 @@ def _joined(fields: pa.BinaryArray, offsets: Array) -> pa.BinaryArray:
 
 
 def joined(*parts: pa.BinaryArray | bytes) -> pa.BinaryArray:
-    """Bytes, one behind the other; null where one of them is."""
+    """Bytes, one after another; null where one of them is."""
     return pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, bytes) else p for p in parts), b"")

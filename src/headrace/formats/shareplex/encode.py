@@ -65,7 +65,7 @@ class SharePlexEncoder(Codec):
 
     def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self._known, self._writing = RowSchemas(facts), writing
-        self._spellings: Sequence[Mapping[str, int]] = [self._spelling(schema) for schema in self._known.all]
+        self._encodings: Sequence[Mapping[str, int]] = [self._spelling(schema) for schema in self._known.all]
 
     def _spelling(self, schema: TableSchema) -> dict[str, int]:
         kinds = {"timestamp": _TIMESTAMP} | ({"bytes": _BYTES} if self._writing.hex else {})
@@ -80,12 +80,12 @@ class SharePlexEncoder(Codec):
         schema_number = self._known.of(rows)
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
         keys = Image.of_maps(rows.column("key"))
-        old, new = self._spelled(before, schema_number), self._spelled(after, schema_number)
+        old, new = self._with_texts(before, schema_number), self._with_texts(after, schema_number)
         is_update, deleted = are(rows, "u"), are(rows, "d")
         # Where there is no old row, all of the new one is left; a delete without one is known by its key.
         written = new.changed_from(old.where(is_update), rows.column("changed")).where(~are(rows, "d", "t"))
         data = first_of(
-            written.json(), old.where(deleted).json(), self._spelled(keys, schema_number).where(deleted).json()
+            written.json(), old.where(deleted).json(), self._with_texts(keys, schema_number).where(deleted).json()
         )
         value = members(
             {
@@ -118,9 +118,9 @@ class SharePlexEncoder(Codec):
         entries = Entries(offsets.astype(np.int32), numbers, at.reshape(-1).astype(np.int32), present)
         return objects(entries, pa.array(names, pa.string()), values)
 
-    def _spelled(self, image: Image, schema_number: Array) -> Image:
+    def _with_texts(self, image: Image, schema_number: Array) -> Image:
         """The image with the texts of Oracle: `T` between day and clock, bytes as hex."""
-        return image.spelled(schema_number, self._spellings, {_TIMESTAMP: _with_t, _BYTES: _as_hex})
+        return image.with_texts(schema_number, self._encodings, {_TIMESTAMP: _with_t, _BYTES: _as_hex})
 
     def _meta(self, rows: pa.RecordBatch) -> pa.StringArray:
         transaction, facts = rows.column("transaction"), SourceFacts(rows)

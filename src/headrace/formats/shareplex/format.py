@@ -51,7 +51,7 @@ class SharePlexJson(ArrowFormat):
     DROP COLUMN is a `schema` row with `source['ddl_kind']` and the names in `source['columns']`; a DDL record one with
     `source['ddl']`. No row closes a transaction: it ends where `transaction.total_order` equals `source['size']`; only
     a commit record gives an `end` row. An UPDATE BEFORE gives no row; its image is the old one of the UPDATE AFTER
-    behind it (same transaction and row id) where one task reads both: not where a batch, or a task's share of a
+    after it (same transaction and row id) where one task reads both: not where a batch, or a task's share of a
     partition, ends between them.
 
     Encoding. Creates and reads become `ins`, updates `upd` with the whole old row in `key` and the changed columns in

@@ -92,7 +92,7 @@ def _large_changes(rows: DataFrame, positions: Sequence[str], format: Format, si
     """
     from pyspark.sql import functions as sf
 
-    # The second and third message of a change have `:1` and `:2` behind its position.
+    # The second and third message of a change have `:1` and `:2` after its position.
     named = sorted({*positions, *(position.rpartition(":")[0] for position in positions if ":" in position)})
     wanted = sf.broadcast(local_rows(rows.sparkSession, [(position,) for position in named], "position string"))
     found = (

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError, SchemaError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.dialect import Mirror, TableName, TargetDialect
-from headrace.sinks.jdbc.text import Spelling, texts
+from headrace.sinks.jdbc.text import RowEncoding, texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ class Database(ABC):
 
     @abstractmethod
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
-        """Load rows spelled as `spelling` says into a table."""
+        """Load rows written as `encoding` says into a table."""
 
     @abstractmethod
     def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -97,12 +97,12 @@ class Database(ABC):
 
     @abstractmethod
     def logical_for(self, column: Column) -> LogicalType:
-        """By which type the column's values are spelled for this database."""
+        """By which type the column's values are written for this database."""
 
     @property
     @abstractmethod
-    def spelling(self) -> Spelling:
-        """How rows are spelled for `load`."""
+    def encoding(self) -> RowEncoding:
+        """How rows are written for `load`."""
 
     @abstractmethod
     def troubles(self) -> Troubles:
@@ -177,15 +177,15 @@ class Database(ABC):
         types = [_TEXT, _TEXT, _TEXT, _TEXT, _TEXT, LogicalType("int64"), *map(self.logical_for, mirror.source.columns)]
         rows = 0
 
-        def spelled() -> Iterator[pa.Buffer]:
+        def encoded_rows() -> Iterator[pa.Buffer]:
             nonlocal rows
             for batch in batches:
                 labels = pa.array([label], pa.string()).take(pa.array([0] * batch.num_rows, pa.int8()))
                 labelled = pa.RecordBatch.from_arrays([labels, *batch.columns], list(columns))
                 rows += batch.num_rows
-                yield from texts(labelled, types, self.spelling, most_bytes=_LOADED_AT_ONCE)
+                yield from texts(labelled, types, self.encoding, most_bytes=_LOADED_AT_ONCE)
 
-        self.load(connection, mirror.stage, columns, spelled())
+        self.load(connection, mirror.stage, columns, encoded_rows())
         return rows
 
     def wrong_value(self, id: TableId, name: TableName, code: str) -> SchemaError:

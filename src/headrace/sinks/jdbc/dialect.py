@@ -1,4 +1,4 @@
-"""How a database spells what a mirror needs: names, types, structure, and the statements that apply a staged batch.
+"""How a database writes what a mirror needs: names, types, structure, and the statements that apply a staged batch.
 
 A batch comes as rows of a staging table whose columns have Headrace's own names, which can't clash with the source's:
 
@@ -128,7 +128,7 @@ class TargetDialect(ABC):
 
     @abstractmethod
     def column_types(self, schema: TableSchema) -> dict[str, str]:
-        """The type of each column of a mirror, as the database's catalog spells it; ours has the name ''."""
+        """The type of each column of a mirror, as the database's catalog writes it; ours has the name ''."""
 
     @abstractmethod
     def create_table(self, mirror: Mirror) -> list[str]:

@@ -1,6 +1,6 @@
 """The rows of a mirror in a database as a Spark DataFrame, to be compared with the source.
 
-The database spells every value as a text, so that no driver's idea of a type comes between; Spark reads the texts as
+The database writes every value as a text, so that no driver's idea of a type comes between; Spark reads the texts as
 the source's types. One connection reads one table, as a stream.
 """
 

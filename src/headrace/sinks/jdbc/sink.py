@@ -59,7 +59,7 @@ _MOST_KEYS = 500
 _PLACEHOLDERS = {"database", "schema", "table"}
 
 
-class JdbcPlace(PasswordSettings):
+class JdbcLocation(PasswordSettings):
     """Which database, and where the mirrors lie in it."""
 
     url: str = option(
@@ -88,7 +88,7 @@ class JdbcPlace(PasswordSettings):
     )
 
 
-class JdbcSettings(JdbcPlace, TableSettings):
+class JdbcSettings(JdbcLocation, TableSettings):
     """Of the sink `jdbc`."""
 
     max_connections: int = option(
@@ -227,7 +227,7 @@ class JdbcSink(Sink):
         tables = [self._kept.profile(table) for table in profile(rows, given_steps(self.settings))]
         if not tables:
             return
-        targets, works = self._look(tables, batch)
+        targets, works = self._plan_targets(tables, batch)
         workers = self.settings.max_parallel_tables
         self._nulled = self._kept.nulled(rows, tables)
         with parted(rows, tables) as rows_of:
@@ -263,12 +263,12 @@ class JdbcSink(Sink):
         return mirrored_rows(spark, self.database, name, self._kept.schema(schema))
 
     def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
-        """The rows that are true after the last change, with values as the database spells them."""
+        """The rows that are true after the last change, with values as the database writes them."""
         table = self._kept.profile(table)
         values = {c.name: as_compared(f"row.{quote(c.name)}", c) for c in table.schema.columns}
         return rows_left_by(rows, table).selectExpr(*(f"{value} as {quote(name)}" for name, value in values.items()))
 
-    def _look(
+    def _plan_targets(
         self, tables: Sequence[TableProfile], batch: BatchId
     ) -> tuple[TargetTables, list[tuple[TableProfile, MirrorPlan]]]:
         """Look at every target before the first is touched, then claim those that are new."""
@@ -282,7 +282,7 @@ class JdbcSink(Sink):
             _refuse_shared_targets([*names.values(), progress], folds=folds)
             takeover, behavior = self.settings.takeover, self.settings.schema_change_behavior
 
-            def look(table: TableProfile) -> tuple[TableProfile, MirrorPlan] | None:
+            def plan_target(table: TableProfile) -> tuple[TableProfile, MirrorPlan] | None:
                 name = names[table.id]
                 with work_on(table.id), self.database.explaining(table.id, name):
                     if table.key_unknown:
@@ -296,15 +296,15 @@ class JdbcSink(Sink):
                     plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=steps)
                     return table, plan
 
-            def look_apart(table: TableProfile) -> tuple[TableProfile, MirrorPlan] | None:
+            def plan_target_apart(table: TableProfile) -> tuple[TableProfile, MirrorPlan] | None:
                 try:
-                    return look(table)
+                    return plan_target(table)
                 except HeadraceError:
                     # Nothing was written yet, and after a refusal PostgreSQL answers nothing else in the transaction.
                     connection.rollback()
                     raise
 
-            works = [work for work in in_turn(tables, look_apart) if work is not None]
+            works = [work for work in in_turn(tables, plan_target_apart) if work is not None]
             connection.rollback()
             targets.begin(connection, [plan for _, plan in works], batch)
         return targets, works
@@ -413,7 +413,7 @@ class JdbcSink(Sink):
         )
 
     def _where(self, table: TableProfile, keys: DataFrame) -> str:
-        """SQL that is true of rows with one of these keys, where they are few and can be spelled; else empty."""
+        """SQL that is true of rows with one of these keys, where they are few and can be written; else empty."""
         first, dialect = table.schema.key_columns[0], self.database.dialect
         if first.logical.spark_type not in ("tinyint", "smallint", "int", "bigint", "string"):
             return ""

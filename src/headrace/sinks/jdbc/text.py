@@ -17,7 +17,7 @@ from headrace.changes.types import LogicalType, arrow_text
 
 
 @dataclass(frozen=True)
-class Spelling:
+class RowEncoding:
     """How a database wants rows.
 
     Args:
@@ -46,7 +46,7 @@ class Spelling:
 
 
 def texts(
-    batch: pa.RecordBatch, types: Sequence[LogicalType], spelling: Spelling, *, most_bytes: int
+    batch: pa.RecordBatch, types: Sequence[LogicalType], encoding: RowEncoding, *, most_bytes: int
 ) -> Iterator[pa.Buffer]:
     """The rows of a batch, one text after another.
 
@@ -61,32 +61,32 @@ def texts(
     step = max(1, rows * most_bytes // max(batch.nbytes, 1))
     for start in range(0, rows, step):
         piece = batch.slice(start, step)
-        columns = [spelled(column, kind, spelling) for column, kind in zip(piece.columns, types, strict=True)]
-        joined = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, spelling.between)
-        lines = pc.binary_join_element_wise(spelling.begin, joined, spelling.end, "")
+        columns = [column_texts(column, kind, encoding) for column, kind in zip(piece.columns, types, strict=True)]
+        joined = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, encoding.between)
+        lines = pc.binary_join_element_wise(encoding.begin, joined, encoding.end, "")
         yield _data(lines)
 
 
-def spelled(values: pa.Array, logical: LogicalType, spelling: Spelling) -> pa.Array:
-    """One column as texts; nulls are spelled too."""
+def column_texts(values: pa.Array, logical: LogicalType, encoding: RowEncoding) -> pa.Array:
+    """One column as texts; nulls are written too."""
     if pa.types.is_large_binary(values.type):
         values = values.cast(pa.binary())
     if pa.types.is_large_string(values.type):
         values = values.cast(pa.string())
     if pa.types.is_binary(values.type):
-        written = _around(hex_texts(values), spelling.bytes_before, spelling.bytes_after)
+        written = _around(hex_texts(values), encoding.bytes_before, encoding.bytes_after)
     elif pa.types.is_boolean(values.type):
-        written = pc.if_else(values, *spelling.booleans)
-        written = _around(written, spelling.quote, spelling.quote)
+        written = pc.if_else(values, *encoding.booleans)
+        written = _around(written, encoding.quote, encoding.quote)
     else:
         written = arrow_text(values, logical)
-        if spelling.before_christ and (pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)):
-            written = _with_era(written, spelling.before_christ)
+        if encoding.before_christ and (pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)):
+            written = _with_era(written, encoding.before_christ)
         if pa.types.is_string(values.type):
-            for character, escape in spelling.escapes:
+            for character, escape in encoding.escapes:
                 written = pc.replace_substring(written, character, escape)
-        written = _around(written, spelling.quote, spelling.quote)
-    return pc.fill_null(written, spelling.null)
+        written = _around(written, encoding.quote, encoding.quote)
+    return pc.fill_null(written, encoding.null)
 
 
 def _with_era(days: pa.Array, before_christ: str) -> pa.Array:

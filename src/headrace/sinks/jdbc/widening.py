@@ -11,10 +11,10 @@ _TYPE = re.compile(r"([a-z ]+?)(?:\((\d+)(?:,(\d+))?\))?((?: with| without) time
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """Whether every value of one type is one of the other, spelled the same.
+    """Whether every value of one type is one of the other, written the same.
 
     Args:
-        wide: a type as a catalog spells it (`numeric(12,2)`, `bigint unsigned`).
+        wide: a type as a catalog writes it (`numeric(12,2)`, `bigint unsigned`).
         narrow: another one of the same database.
     """
     if wide == narrow:

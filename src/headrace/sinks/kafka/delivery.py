@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import faultpoints
-from headrace.changes.outlet import Outlet, Shipment
+from headrace.changes.direct_producer import Delivery, DirectProducer
 from headrace.errors import SinkError
 from headrace.sinks.kafka.limits import not_accepted, surely_fits
 from headrace.sinks.kafka.topics import Topic, limits_of
@@ -49,7 +49,7 @@ _TRANSIENT = frozenset(
 
 
 @dataclass(frozen=True)
-class KafkaOutlet(Outlet):
+class KafkaDirectProducer(DirectProducer):
     """Kafka, as the sink's options say it.
 
     Args:
@@ -68,18 +68,18 @@ class KafkaOutlet(Outlet):
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, text: str) -> KafkaOutlet:
+    def from_text(cls, text: str) -> KafkaDirectProducer:
         """Read `to_text`'s form back."""
         return cls(**json.loads(text))
 
-    def shipment(self, batch: int) -> KafkaShipment:
-        """Begin to send a task's messages; asks nobody yet."""
+    def delivery(self, batch: int) -> KafkaDelivery:
+        """Begin to send a task's messages; makes no request yet."""
         client = _client(self)
         client.refresh()
-        return KafkaShipment(client, batch)
+        return KafkaDelivery(client, batch)
 
 
-class KafkaShipment(Shipment):
+class KafkaDelivery(Delivery):
     """The messages of one task on their way to Kafka.
 
     Partitions: librdkafka chooses the same for a key as Kafka's own clients. Messages without a key go to one partition
@@ -95,7 +95,7 @@ class KafkaShipment(Shipment):
         self._batch = batch
         self._count = 0
 
-    def look(self, messages: pa.RecordBatch) -> None:
+    def inspect(self, messages: pa.RecordBatch) -> None:
         """See whether Kafka has the topics and takes messages so large."""
         if self.refusal or not messages.num_rows:
             return
@@ -105,7 +105,7 @@ class KafkaShipment(Shipment):
         if self.refusal:
             return
         sizes = pc.add(_lengths(keys), _lengths(values))
-        most = surely_fits(self._client.outlet.settings, self._client.limits(names))
+        most = surely_fits(self._client.direct_producer.settings, self._client.limits(names))
         if pc.max(sizes).as_py() + _most_headers(messages.column("headers")) > most:
             self.refusal = "a message may be too large"
         self._count += messages.num_rows
@@ -130,8 +130,8 @@ class KafkaShipment(Shipment):
 class _Client:
     """A worker's connection to Kafka, which its tasks share, one after the other."""
 
-    def __init__(self, outlet: KafkaOutlet) -> None:
-        self.outlet = outlet
+    def __init__(self, direct_producer: KafkaDirectProducer) -> None:
+        self.direct_producer = direct_producer
         self._known: dict[str, Topic] = {}
         self._asked = -_FRESH_SECONDS
         self._trouble: tuple[float, str] = (-_FRESH_SECONDS, "")
@@ -184,7 +184,7 @@ class _Client:
             admin = AdminClient({name: value for name, value in self._settings.items() if name != "partitioner"})
             found = _partitions(admin, names)
             missing = [name for name in names if name not in found]
-            if missing and self.outlet.asks_for_topics:
+            if missing and self.direct_producer.asks_for_topics:
                 found |= self._asked_for(admin, missing)
             if len(found) < len(names):
                 return next(name for name in names if name not in found)
@@ -218,7 +218,7 @@ class _Client:
     @property
     def _settings(self) -> dict[str, Any]:
         # librdkafka would write to the console of the worker.
-        return {**self.outlet.client, "log_level": 0}
+        return {**self.direct_producer.client, "log_level": 0}
 
     def produce(self, messages: pa.RecordBatch, batch: int) -> None:
         """Hand over messages, waiting while too many are under way."""
@@ -263,7 +263,7 @@ class _Client:
         """The producer, whose batches all of these topics take."""
         from confluent_kafka import KafkaException, Producer
 
-        asked = self.outlet.client.get("batch.size", "")
+        asked = self.direct_producer.client.get("batch.size", "")
         limits = [limit for limit in self.limits(names).values() if limit is not None]
         most = min(int(asked) if asked.isdigit() else _MOST_BATCH, *limits, _MOST_BATCH)
         if self._producer is not None and self._batch_bytes > most:
@@ -294,11 +294,13 @@ class _Client:
         """
         if self._producer is None:
             return
-        patience = self.outlet.client["delivery.timeout.ms"]
+        patience = self.direct_producer.client["delivery.timeout.ms"]
         left = self._producer.flush(int(patience) / 1000 + _SLACK_SECONDS)
         self._raise_failures(batch)
         if left:
-            raise not_accepted(self.outlet.settings["bootstrap.servers"], batch, too_large=False, is_transient=True)
+            raise not_accepted(
+                self.direct_producer.settings["bootstrap.servers"], batch, too_large=False, is_transient=True
+            )
 
     def _raise_failures(self, batch: int) -> None:
         if not self._failures:
@@ -311,11 +313,11 @@ class _Client:
         )
         is_transient = all(failure.name() in _TRANSIENT for failure in self._failures)
         raise not_accepted(
-            self.outlet.settings["bootstrap.servers"], batch, too_large=large, is_transient=is_transient
+            self.direct_producer.settings["bootstrap.servers"], batch, too_large=large, is_transient=is_transient
         ) from RuntimeError(self._failures[0].name())
 
     def forget(self) -> None:
-        """Drop what is not sent yet, so that the next task begins anew, with topics that are asked for again."""
+        """Drop what is not sent yet, so that the next task begins again, with topics that are asked for again."""
         producer, self._producer, self._failures = self._producer, None, []
         self._known = {}
         if producer is not None:
@@ -332,8 +334,8 @@ _CLIENTS: dict[tuple[int, str], _Client] = {}
 """By the process, because a fork has none of its parent's threads, and by what it was made from."""
 
 
-def _client(outlet: KafkaOutlet) -> _Client:
-    return _CLIENTS.setdefault((os.getpid(), outlet.to_text()), _Client(outlet))
+def _client(direct_producer: KafkaDirectProducer) -> _Client:
+    return _CLIENTS.setdefault((os.getpid(), direct_producer.to_text()), _Client(direct_producer))
 
 
 def _partitions(admin: Any, names: list[str]) -> dict[str, int]:

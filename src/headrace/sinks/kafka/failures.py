@@ -169,7 +169,7 @@ def _first(reasons: Sequence[tuple[Callable[[Link], bool], Reason]], links: Sequ
 
 
 def links_of(error: Exception) -> list[Link]:
-    """The chain of Java's exceptions behind a failure, the last cause at the end; empty for one of Python's.
+    """The chain of Java's exceptions after a failure, the last cause at the end; empty for one of Python's.
 
     While Spark runs, PySpark turns each of Java's into one of its own, for which it asks Spark's JVM, also about an
     object of another JVM. Whatever comes of that, Java's exception is the one that was handled.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.changes.dataset import Dataset
-from headrace.changes.outlet import Outlet
+from headrace.changes.direct_producer import DirectProducer
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
@@ -21,7 +21,7 @@ from headrace.permissions import Permissions
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
-from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaOutlet
+from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaDirectProducer
 from headrace.sinks.kafka.failures import printed_is_transient, printed_reason
 from headrace.sinks.kafka.librdkafka import NotTranslated, translated
 from headrace.sinks.kafka.limits import checked, fitting_batches, not_accepted, quickly_checked, sentence_of
@@ -112,7 +112,7 @@ class KafkaSink(Sink):
     """Writes messages to Kafka with Spark's own Kafka writer, at least once.
 
     Workers that make all messages of a batch in one task send them by themselves, with the same guarantees, where that
-    can be (`outlet`); `write` is called for what they leave.
+    can be (`direct_producer`); `write` is called for what they leave.
 
     Partitions: a message goes to the partition that Kafka's own producers choose for its key, so that it meets what
     others write under that key; messages without a key go to one partition per topic and batch. Order: the messages of
@@ -133,7 +133,7 @@ class KafkaSink(Sink):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)
-    outlets: ClassVar[type[Outlet] | None] = KafkaOutlet
+    direct_producers: ClassVar[type[DirectProducer] | None] = KafkaDirectProducer
     settings: KafkaSettings
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -250,7 +250,7 @@ class KafkaSink(Sink):
         reader = reader.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
         return reader.option("subscribePattern", topics).load().select("topic", "key", "value", "headers")
 
-    def outlet(self) -> KafkaOutlet | str:
+    def direct_producer(self) -> KafkaDirectProducer | str:
         """Kafka through librdkafka, where that is installed and knows all settings that are given."""
         if self.settings.on_oversized != "fail":
             return f"the sink's option 'on_oversized' is '{self.settings.on_oversized}'"
@@ -258,7 +258,7 @@ class KafkaSink(Sink):
             return "confluent-kafka is not installed (extra 'kafka')"
         settings = self._client_settings
         try:
-            return KafkaOutlet(settings, translated(settings), asks_for_topics=not self.settings.topic_creation)
+            return KafkaDirectProducer(settings, translated(settings), asks_for_topics=not self.settings.topic_creation)
         except NotTranslated as reason:
             return str(reason)
 
@@ -318,7 +318,7 @@ class KafkaSink(Sink):
             if failure is None:
                 break
             # Outside of the handler, because its context would be taken for the reason.
-            self._look_closer(failure, batch)
+            self._check_unusual(failure, batch)
 
     def _topics_of(self, rows: DataFrame) -> Mapping[str, Topic]:
         """At least the topics of a batch, or those that are known so far where no new ones were seen lately.
@@ -337,7 +337,7 @@ class KafkaSink(Sink):
             self._settled = bool(found) and not new
         return self._known
 
-    def _look_closer(self, failure: Exception, batch: BatchId) -> None:
+    def _check_unusual(self, failure: Exception, batch: BatchId) -> None:
         """Prepare for another attempt where a message was unusual; of its batch nothing was sent.
 
         Raises:

@@ -65,16 +65,16 @@ class Naming:
         catalog: the catalogue.
         namespace: a pattern; None for the source's schema, or its database where there are no schemas.
         table: a pattern of one part.
-        spelled: how the source's names are written in it.
+        written: how the source's names are written in it.
     """
 
     catalog: str
     namespace: NamePattern | None
     table: NamePattern
-    spelled: Callable[[str], str]
+    written: Callable[[str], str]
 
     @classmethod
-    def of(cls, settings: NamedSettings, catalog: str, spelled: Callable[[str], str]) -> Naming:
+    def of(cls, settings: NamedSettings, catalog: str, written: Callable[[str], str]) -> Naming:
         """As options say.
 
         Raises:
@@ -90,7 +90,7 @@ class Naming:
             )
         pattern = settings.namespace
         namespace = None if pattern is None else NamePattern.parse(pattern, option="namespace")
-        return cls(catalog, namespace, table, spelled)
+        return cls(catalog, namespace, table, written)
 
     def parts(self, id: TableId) -> tuple[str, ...]:
         """Catalogue, namespace and name of a table's mirror.
@@ -99,10 +99,10 @@ class Naming:
             SinkError: a part is empty.
         """
         if self.namespace is None:
-            levels: tuple[str, ...] = (self.spelled(id.schema or id.database or "default"),)
+            levels: tuple[str, ...] = (self.written(id.schema or id.database or "default"),)
         else:
-            levels = self.namespace.of(id, self.spelled)
-        return (self.catalog, *levels, *self.table.of(id, self.spelled))
+            levels = self.namespace.of(id, self.written)
+        return (self.catalog, *levels, *self.table.of(id, self.written))
 
     def place(self, id: TableId, root: str) -> str:
         """The mirror as `Sink.places` says it: without regard to case, because most catalogues have none."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from headrace.apply import TableProfile, kept_bytes, no_order
 from headrace.apply.sequence import has_disorder
 from headrace.apply.shared_keys import may_share_keys
-from headrace.apply.standing_rows import looks_at_target
+from headrace.apply.standing_rows import needs_target_rows
 from headrace.changes.images import Images, one_array
 from headrace.changes.table import Column, TableId
 from headrace.changes.typed import literal
@@ -73,7 +73,7 @@ def is_simple(table: TableProfile) -> bool:
         and not table.old_values
         and not table.renamed
         and not may_share_keys(table)
-        and not looks_at_target(table)
+        and not needs_target_rows(table)
     )
 
 

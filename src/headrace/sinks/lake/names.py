@@ -77,17 +77,17 @@ class NamePattern:
             )
         return cls(text, parts)
 
-    def of(self, id: TableId, spelled: Callable[[str], str]) -> tuple[str, ...]:
+    def of(self, id: TableId, written: Callable[[str], str]) -> tuple[str, ...]:
         """The parts of the name that a table has.
 
         Args:
             id: the table, by its name in the sink.
-            spelled: how the table's own names are written; the rest stands as it is.
+            written: how the table's own names are written; the rest stands as it is.
 
         Raises:
             SinkError: a part is empty, because the table has no schema, say.
         """
-        values = {"database": spelled(id.database), "schema": spelled(id.schema), "table": spelled(id.name)}
+        values = {"database": written(id.database), "schema": written(id.schema), "table": written(id.name)}
         parts = tuple(part.format(**values) for part in self.parts)
         if not all(parts):
             raise SinkError(

@@ -21,7 +21,7 @@ from headrace.apply import (
     sequenced,
 )
 from headrace.apply.change_log import rows_left
-from headrace.apply.standing_rows import looks_at_target
+from headrace.apply.standing_rows import needs_target_rows
 from headrace.changes.one_table import in_turn, work_on
 from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
@@ -81,7 +81,7 @@ class LakeSink(Sink):
 
     @abstractmethod
     def place(self, id: TableId) -> str:
-        """Where the mirror of a source table lies, as messages name it; asks nobody."""
+        """Where the mirror of a source table lies, as messages name it; makes no request."""
 
     @abstractmethod
     def new_table_properties(self) -> dict[str, str]:
@@ -106,7 +106,7 @@ class LakeSink(Sink):
         try:
             in_turn(tables, lambda table: targets.append((table, self._target(spark, table))))
             refuse_shared(target for _, target in targets)
-            works = side_by_side(spark, targets, lambda found: self._look_at(found, batch), workers=workers)
+            works = side_by_side(spark, targets, lambda found: self._plan_table(found, batch), workers=workers)
             inspected = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
             kept = {found[0].id: self._kept_types(work) for found, work in inspected}
             self._nulled = self._kept.nulled(rows, [work.table for _, work in inspected], kept)
@@ -162,7 +162,7 @@ class LakeSink(Sink):
         table = written(self.settings, TableProfile(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
         target = self.target(session_for(spark, 0), schema.id)
         try:
-            work = self._look(table, target, batch)
+            work = self._plan_work(table, target, batch)
         finally:
             target.release()
         assert work is not None
@@ -205,11 +205,11 @@ class LakeSink(Sink):
         finally:
             target.release()
 
-    def _look_at(self, found: tuple[TableProfile, LakeTable], batch: BatchId) -> Work | None:
+    def _plan_table(self, found: tuple[TableProfile, LakeTable], batch: BatchId) -> Work | None:
         with work_on(found[0].id):
-            return self._look(*found, batch)
+            return self._plan_work(*found, batch)
 
-    def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
+    def _plan_work(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
         stored_as = self.settings.stored_as_scd_type
         if table.key_unknown:
             with explained(table.id.full_path, target, table.id):
@@ -220,7 +220,7 @@ class LakeSink(Sink):
                     return None
         schema = table.schema
         if not schema.columns:
-            return self._look_at_names(table, target, batch)
+            return self._plan_names(table, target, batch)
         if stored_as == "2" and not schema.key:
             raise SchemaError(
                 f"Table {schema.id} has no key, so it can't have a history.",
@@ -248,7 +248,7 @@ class LakeSink(Sink):
         left_out = plan.evolution.left_out
         return Work(target.limited(table.selecting(lambda name: name not in left_out), layout), target, plan)
 
-    def _look_at_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
+    def _plan_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
         """What is to be done where statements say new names, and neither a structure nor rows came with them."""
         if self.settings.schema_change_behavior not in RENAMING or not target.exists:
             return None
@@ -279,7 +279,7 @@ class LakeSink(Sink):
                     self._bring(rows, work, batch, texts)
                     return
                 except TargetMoved:
-                    again = self._look(*found, batch)
+                    again = self._plan_work(*found, batch)
                     if again is None:
                         return
                     work = again
@@ -364,7 +364,7 @@ class LakeSink(Sink):
     def _carried(self, rows: DataFrame, work: Work) -> Iterator[DataFrame]:
         """The rows, in which key changes carry what the target's row of the old key has."""
         table, target, stored_as = work.table, work.target, self.settings.stored_as_scd_type
-        if stored_as == "append" or not (looks_at_target(table) or (table.key_changed and table.partial)):
+        if stored_as == "append" or not (needs_target_rows(table) or (table.key_changed and table.partial)):
             yield rows
             return
         there = self._live(target.read())
@@ -486,7 +486,7 @@ class LakeSink(Sink):
         table = self._written(TableProfile(schema.id, schema, {}, counts, initial=True, steps=steps))
         target = self._target(spark, table)
         try:
-            work = self._look(table, target, batch)
+            work = self._plan_work(table, target, batch)
             if work is None or work.plan.done or not work.plan.append or work.plan.evolution != Evolution():
                 return "its target has other rows already, or other columns, or this batch"
             with explained(schema.id.full_path, target, schema.id):

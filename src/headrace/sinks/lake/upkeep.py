@@ -68,10 +68,10 @@ class Upkeep:
             return
         try:
             known = self._commits.get(target.place)
-            commits = self._looked_up(target) if known is None else known + 1
+            commits = self._count_commits(target) if known is None else known + 1
             if known is not None and commits >= self._every:
                 # Somebody else may have compacted the table since then.
-                commits = self._looked_up(target)
+                commits = self._count_commits(target)
             if commits >= self._every:
                 target.compact()
                 if self._hours is not None:
@@ -89,5 +89,5 @@ class Upkeep:
             )
         self._commits[target.place] = commits
 
-    def _looked_up(self, target: LakeTable) -> int:
+    def _count_commits(self, target: LakeTable) -> int:
         return target.commits_since_compaction(self._every)

@@ -117,12 +117,12 @@ class Dialect(NativeTypes, Protocol):
         """The ways that the catalog shows by which rows of tables may change without a change in a change table."""
 
     def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
-        """Whether a commit is behind an alteration in the log.
+        """Whether a commit is after an alteration in the log.
 
         Args:
             server: answers statements about the database.
             commit: up to which changes are read.
-            altered: `CapturedTable.altered` behind the alteration.
+            altered: `CapturedTable.altered` after the alteration.
         """
 
     def alterations(self, server: Queries, after: str, upto: str) -> Sequence[Alteration]:

@@ -27,7 +27,7 @@ def same(before: pa.Array, after: pa.Array) -> np.ndarray:
     return alike
 
 
-def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], places: np.ndarray, events: int) -> pa.Array:
+def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], indexes: np.ndarray, events: int) -> pa.Array:
     """The column `transaction` with each row's commit, and in place of its number for how many events it counts.
 
     An update that changes the key becomes a delete and a create, as far as they are not skipped; all else is one.
@@ -40,7 +40,7 @@ def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], places: np.
     """
     counts = np.ones(len(commits), dtype=np.int64)
     for before, after in key:
-        counts[places[~same(before, after)]] = events
+        counts[indexes[~same(before, after)]] = events
     return pa.StructArray.from_arrays(
         [commits, pa.array(counts), pa.nulls(len(commits), pa.int64())],
         names=["id", "total_order", "data_collection_order"],

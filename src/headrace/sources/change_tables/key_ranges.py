@@ -1,4 +1,4 @@
-"""Statements over the rows and keys of a user's table, as far as servers with change tables spell them alike."""
+"""Statements over the rows and keys of a user's table, as far as servers with change tables write them alike."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Planner:
             except OtherHistory as error:
                 if not reads_all(self._settings, (table.id for table in self._catalog.values())):
                     raise
-                end, restored = self._begun_again(start, limit, error), True
+                end, restored = self._restart(start, limit, error), True
         end = self._with_heartbeat(start, end, now)
         if end == start:
             return start
@@ -129,14 +129,14 @@ class Planner:
         begun = {path: self._begin(path, commit, read) for path in self._read_first(self._catalog)}
         return replace(end, tables=self._more_chunks(begun, self._histories(end), limit))
 
-    def _begun_again(self, start: Offset, limit: Limit, error: OtherHistory) -> Offset:
+    def _restart(self, start: Offset, limit: Limit, error: OtherHistory) -> Offset:
         """All tables are read again: what each lost or got back is not known."""
         _LOG.warning("%s All tables are read again.", error)
         end = self._first(limit, start.reads + 1)
         return replace(
             end,
             heartbeat=start.heartbeat,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json(),
             uncaptured=uncaptured_tables(start, self._catalog, self._means),
             gaps={path: (start.commit, lsn.after(end.commit)) for path in start.known if path in end.known},
         )
@@ -193,7 +193,7 @@ class Planner:
         lagging |= {plan.move.table: TableProgress(commit=plan.move.to, done=True) for plan in moved}
         left_out = {plan.move.table: (plan.at, plan.move.to) for plan in moved if plan.move.kind == "skip"}
         for path in fresh:
-            lagging[path] = self._taken_in(path, start)
+            lagging[path] = self._newly_captured(path, start)
         needed = tuple(path for path in known if path not in left_out)
         gaps = {} if again else self._gaps(start, needed, histories, lagging)
         gaps |= {path: (after, lsn.after(upto)) for path, (after, upto) in left_out.items()}
@@ -216,7 +216,7 @@ class Planner:
             requests = requests.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         lost = {*self._lost, *(path for path, gap in gaps.items() if start.gaps.get(path) != gap)}
-        requests = requests.begun_again(lambda request: request.table in lost)
+        requests = requests.restart(lambda request: request.table in lost)
         requests = self._ad_hoc.ends(requests, start, end, histories)
         requests = self._ad_hoc.more(requests, end, histories, budget)
         if end == replace(start, tables=lagging) and not catching_up and requests == settled:
@@ -256,7 +256,7 @@ class Planner:
                 say(f"The {move.kind} of table '{move.table}' is not followed: {error}")
         return replace(requests, moves=()), list(found.values())
 
-    def _taken_in(self, path: str, start: Offset) -> TableProgress:
+    def _newly_captured(self, path: str, start: Offset) -> TableProgress:
         """A table that is captured since the last batch."""
         begun = self._catalog[path].newest.instance.start_lsn or self._zero
         at = max(start.commit, begun) if start.initial else self.snapshot_commit()

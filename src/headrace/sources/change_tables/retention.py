@@ -51,7 +51,7 @@ def require_retained(connection: Connection, table: TableId, after: str, oldest:
     """
     if is_retained(connection, after, oldest):
         return
-    rested = ", or its registration was not active for a time" if _may_rest(connection) else ""
+    rested = ", or its registration was not active for a time" if _may_skip(connection) else ""
     raise DataLossError(
         f"Changes of table '{table.path}' after LSN {after} are needed, but its change table "
         f"holds only those from LSN {oldest}: the rest was cleaned{rested}.",
@@ -80,12 +80,12 @@ def begins_again(connection: Connection, after: str, oldest: str) -> bool:
     and where its change table was pruned to, in one place. It is the beginning where pruning has not come as far as the
     commit, and no transaction is there: pruning leaves a transaction as the oldest one.
     """
-    if not _may_rest(connection) or oldest <= lsn.after(after) or not _is_mapped(connection, after):
+    if not _may_skip(connection) or oldest <= lsn.after(after) or not _is_mapped(connection, after):
         return False
     return not _transactions(connection, lsn.before(oldest), lsn.after(oldest))
 
 
-def _may_rest(connection: Connection) -> bool:
+def _may_skip(connection: Connection) -> bool:
     # Where the log's places are kept, a change table is a new one each time that capture begins.
     return not connection.dialect.keeps_idle_commits
 

@@ -21,21 +21,21 @@ from headrace.sources.change_tables.captured_table import ARROW_ROWS, CapturedTa
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
+from headrace.sources.change_tables.markers import lost, switched_off
 from headrace.sources.change_tables.native import NativeTypes
-from headrace.sources.change_tables.notices import lost, switched_off
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 _STREAM_ORDER = "t"
-"""Order of a stream's first change: behind all of the commit before the window."""
+"""Order of a stream's first change: after all of the commit before the window."""
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 Connect = Callable[[], Connection]
@@ -58,7 +58,7 @@ class ChangeTableSlice(ABC):
     @property
     @abstractmethod
     def begin(self) -> str:
-        """A position before all its data, and behind all of the commit before."""
+        """A position before all its data, and after all of the commit before."""
 
     @property
     @abstractmethod
@@ -99,47 +99,47 @@ def slice_of(planned: Slice, types: NativeTypes) -> ChangeTableSlice:
 
 
 @dataclass(frozen=True)
-class NoticesSlice(ChangeTableSlice):
+class MarkerSlice(ChangeTableSlice):
     """Announces what has no rows of its own.
 
     Args:
-        notices: the announcements, in order of their positions.
+        markers: the marker rows, in order of their positions.
         capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "notices"
+    kind: ClassVar[str] = "markers"
     same_rows: ClassVar[bool] = True
-    notices: tuple[Notice, ...]
+    markers: tuple[Marker, ...]
     capture_time: dt.datetime | None
     weight: float = 0.0
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Those that the announcements are about."""
-        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
+        return tuple(dict.fromkeys(marker.table.path for marker in self.markers if marker.table is not None))
 
     @property
     def begin(self) -> str:
         """The position of the first announcement."""
-        return self.notices[0].position.text
+        return self.markers[0].position.text
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
         """Those that are announced."""
-        return [notice.schema for notice in self.notices if notice.schema is not None]
+        return [marker.schema for marker in self.markers if marker.schema is not None]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+        return {"rows": [marker.to_json() for marker in self.markers], "capture_time": time_text(self.capture_time)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> NoticesSlice:
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> MarkerSlice:
         """Read `to_json`'s form back."""
-        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+        return cls(tuple(map(Marker.from_json, data["rows"])), time_of(data["capture_time"]))
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The announcements."""
-        yield notice_batch(self.notices, self.capture_time)
+        yield marker_batch(self.markers, self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -410,7 +410,7 @@ class TransactionsSlice(ChangeTableSlice):
 
 _KINDS: Mapping[str, type[ChangeTableSlice]] = {
     kind.kind: kind
-    for kind in (NoticesSlice, SnapshotSlice, SessionSlice, IncrementalSlice, StreamSlice, TransactionsSlice)
+    for kind in (MarkerSlice, SnapshotSlice, SessionSlice, IncrementalSlice, StreamSlice, TransactionsSlice)
 }
 
 

@@ -18,7 +18,7 @@ from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.history_mark import HistoryMark
-from headrace.sources.change_tables.notices import SWITCHED_OFF, say_switched_off
+from headrace.sources.change_tables.markers import SWITCHED_OFF, say_switched_off
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.schema_history import Window, schema_histories
@@ -26,17 +26,17 @@ from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.change_tables.slices import (
     ChangeTableSlice,
     IncrementalSlice,
-    NoticesSlice,
+    MarkerSlice,
     SessionSlice,
     SnapshotSlice,
     StreamSlice,
     TransactionsSlice,
 )
-from headrace.sources.notices import Notice
+from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks
-from headrace.sources.snapshots.ends_equal import end_notices
+from headrace.sources.snapshots.ends_equal import end_markers
 from headrace.sources.snapshots.first_reads import reads_all
 
 _TABLES_PER_QUERY = 500
@@ -61,7 +61,7 @@ class Slicing:
         self._start = start
         self._end = end
         self._histories = schema_histories(end.schemas, connection.dialect)
-        self._notices: list[Notice] = []
+        self._markers: list[Marker] = []
         self._retention = Retention(connection)
         self._restored = HistoryMark.from_json(end.log).restored
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
@@ -75,20 +75,20 @@ class Slicing:
         self._note_gaps()
         self._note_ends()
         self._note_heartbeat()
-        return [piece.planned() for piece in self._with_notices(self._snapshot() + self._stream() + self._requested())]
+        return [piece.planned() for piece in self._with_markers(self._snapshot() + self._stream() + self._requested())]
 
-    def _with_notices(self, slices: list[ChangeTableSlice]) -> list[ChangeTableSlice]:
+    def _with_markers(self, slices: list[ChangeTableSlice]) -> list[ChangeTableSlice]:
         """The slices, with announcements: first, except those that follow changes of their table."""
         begun = [(piece.begin, piece.tables) for piece in slices]
-        announced: dict[int, list[Notice]] = {}
-        for notice in sorted(self._notices, key=lambda notice: notice.position.text):
-            path, at = notice.table and notice.table.path, notice.position.text
+        announced: dict[int, list[Marker]] = {}
+        for marker in sorted(self._markers, key=lambda marker: marker.position.text):
+            path, at = marker.table and marker.table.path, marker.position.text
             before = [n for n, (begin, tables) in enumerate(begun) if path in tables and begin < at]
-            announced.setdefault(before[-1] + 1 if before else 0, []).append(notice)
+            announced.setdefault(before[-1] + 1 if before else 0, []).append(marker)
         found: list[ChangeTableSlice] = []
         for number in range(len(slices) + 1):
             if number in announced:
-                found.append(NoticesSlice(tuple(announced[number]), self._end.capture_time))
+                found.append(MarkerSlice(tuple(announced[number]), self._end.capture_time))
             found += slices[number : number + 1]
         return found
 
@@ -151,7 +151,7 @@ class Slicing:
         """
         there = self._there() if windows else {}
         while True:
-            notices, lost = [*self._notices], {*self.lost}
+            markers, lost = [*self._markers], {*self.lost}
             present = self._present(windows, there)
             missing: MissingObject | None = None
             try:
@@ -163,7 +163,7 @@ class Slicing:
                 if missing is not None:
                     raise missing
                 return changed
-            there, self._notices, self.lost = now, notices, lost
+            there, self._markers, self.lost = now, markers, lost
 
     def _there(self) -> dict[int, str | None]:
         """The oldest LSN that each change table holds, by its number."""
@@ -253,7 +253,7 @@ class Slicing:
 
     def _note(self, op: Operation, position: Position, source: Mapping[str, str], **facts: Any) -> None:
         source = {"connector": self._connection.dialect.connector, **source}
-        self._notices.append(Notice(op, position, source, **facts))
+        self._markers.append(Marker(op, position, source, **facts))
 
     def _note_schema(self, position: Position, source: Mapping[str, str], schema: TableSchema, **facts: Any) -> None:
         self._note(Operation.SCHEMA, position, source, table=schema.id, schema=schema, **facts)
@@ -270,7 +270,7 @@ class Slicing:
                 or (path in end.tables and history.versions[0].table.instance.object_id not in instances)
                 or self._returned(path)
             ):
-                self._note_taken_in(path, ordinal, history.newest)
+                self._note_newly_captured(path, ordinal, history.newest)
                 continue
             last = known[-1].table
             progress = start.tables.get(path)
@@ -286,7 +286,7 @@ class Slicing:
             if path not in end.known:
                 self._note_switched_off(schema_histories(start.schemas, self._connection.dialect)[path].newest, ordinal)
 
-    def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
+    def _note_newly_captured(self, path: str, ordinal: int, table: CapturedTable) -> None:
         progress = self._end.tables.get(path)
         commit = self._end.commit if progress is None else progress.commit
         source = {"change": "CREATE", "commit_lsn": commit}
@@ -313,7 +313,7 @@ class Slicing:
 
     def _note_ends(self) -> None:
         newest = {path: history.newest for path, history in self._histories.items()}
-        self._notices += end_notices(self._start, self._end, self._connection.dialect.connector, newest)
+        self._markers += end_markers(self._start, self._end, self._connection.dialect.connector, newest)
 
     def _note_gaps(self) -> None:
         for path, (after, oldest) in self._end.gaps.items():

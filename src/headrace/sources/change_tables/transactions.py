@@ -21,7 +21,7 @@ from headrace.changes import Operation, Position
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import Connection, MissingObject
-from headrace.sources.change_tables.notices import lost, switched_off
+from headrace.sources.change_tables.markers import lost, switched_off
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import commit_times

@@ -47,9 +47,9 @@ def around_unreadable(
         if mode == FAIL:
             raise
         reason = error.message
-    places = cuts(rows)
-    if len(places):
-        middle = int(places[np.argmin(np.abs(places - rows.num_rows // 2))])
+    indexes = cuts(rows)
+    if len(indexes):
+        middle = int(indexes[np.argmin(np.abs(indexes - rows.num_rows // 2))])
         for part in (rows.slice(0, middle), rows.slice(middle)):
             yield from around_unreadable(part, mode, convert=convert, cuts=cuts, refused=refused)
         return

@@ -169,11 +169,11 @@ class ChangeReader:
         paired[new] = True
         paired = paired[events]
 
-        before_places = np.flatnonzero((letters == "d") | paired)
-        before_rows = events[before_places]
+        before_indexes = np.flatnonzero((letters == "d") | paired)
+        before_rows = events[before_indexes]
         # The old row of an update is the one before it.
-        before_rows = np.where(paired[before_places], before_rows - 1, before_rows)
-        after_places = np.flatnonzero(letters != "d")
+        before_rows = np.where(paired[before_indexes], before_rows - 1, before_rows)
+        after_indexes = np.flatnonzero(letters != "d")
         images = Images(self._names, texts)
         taken = pa.array(events)
         commits = lsn.to_texts(batch.column(0).take(taken))
@@ -181,8 +181,8 @@ class ChangeReader:
         columns = {
             "op": pa.array(letters, pa.string()),
             "table": table_column(self._schema.id, count),
-            "before": images.maps(before_rows, count, before_places, None if absent is None else absent[before_rows]),
-            "after": images.maps(events[after_places], count, after_places),
+            "before": images.maps(before_rows, count, before_indexes, None if absent is None else absent[before_rows]),
+            "after": images.maps(events[after_indexes], count, after_indexes),
             "position": pc.binary_join_element_wise(commits, changes, "0", "/"),
             "event_time": self._times.of(commits),
             "capture_time": instants(self._capture_time, count),
@@ -195,9 +195,9 @@ class ChangeReader:
             columns["key"] = Images(self._schema.key, keys).maps(rows, count, rows)
             columns["key_text"] = key_texts(keys)
         if self._weighted:
-            places = np.flatnonzero(paired)
+            indexes = np.flatnonzero(paired)
             keys_of = [(texts[i].take(pa.array(old)), texts[i].take(pa.array(new))) for i in self._key]
-            columns["transaction"] = weights(commits, keys_of, places, events_of_key_change(self._skipped))
+            columns["transaction"] = weights(commits, keys_of, indexes, events_of_key_change(self._skipped))
         made = change_batch(count, columns)
         wanted: np.ndarray = ~np.isin(letters, list(self._skipped)) if self._skipped else np.ones(count, dtype=bool)
         if self._skip_unchanged and len(old):

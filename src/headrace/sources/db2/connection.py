@@ -104,7 +104,7 @@ class Db2Connection(Connection):
         text = self._clean(error)
         code, found = _code(text), _STATE.search(text)
         state = found[1] if found else ""
-        place = f"server '{self._where}', database '{self._database}'"
+        server_text = f"server '{self._where}', database '{self._database}'"
         named = _QUOTED.search(text)
         if code in _DENIED:
             return Denied(
@@ -118,13 +118,13 @@ class Db2Connection(Connection):
                 remedy="Check that SQL Replication is set up, and 'capture_schema', and that the table is registered.",
             )
         if code in _PASSING:
-            return PassingRefusal(f"{place[0].upper()}{place[1:]}: {text}.")
+            return PassingRefusal(f"{server_text[0].upper()}{server_text[1:]}: {text}.")
         if code in _BROKEN or state.startswith("08") or "CLI0106E" in text:
             return LostConnection(
-                f"The connection to {place} broke ({text}).",
+                f"The connection to {server_text} broke ({text}).",
                 remedy="Check the server and the network; the run goes on where it stopped.",
             )
-        return StatementError(f"{place[0].upper()}{place[1:]}: {text}.")
+        return StatementError(f"{server_text[0].upper()}{server_text[1:]}: {text}.")
 
 
 def written(sql: str, parameters: Sequence[object]) -> tuple[str, list[object]]:

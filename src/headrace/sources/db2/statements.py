@@ -1,6 +1,6 @@
 """Every statement that goes to Db2; nothing else is sent.
 
-Only `headrace.sources.change_tables.key_ranges`, which spells what servers spell alike, holds SQL besides.
+Only `headrace.sources.change_tables.key_ranges`, which writes what servers write alike, holds SQL besides.
 
 Identifiers are always quoted, and what users give is always bound. LSNs are selected as hexadecimal digits and given
 as bytes, which become constants on the way (`headrace.sources.db2.connection`). What differs between the platforms is
@@ -275,8 +275,8 @@ class Statements:
 
     def any_row(self, table: CapturedTable, select: str | None = None, /) -> str:
         """One row when the table has any, or the statement that is read in its place."""
-        place = self.table_name(table) if select is None else f"({select}\n)"
-        return f"SELECT 1 FROM {place} AS t FETCH FIRST 1 ROWS ONLY"
+        relation = self.table_name(table) if select is None else f"({select}\n)"
+        return f"SELECT 1 FROM {relation} AS t FETCH FIRST 1 ROWS ONLY"
 
     def rows_of_select(self, table: CapturedTable, select: str, /) -> str:
         """The captured columns of what a user's statement gives in place of the table."""

@@ -34,7 +34,7 @@ class NativeType:
     """A column's declared type as the catalog has it.
 
     Args:
-        name: base type name in capitals, as SYSCAT.COLUMNS spells it.
+        name: base type name in capitals, as SYSCAT.COLUMNS writes it.
         size: characters, bytes or digits.
         scale: digits after the point, or fraction digits.
         bits: FOR BIT DATA.

@@ -188,7 +188,7 @@ class AdHocReads(Generic[Table]):
                 rows = state.pace.rows if request.reread else self._settings.incremental_snapshot_chunk_size
                 return self._further(request, table, rows, most, end, asked)
 
-            state = state.begun_again(lambda request: self._is_altered(request, tables.get(request.table), asked))
+            state = state.restart(lambda request: self._is_altered(request, tables.get(request.table), asked))
             return state.with_requests(further_requests(state.requests, budget, further))
 
     @staticmethod

@@ -148,7 +148,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
         Raises:
             PositionMismatch: the server is another one, or is not where this pipeline was.
-            DataLossError: changes behind `start` are gone.
+            DataLossError: changes after `start` are gone.
         """
 
     @abstractmethod
@@ -157,23 +157,23 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     @abstractmethod
     def _window(self, start: Offset, upto: str, commits: int) -> Window:
-        """What the log has behind an offset.
+        """What the log has after an offset.
 
         Args:
             start: where the last batch ended.
-            upto: the window ends here at the latest; behind `start`.
+            upto: the window ends here at the latest; after `start`.
             commits: how many commits with rows it has at the most; 0 for no bound.
 
         Raises:
-            DataLossError: changes behind `start` are gone.
+            DataLossError: changes after `start` are gone.
         """
 
     def _took(self, window: Window) -> None:
-        """A batch ends with this window; the next one begins behind it."""
+        """A batch ends with this window; the next one begins after it."""
         return None
 
     @abstractmethod
-    def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
+    def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
         """The offset with the tables as they are now; `start` itself where nothing has changed.
 
         Args:
@@ -206,23 +206,23 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         """
 
     @abstractmethod
-    def _looked_at_beginning(self) -> Offset:
+    def _preview_beginning(self) -> Offset:
         """As `_beginning`, but nothing is made, locked or kept."""
 
     @abstractmethod
     def _later(self, start: Offset) -> str | None:
-        """The commit behind which the log still is, where that is later than an offset; None when it can't be read on.
+        """The commit after which the log still is, where that is later than an offset; None when it can't be read on.
 
-        Asked when changes behind `start` are gone.
+        Asked when changes after `start` are gone.
         """
 
     def _forget_log(self) -> None:
-        """What the server keeps for this pipeline is of no use any more; `_beginning` makes it anew."""
+        """What the server keeps for this pipeline is of no use any more; `_beginning` makes it again."""
         return None
 
     @abstractmethod
     def _point(self, tables: Mapping[str, Table], *, waits: bool) -> str:
-        """Keep a moment behind all that is committed now, and give its commit.
+        """Keep a moment after all that is committed now, and give its commit.
 
         Args:
             tables: those that are read at it, by path.
@@ -273,12 +273,12 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         if start.is_nothing:
             end = self._first(limit)
         else:
-            known, start = start, self._taken_up(start)
+            known, start = start, self._resume(start)
             # A batch of its own says what is lost, or that another server took over; what is read again follows.
             moved = start.commit != known.commit or bool(start.gaps and start.gaps != known.gaps)
             if moved:
                 # Rows that were left out of chunks may have changed in what is lost, or on another server.
-                end = replace(start, ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json())
+                end = replace(start, ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json())
             elif any(not progress.done for progress in start.tables.values()):
                 end = self._snapshot(start, limit)
             elif self._settings.snapshot_mode == "initial_only":
@@ -291,28 +291,28 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                     end = self._without_skipped(start) or self._stream(start, limit, now)
                 except DataLossError as error:
                     self.close()
-                    end = self._behind_what_is_lost(start, error)
+                    end = self._skip_what_is_lost(start, error)
             if end is start and not moved:
                 # What the batch before delivered is not delivered again.
                 end = known if start is known else self._state(start).settled().in_offset(start)
-            if end == known and not self._beats(known, now):
+            if end == known and not self._heartbeat_is_due(known, now):
                 return known
             start = known
         end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
-        return replace(end, capture_time=now, heartbeat=now if self._beats(start, now) else end.heartbeat)
+        return replace(end, capture_time=now, heartbeat=now if self._heartbeat_is_due(start, now) else end.heartbeat)
 
-    def _beats(self, start: Offset, now: dt.datetime) -> bool:
+    def _heartbeat_is_due(self, start: Offset, now: dt.datetime) -> bool:
         every = self._settings.heartbeat_interval_ms
         if not every:
             return False
         return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
 
-    def _taken_up(self, start: Offset) -> Offset:
+    def _resume(self, start: Offset) -> Offset:
         """The place where the last batch ended, as a new process or a new connection takes it up.
 
         Raises:
             PositionMismatch: the server is another one, or is not where this pipeline was.
-            DataLossError: changes behind `start` are gone, and the options do not say to go on.
+            DataLossError: changes after `start` are gone, and the options do not say to go on.
         """
         if start.source != self._identity:
             raise PositionMismatch(
@@ -326,11 +326,11 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             try:
                 start = self._in_same_log(start)
             except DataLossError as error:
-                return self._behind_what_is_lost(start, error)
+                return self._skip_what_is_lost(start, error)
             if self._restarted:
                 self.acknowledge(start.commit)
         if self._restarted or altered:
-            start = self._looked_up(start, None)
+            start = self._follow_tables(start, None)
         start = self._read_again(start, altered)
         self._guarded = True
         return start
@@ -398,11 +398,11 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         head, clock = self._head()
         waits_for = max(AdHoc.from_json(start.ad_hoc).waits_for, self._reports_after(start))
-        # A table that was read ends behind what was in the log then.
+        # A table that was read ends after what was in the log then.
         upto = min(head, max(limit.upto, waits_for)) if limit.upto else head
         commits = limit.commits or self._settings.max_commits_per_trigger
         window = self._window(start, upto, commits) if upto > start.commit else Window(start.commit)
-        end = self._looked_up(start, window)
+        end = self._follow_tables(start, window)
         cut = self._cut(start, end, window) if window.rows else None
         if cut is not None:
             window = self._window(start, cut, commits)
@@ -432,7 +432,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         late = start.capture_time is None or (now - start.capture_time).total_seconds() >= _IDLE_SECONDS
         # A run that should end waits for the place where the log was at its beginning.
         asked = limit.follows or bool(limit.upto) or window.cut
-        return asked or late or window.size >= _IDLE_BYTES or self._beats(start, now)
+        return asked or late or window.size >= _IDLE_BYTES or self._heartbeat_is_due(start, now)
 
     def _with_reads(
         self, start: Offset, end: Offset, reads: AdHoc, signals: Sequence[Signal], limit: Limit
@@ -469,7 +469,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         return self._state(start).settled().in_offset(replace(end, ad_hoc=reads.to_json()))
 
     def _skipping(self, reads: AdHoc, end: Offset) -> tuple[AdHoc, Offset]:
-        """The end of a batch behind which changes of tables are left out as signals ask; only those that come later
+        """The end of a batch after which changes of tables are left out as signals ask; only those that come later
         than the batch."""
         left_out: dict[str, tuple[str, str]] = {}
         for move in reads.moves:
@@ -480,7 +480,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             else:
                 left_out[move.table] = (plan.at, move.to)
         progress = {path: TableProgress(commit=upto, done=True) for path, (_, upto) in left_out.items()}
-        reads = reads.begun_again(lambda request: request.table in left_out)
+        reads = reads.restart(lambda request: request.table in left_out)
         return replace(reads, moves=()), replace(
             end,
             tables={**end.tables, **progress},
@@ -490,8 +490,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     # What was lost.
 
-    def _behind_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
-        """Where it goes on when changes behind `start` are gone.
+    def _skip_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
+        """Where it goes on when changes after `start` are gone.
 
         Raises:
             DataLossError: the options do not say to go on.
@@ -526,7 +526,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         )
 
     def _settled(self, start: Offset) -> Offset:
-        """The offset behind the batch that ended the read of a table without a key; `start` itself without such.
+        """The offset after the batch that ended the read of a table without a key; `start` itself without such.
 
         Another process can't know whether that batch was done, so it reads the table again. A run that should end goes
         one batch further, which says so.
@@ -537,10 +537,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     def _preview(self, start: Offset, *, restarted: bool) -> Offset:
         if start.is_nothing:
-            return self._with_first_chunks(self._looked_at_beginning(), Limit(chunks=1))
+            return self._with_first_chunks(self._preview_beginning(), Limit(chunks=1))
         if not restarted:
             return self._settled(start)
-        end = self._looked_up(self._in_same_log(start), None, only_looks=True)
+        end = self._follow_tables(self._in_same_log(start), None, read_only=True)
         if self._again and not start.initial:
             begun = self._begun(end, self._read_first(end), start.reads + 1)
             return replace(end, tables=begun, initial=True) if begun else end
@@ -550,7 +550,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 def _with_unread(start: Offset, known: Collection[str]) -> AdHoc:
     """The ad-hoc snapshots of an offset, and the tables among the known ones whose snapshot was not read to its end."""
     unread = [path for path, progress in start.tables.items() if not progress.done and path in known]
-    state = AdHoc.from_json(start.ad_hoc).behind().begun_again()
+    state = AdHoc.from_json(start.ad_hoc).behind().restart()
     return replace(state, blocking=tuple(dict.fromkeys((*state.blocking, *unread))))
 
 

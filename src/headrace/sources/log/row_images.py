@@ -17,7 +17,7 @@ from headrace.wire.spans import Array
 _MOST_BYTES = (1 << 31) - 1
 
 
-class Spelling(Protocol):
+class TextEncoding(Protocol):
     """What makes the texts that are given out of the values of the log."""
 
     def __call__(self, texts: pa.StringArray, /) -> pa.StringArray:
@@ -39,31 +39,31 @@ class RowImages:
         self._cells = cells
         self._data = data
 
-    def spell(self, spelled: Columns, by: Array, spellings: Sequence[Spelling]) -> None:
+    def spell(self, written: Columns, by: Array, encodings: Sequence[TextEncoding]) -> None:
         """Put other texts in the place of values: canonical ones, or what hides them.
 
         Args:
-            spelled: the columns of each table for which that is so.
+            written: the columns of each table for which that is so.
             by: for each of these the number of its spelling.
             spellings: all of them.
         """
         cells = self._cells
-        counts = np.zeros(len(spellings), np.int64)
-        kernels.count_spelled(cells, spelled, by, counts)
+        counts = np.zeros(len(encodings), np.int64)
+        kernels.count_written(cells, written, by, counts)
         if not counts.any():
             return
         ends = np.cumsum(counts)
         listed = np.empty(int(ends[-1]), np.int64)
-        kernels.list_spelled(cells, spelled, by, ends - counts, listed)
+        kernels.list_written(cells, written, by, ends - counts, listed)
         offsets = offsets_of(cells.sizes[listed])
         out = np.empty(int(offsets[-1]), np.uint8)
         kernels.gather(self._data, cells, listed, out)
         texts = text_array(offsets, out, None, 0)
         parts, size = [self._data], len(self._data)
-        for spelling, end, count in zip(spellings, ends.tolist(), counts.tolist(), strict=True):
+        for encoding, end, count in zip(encodings, ends.tolist(), counts.tolist(), strict=True):
             if not count:
                 continue
-            found = spelling(texts.slice(end - count, count))
+            found = encoding(texts.slice(end - count, count))
             view, at = own_view(found), listed[end - count : end]
             cells.starts[at] = size + view.offsets[:-1]
             cells.sizes[at] = np.diff(view.offsets)

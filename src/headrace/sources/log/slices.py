@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.offset import time_of, time_text
 
 Settings = TypeVar("Settings", contravariant=True)
@@ -37,7 +37,7 @@ class LogSlice(ABC, Generic[Settings]):
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The schemas that are known before it is read; rows of others come behind their `schema` row."""
+        """The schemas that are known before it is read; rows of others come after their `schema` row."""
         return ()
 
     @abstractmethod
@@ -67,37 +67,37 @@ class LogSlice(ABC, Generic[Settings]):
 
 
 @dataclass(frozen=True)
-class NoticesSlice(LogSlice[object]):
+class MarkerSlice(LogSlice[object]):
     """Announces what has no rows of its own: empty tables, gaps, heartbeats.
 
     Args:
-        notices: the announcements, in order of their positions.
+        markers: the marker rows, in order of their positions.
         capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "notices"
-    notices: tuple[Notice, ...]
+    kind: ClassVar[str] = "markers"
+    markers: tuple[Marker, ...]
     capture_time: dt.datetime | None
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Those that the announcements are about."""
-        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
+        return tuple(dict.fromkeys(marker.table.path for marker in self.markers if marker.table is not None))
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
         """Those that are announced."""
-        return [notice.schema for notice in self.notices if notice.schema is not None]
+        return [marker.schema for marker in self.markers if marker.schema is not None]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+        return {"rows": [marker.to_json() for marker in self.markers], "capture_time": time_text(self.capture_time)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read `to_json`'s form back."""
-        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+        return cls(tuple(map(Marker.from_json, data["rows"])), time_of(data["capture_time"]))
 
     def rows(self, settings: object) -> Iterator[pa.RecordBatch]:
         """The announcements."""
-        yield notice_batch(self.notices, self.capture_time)
+        yield marker_batch(self.markers, self.capture_time)

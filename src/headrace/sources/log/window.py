@@ -14,7 +14,7 @@ from headrace.sources.signals import Signal
 
 @dataclass(frozen=True)
 class Window:
-    """What the log has behind an offset, as far as the next batch may go. Places are in the form of `Offset.commit`.
+    """What the log has after an offset, as far as the next batch may go. Places are in the form of `Offset.commit`.
 
     Args:
         end: where the batch ends; where it begins, when there is nothing new.

@@ -77,7 +77,7 @@ class Change:
     Args:
         name, to: the column before and after.
         definition: what it is then.
-        after: as of `Add`, but None where it stays at its place.
+        after: see `Add`, but None where it stays at its place.
     """
 
     name: str
@@ -221,42 +221,42 @@ class _Reader:
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
-        self._place = 0
+        self._position = 0
 
     @property
     def rest(self) -> Sequence[Token]:
         """What is left."""
-        return self._tokens[self._place :]
+        return self._tokens[self._position :]
 
     @property
     def word(self) -> str:
         """The next word in upper case; empty for a name in quotes, a text, and at the end."""
-        return self._tokens[self._place].word if self._place < len(self._tokens) else ""
+        return self._tokens[self._position].word if self._position < len(self._tokens) else ""
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left."""
-        return self._place >= len(self._tokens)
+        return self._position >= len(self._tokens)
 
     def next(self) -> str:
         """The next word, which is behind then."""
         word = self.word
-        self._place += 1
+        self._position += 1
         return word
 
     def skip(self, *words: str) -> bool:
         """Whether these words come next, which are behind then."""
-        if [token.word for token in self._tokens[self._place : self._place + len(words)]] != list(words):
+        if [token.word for token in self._tokens[self._position : self._position + len(words)]] != list(words):
             return False
-        self._place += len(words)
+        self._position += len(words)
         return True
 
     def take(self) -> Token:
         """The next token, which is behind then."""
         if self.is_done:
             raise _NotUnderstood
-        self._place += 1
-        return self._tokens[self._place - 1]
+        self._position += 1
+        return self._tokens[self._position - 1]
 
     def name(self) -> str:
         """The next name, which is behind then."""
@@ -274,12 +274,12 @@ class _Reader:
         """What stands in the parentheses that open here."""
         if not self.skip("("):
             raise _NotUnderstood
-        depth, begin = 1, self._place
+        depth, begin = 1, self._position
         while depth:
             token = self.take()
             if token.kind == "sign":
                 depth += (token.text == "(") - (token.text == ")")
-        return list(self._tokens[begin : self._place - 1])
+        return list(self._tokens[begin : self._position - 1])
 
     def finish(self) -> None:
         """See that nothing is left."""
@@ -290,7 +290,7 @@ class _Reader:
 
     def actions(self) -> Iterator[Action]:
         first = self.word
-        following = [token.word for token in self._tokens[self._place + 1 : self._place + 2]]
+        following = [token.word for token in self._tokens[self._position + 1 : self._position + 2]]
         if first in _PARTITIONS_KEPT and following == ["PARTITION"]:
             yield Harmless()
         elif first == "ADD":
@@ -415,7 +415,7 @@ class _Reader:
                     raise _NotUnderstood
                 yield Harmless()
             elif word == "ORDER" and self.skip("BY"):
-                self._place = len(self._tokens)
+                self._position = len(self._tokens)
                 yield Harmless()
             elif word == "FORCE":
                 yield Harmless()
@@ -552,11 +552,11 @@ class _Reader:
         if _NUMBER.fullmatch(token.text):
             return self._number(token)
         if word == "(":
-            self._place -= 1
+            self._position -= 1
             self.parentheses()
             return None
         if word in ("B", "X", "N", "DATE", "TIME", "TIMESTAMP") or word.startswith("_"):
-            if not self.is_done and self._tokens[self._place].kind == "text":
+            if not self.is_done and self._tokens[self._position].kind == "text":
                 self.take()
             return None
         if token.kind != "word":

@@ -30,7 +30,7 @@ class AlteredTables:
         rewrites: what is not proven harmless.
         replaced: the paths of tables of which all rows may be others.
         lagging: the paths of tables whose catalog does not show yet, perhaps, what the statements say.
-        cut: the place at which the window has to end, because one batch can't have what is in front of it and what
+        cut: the position at which the window has to end, because one batch can't have what is in front of it and what
             is behind; None for none.
     """
 
@@ -61,10 +61,10 @@ def altered_tables(
         unsure: those of them that may be as they are behind it only.
         shown: as the catalog has them now.
         statements: those of the window.
-        later: those between the window's end and a place that the log reached when the catalog was read; None where
+        later: those between the window's end and a position that the log reached when the catalog was read; None where
             that is not known.
-        begin: where the window begins, as `Place.text`.
-        dropped: as of `StreamState`.
+        begin: where the window begins, as `BinlogPosition.text`.
+        dropped: see `StreamState`.
         read_at: for tables whose read is newer than the stream, the commit at which they are read: they are known as
             they were then, so statements up to it are in that already.
     """
@@ -73,12 +73,12 @@ def altered_tables(
     rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
     for path, table in known.items():
         since = read_at.get(path, "")
-        own = [one for one in statements if one.place > since and one.concerns(path)]
-        behind = None if later is None else [one for one in later if one.place > since and one.concerns(path)]
+        own = [one for one in statements if one.position > since and one.concerns(path)]
+        behind = None if later is None else [one for one in later if one.position > since and one.concerns(path)]
         before = None if path in unsure else table
         if not own:
             if path in shown and (behind is None or behind):
-                # What the catalog shows may come behind the window.
+                # What the catalog shows may come after the window.
                 found[path] = table if is_altered(table, shown[path]) else shown[path]
                 still += [path] if path in unsure else []
             continue
@@ -91,7 +91,7 @@ def altered_tables(
         if path in shown:
             found[path] = last or shown[path]
             still += [] if last else [path]
-        states[path] = (("", before), *((one.place, at) for one, at in zip(own, seen.states, strict=False)))
+        states[path] = (("", before), *((one.position, at) for one, at in zip(own, seen.states, strict=False)))
         cuts += _cut(states[path], begin)
         if seen.rewrite is not None:
             rewrites.append(seen.rewrite)
@@ -133,14 +133,14 @@ def under_options(known: MysqlTable, settings: Settings) -> MysqlTable:
 
 
 def _cut(states: Sequence[tuple[str, MysqlTable | None]], begin: str) -> list[str]:
-    """The first place at which a table is one that can't share a batch with what it was from the start on."""
+    """The first position at which a table is one that can't share a batch with what it was from the start on."""
     before: list[dict[str, LogicalType]] = []
-    for place, table in states:
+    for position, table in states:
         if table is None:
-            before = before if place > begin else []
+            before = before if position > begin else []
             continue
         logicals = {column.name: column.logical for column in table.schema.columns}
-        if place > begin and not all(can_share(other, logicals) for other in before):
-            return [place]
-        before = [*before, logicals] if place > begin else [logicals]
+        if position > begin and not all(can_share(other, logicals) for other in before):
+            return [position]
+        before = [*before, logicals] if position > begin else [logicals]
     return []

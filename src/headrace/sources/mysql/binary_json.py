@@ -57,11 +57,11 @@ def _whole(data: bytes) -> Any:
     return _value(data, 0, data[0], 1, len(data), 0) if data else None
 
 
-def _value(data: bytes, base: int, kind: int, place: int, end: int, depth: int) -> Any:
-    """The value of a type whose content begins at a place."""
+def _value(data: bytes, base: int, kind: int, position: int, end: int, depth: int) -> Any:
+    """The value of a type whose content begins at a position."""
     if kind <= 3:
-        return _container(data, kind, place, end, depth + 1)
-    reader = Reader(data, place, end)
+        return _container(data, kind, position, end, depth + 1)
+    reader = Reader(data, position, end)
     if kind == _LITERAL:
         code = reader.byte()
         if code not in _LITERALS:
@@ -78,38 +78,38 @@ def _value(data: bytes, base: int, kind: int, place: int, end: int, depth: int) 
     raise ValueError(f"binary JSON has a type {kind}")
 
 
-def _container(data: bytes, kind: int, place: int, end: int, depth: int) -> Any:
+def _container(data: bytes, kind: int, position: int, end: int, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"binary JSON is deeper than {_DEEPEST}")
     large = kind in _LARGE
     width = 4 if large else 2
-    reader = Reader(data, place, end)
+    reader = Reader(data, position, end)
     count, size = reader.number(width), reader.number(width)
-    if size > end - place or count * (3 if not large else 5) > size:
+    if size > end - position or count * (3 if not large else 5) > size:
         raise ValueError("a container of binary JSON is larger than what it stands in")
-    end = place + size
+    end = position + size
     keys = [(reader.number(width), reader.number(2)) for _ in range(count if kind in _OBJECTS else 0)]
     values = []
     for _ in range(count):
         code = reader.byte()
-        inline = reader.place
+        inline = reader.position
         offset = reader.number(width)
         if code == _LITERAL or code in (5, 6) or (large and code in (7, 8)):
-            values.append(_value(data, place, code, inline, inline + width, depth))
+            values.append(_value(data, position, code, inline, inline + width, depth))
         else:
-            values.append(_value(data, place, code, place + offset, end, depth))
+            values.append(_value(data, position, code, position + offset, end, depth))
     if kind not in _OBJECTS:
         return values
-    names = [Reader(data, place + offset, end).take(length).decode() for offset, length in keys]
+    names = [Reader(data, position + offset, end).take(length).decode() for offset, length in keys]
     return dict(zip(names, values, strict=True))
 
 
 def _size(reader: Reader) -> int:
     """A length in groups of seven bits, the lowest first."""
     found = 0
-    for group in range(5):
+    for transaction in range(5):
         part = reader.byte()
-        found |= (part & 0x7F) << 7 * group
+        found |= (part & 0x7F) << 7 * transaction
         if part < 0x80:
             return found
     raise ValueError("a length in binary JSON has more than five bytes")
@@ -204,8 +204,8 @@ def _applied(root: Any, operation: int, path: str, operand: Any) -> Any:
         return operand
     holder = root
     for leg in legs[:-1]:
-        holder = holder[_place(holder, leg, insert=False)]
-    last = _place(holder, legs[-1], insert=operation == _INSERT)
+        holder = holder[_position(holder, leg, insert=False)]
+    last = _position(holder, legs[-1], insert=operation == _INSERT)
     if operation == _REMOVE:
         del holder[last]
     elif operation == _INSERT and isinstance(holder, list):
@@ -224,11 +224,11 @@ def _applied(root: Any, operation: int, path: str, operand: Any) -> Any:
 
 def _legs(path: str) -> list[str | int]:
     found: list[str | int] = []
-    place = 1
+    position = 1
     if path[:1] != "$":
         raise ValueError("a path of a partial update does not begin with '$'")
-    while place < len(path):
-        match = _LEG.match(path, place)
+    while position < len(path):
+        match = _LEG.match(path, position)
         if match is None:
             raise ValueError("a path of a partial update can't be read")
         quoted, plain, index = match.groups()
@@ -236,7 +236,7 @@ def _legs(path: str) -> list[str | int]:
             found.append(-1 - int(index[5:] or 0) if index.startswith("last") else int(index))
         else:
             found.append(_unquoted(quoted) if plain is None else plain)
-        place = match.end()
+        position = match.end()
     return found
 
 
@@ -244,7 +244,7 @@ def _unquoted(name: str) -> str:
     return str(json.loads(f'"{name}"'))
 
 
-def _place(holder: Any, leg: str | int, *, insert: bool) -> Any:
+def _position(holder: Any, leg: str | int, *, insert: bool) -> Any:
     """The name or the index that a leg of a path means.
 
     Raises:
@@ -254,9 +254,9 @@ def _place(holder: Any, leg: str | int, *, insert: bool) -> Any:
         if leg in holder or insert:
             return leg
     elif isinstance(leg, int) and isinstance(holder, list):
-        place = leg if leg >= 0 else len(holder) + leg
+        position = leg if leg >= 0 else len(holder) + leg
         if insert:
-            return min(place, len(holder))
-        if 0 <= place < len(holder):
-            return place
+            return min(position, len(holder))
+        if 0 <= position < len(holder):
+            return position
     raise ValueError("a path of a partial update leads to no part of the value")

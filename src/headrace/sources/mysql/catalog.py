@@ -186,8 +186,8 @@ class Catalog:
         for table in chosen:
             own, json = columns[table.id.path], _json_columns(checks.get(table.id.path, ()))
             described = [
-                _column(place, row, is_json=row[0] in json, is_mariadb=self._connection.server.is_mariadb)
-                for place, row in enumerate(own, 1)
+                _column(position, row, is_json=row[0] in json, is_mariadb=self._connection.server.is_mariadb)
+                for position, row in enumerate(own, 1)
             ]
             if not described and strict:
                 raise no_column_left(table.id)
@@ -247,7 +247,7 @@ def _names_database(pattern: str, database: str) -> bool:
     return re.fullmatch(expression, database) is not None
 
 
-def _column(place: int, row: Sequence[Any], *, is_json: bool, is_mariadb: bool) -> tuple[Column, NativeType]:
+def _column(position: int, row: Sequence[Any], *, is_json: bool, is_mariadb: bool) -> tuple[Column, NativeType]:
     name, declared, charset, nullable, shown, extra, comment, *_ = row
     native = NativeType.of_catalog(str(declared), charset, json=is_json)
     # MariaDB shows expressions, of which NULL is one.
@@ -255,7 +255,7 @@ def _column(place: int, row: Sequence[Any], *, is_json: bool, is_mariadb: bool) 
     default = None if expression is None else constant_default(expression, extra, native, is_mariadb=is_mariadb)
     column = Column(
         name=str(name),
-        position=place,
+        position=position,
         logical=native.logical,
         native_type=native.name,
         length=native.length,

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from headrace.changes import Operation
 from headrace.changes.constant import constant
 from headrace.sources.log.row_images import RowImages
-from headrace.sources.mysql.groups import Group
+from headrace.sources.mysql.binlog_position import BinlogPosition, file_name
 from headrace.sources.mysql.layouts import Layouts
-from headrace.sources.mysql.place import Place, file_name
+from headrace.sources.mysql.transactions import Transaction
 from headrace.sources.rows import change_batch, instants, with_fact
 from headrace.wire.arrays import fixed_texts, map_of
 from headrace.wire.json_writer import string_lists
@@ -42,12 +42,12 @@ FIRST, ITSELF, LAST = range(_RANKS)
 _ORDINAL, _SUB = b"0" * 10, b"0" * 5
 
 
-class OfGroup(NamedTuple):
-    """What rows say of their group.
+class TransactionFacts(NamedTuple):
+    """What rows say of their transaction.
 
     Args:
-        commit: the text of its place.
-        gtid, time, server: as of `Group`.
+        commit: the text of its position.
+        gtid, time, server: see `Transaction`.
     """
 
     commit: str
@@ -62,8 +62,8 @@ class Steps:
 
     Args:
         log: the base name of the log's files.
-        groups: the groups of a block.
-        of: of each event the number of its group.
+        transactions: the transactions of a block.
+        of: of each event the number of its transaction.
         files: the number of its file.
         positions: where it begins.
         threads, queries, statements: what `source` says besides.
@@ -71,7 +71,7 @@ class Steps:
     """
 
     log: str
-    groups: list[OfGroup] = field(default_factory=list)
+    transactions: list[TransactionFacts] = field(default_factory=list)
     of: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Steps:
 
     def add(
         self,
-        group: Group,
+        transaction: Transaction,
         file: int,
         position: int,
         thread: int | None = None,
@@ -95,12 +95,12 @@ class Steps:
         unchecked: bool = False,
     ) -> None:
         """One event more."""
-        found = OfGroup(group.place.text, group.gtid, group.time, group.server)
-        if not self.groups or self.groups[-1].commit != found.commit:
-            self.groups.append(found)
-        # What the group says of itself may come with its first statement.
-        self.groups[-1] = found
-        self.of.append(len(self.groups) - 1)
+        found = TransactionFacts(transaction.position.text, transaction.gtid, transaction.time, transaction.server)
+        if not self.transactions or self.transactions[-1].commit != found.commit:
+            self.transactions.append(found)
+        # What the transaction says of itself may come with its first statement.
+        self.transactions[-1] = found
+        self.of.append(len(self.transactions) - 1)
         self.files.append(file)
         self.positions.append(position)
         self.threads.append(thread)
@@ -110,25 +110,25 @@ class Steps:
 
     def extend(
         self,
-        groups: list[OfGroup],
+        transactions: list[TransactionFacts],
         of: list[int],
         file: int,
         positions: list[int],
         threads: list[int | None],
         unchecked: list[bool],
     ) -> None:
-        """Events of groups that begin here.
+        """Events of transactions that begin here.
 
         Args:
-            groups: those groups.
+            transactions: those transactions.
             of: of each event which of them it is of.
             file: the number of their file.
             positions: of each event.
-            threads: of each group.
+            threads: of each transaction.
             unchecked: of each event.
         """
-        first = len(self.groups)
-        self.groups += groups
+        first = len(self.transactions)
+        self.transactions += transactions
         self.of += [first + number for number in of]
         self.files += [file] * len(of)
         self.positions += positions
@@ -145,7 +145,7 @@ class Rows(NamedTuple):
         order: where each stands: after all with a lower number. Its step and its rank there are in it.
         ops: the number of the operation.
         ordinals: the ordinal in the position; -1 for none.
-        marks: the letter behind it; 0 for none.
+        marks: the letter after it; 0 for none.
         subs: the sub-order in the position; -1 for none.
         tables: the number of the layout; -1 for none.
         old, new: the numbers of the images; -1 for none.
@@ -239,7 +239,7 @@ class RowWriter:
         connector: its name in events.
         layouts: the tables that rows are of.
         capture_time: when the batch was planned.
-        numbered: whether rows say their place in their transaction.
+        numbered: whether rows say their position in their transaction.
     """
 
     def __init__(self, connector: str, layouts: Layouts, capture_time: dt.datetime | None, *, numbered: bool) -> None:
@@ -259,21 +259,21 @@ class RowWriter:
         """
         arrays, count = self._layouts.arrays, len(rows.order)
         at = rows.steps
-        groups = np.array(steps.of, np.int64)[at]
-        times = np.array([group.time for group in steps.groups], np.int64)
+        transactions = np.array(steps.of, np.int64)[at]
+        times = np.array([transaction.time for transaction in steps.transactions], np.int64)
         columns = {
             "op": _TEXTS.take(pa.array(rows.ops)),
-            "position": _positions(rows, steps, groups),
-            "event_time": pa.array(times[groups]).cast(pa.timestamp("us", tz="UTC")),
+            "position": _positions(rows, steps, transactions),
+            "event_time": pa.array(times[transactions]).cast(pa.timestamp("us", tz="UTC")),
             "capture_time": instants(self._capture_time, count),
-            "source": self._facts(rows, steps, at, groups),
+            "source": self._facts(rows, steps, at, transactions),
             "before": images.maps(rows.old, arrays.captured, arrays.names),
             "after": images.maps(rows.new, arrays.captured, arrays.names),
         }
         if len(self._layouts.all):
             columns |= self._tables(rows, images, at, steps)
         if self._numbered:
-            columns["transaction"] = self._places(rows, steps, groups)
+            columns["transaction"] = self._places(rows, steps, transactions)
         batch = change_batch(count, columns)
         if collections:
             said = [collections.get(order) for order in rows.order.tolist()]
@@ -310,18 +310,18 @@ class RowWriter:
         offsets = keys.offsets.to_numpy()
         return {"key": keys, "key_text": string_lists(offsets, keys.items, chosen >= 0)}
 
-    def _facts(self, rows: Rows, steps: Steps, at: Array, groups: Array) -> pa.MapArray:
+    def _facts(self, rows: Rows, steps: Steps, at: Array, transactions: Array) -> pa.MapArray:
         # Each event once, and from there to its rows.
         first, last = (int(at.min()), int(at.max()) + 1) if len(at) else (0, 0)
         near = pa.array(at - first)
         own = slice(first, last)
         names = {number: file_name(steps.log, number) for number in set(steps.files[own])}
         files = [names[number] for number in steps.files[own]]
-        of = pa.array(groups)
+        of = pa.array(transactions)
         found = [
             ("connector", pa.array([self._connector]).take(pa.array(np.zeros(len(at), np.int64)))),
-            ("server_id", _numbers([group.server for group in steps.groups]).take(of)),
-            ("gtid", pa.array([group.gtid for group in steps.groups], pa.string()).take(of)),
+            ("server_id", _numbers([transaction.server for transaction in steps.transactions]).take(of)),
+            ("gtid", pa.array([transaction.gtid for transaction in steps.transactions], pa.string()).take(of)),
             ("file", pa.array(files, pa.string()).take(near)),
             ("pos", _numbers(steps.positions[own]).take(near)),
             ("row", pa.array(rows.index, mask=rows.index < 0).cast(pa.string())),
@@ -337,28 +337,33 @@ class RowWriter:
             found.append(("ddl", pc.if_else(pa.array(stated), texts, pa.scalar(None, pa.string()))))
         return map_of([(name, texts) for name, texts in found if texts.null_count < len(texts)] or found[:1])
 
-    def _places(self, rows: Rows, steps: Steps, groups: Array) -> pa.StructArray:
+    def _places(self, rows: Rows, steps: Steps, transactions: Array) -> pa.StructArray:
         """The column `transaction`."""
-        names = [group.gtid or _named(steps.log, Place.of(group.commit)) for group in steps.groups]
+        names = [
+            transaction.gtid or _named(steps.log, BinlogPosition.of(transaction.commit))
+            for transaction in steps.transactions
+        ]
         is_edge = (rows.ops == CODES[Operation.BEGIN]) | (rows.ops == CODES[Operation.END])
         counted = [pa.array(column, mask=column < 0) for column in (rows.total, rows.own)]
         return pa.StructArray.from_arrays(
-            [pa.array(names, pa.string()).take(pa.array(groups)), *counted],
+            [pa.array(names, pa.string()).take(pa.array(transactions)), *counted],
             names=["id", "total_order", "data_collection_order"],
             mask=pa.array((rows.total < 0) & ~is_edge),
         )
 
 
-def _named(log: str, place: Place) -> str:
-    return f"{file_name(log, place.file)}:{place.position}"
+def _named(log: str, position: BinlogPosition) -> str:
+    return f"{file_name(log, position.file)}:{position.position}"
 
 
 def _numbers(found: Sequence[int | None]) -> pa.StringArray:
     return pa.array(found, pa.int64()).cast(pa.string())
 
 
-def _positions(rows: Rows, steps: Steps, groups: Array) -> pa.StringArray:
-    commits = pa.array([group.commit for group in steps.groups], pa.string()).take(pa.array(groups))
+def _positions(rows: Rows, steps: Steps, transactions: Array) -> pa.StringArray:
+    commits = pa.array([transaction.commit for transaction in steps.transactions], pa.string()).take(
+        pa.array(transactions)
+    )
     orders = _digits(_ORDINAL, rows.ordinals)
     if rows.marks.any():
         marks = pa.array(np.where(rows.marks == ord("s"), 1, np.where(rows.marks == ord("z"), 2, 0)))

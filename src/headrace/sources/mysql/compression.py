@@ -18,7 +18,7 @@ _QUERY_HEADER = 13
 
 
 def payload_events(event: Event) -> Iterator[Event]:
-    """The events of a transaction that MySQL compressed; all stand at the place of the compressed one.
+    """The events of a transaction that MySQL compressed; all stand at the position of the compressed one.
 
     Raises:
         FormatError: it is cut off, or is not what it says.

@@ -20,7 +20,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.passwords import password_of
 from headrace.sources.connection import DriverConnection, LostConnection
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.refusals import MysqlError, Place, not_connected, refused, session_refused
+from headrace.sources.mysql.refusals import Endpoint, MysqlError, not_connected, refused, session_refused
 from headrace.wire.mysql_session import WITHOUT_LIMITS
 from headrace.wire.packet_kernels import LAST, MORE, WRONG, take_payloads
 
@@ -86,7 +86,7 @@ class Connection(DriverConnection):
         password = password_of(settings)
         super().__init__({"user": settings.user, "password": password})
         port = int(settings.port or _PORT)
-        self._place = Place(f"{settings.hostname}:{port}", settings.user)
+        self._position = Endpoint(f"{settings.hostname}:{port}", settings.user)
         self._settings = settings
         pymysql = _driver()
         try:
@@ -104,7 +104,7 @@ class Connection(DriverConnection):
             )
         except (pymysql.MySQLError, RuntimeError, OSError) as error:
             number, text = _said(error)
-            raise not_connected(self._place, number, self._clean(Exception(text))) from None
+            raise not_connected(self._position, number, self._clean(Exception(text))) from None
         self._buffer = np.empty(_BLOCK, np.uint8)
         self._begin = self._filled = self._number = 0
         self._reading = False
@@ -112,13 +112,13 @@ class Connection(DriverConnection):
             self.run(_SESSION)
         except MysqlError as error:
             self.close()
-            raise session_refused(self._place, error) from error
+            raise session_refused(self._position, error) from error
         self._kind: ServerKind | None = None
 
     @property
-    def place(self) -> Place:
+    def endpoint(self) -> Endpoint:
         """Where the session is, for sentences."""
-        return self._place
+        return self._position
 
     @property
     def server(self) -> ServerKind:
@@ -217,7 +217,7 @@ class Connection(DriverConnection):
         self._send(bytes([_QUERY]) + sql.encode())
         first = self._payload()
         if first[0] in (0, _LOCAL_FILE):
-            raise refused(self._place, 1064, "the statement has no rows")
+            raise refused(self._position, 1064, "the statement has no rows")
         while not self._is_end(self._payload()):
             # Descriptions of the columns, up to the end of their list.
             pass
@@ -278,11 +278,11 @@ class Connection(DriverConnection):
         if why == WRONG:
             self._force_close()
             raise LostConnection(
-                f"{str(self._place).capitalize()} sent packets out of order.", remedy="Check what stands between."
+                f"{str(self._position).capitalize()} sent packets out of order.", remedy="Check what stands between."
             )
 
     def _receive(self, wanted: int) -> None:
-        """Take what the server sent behind what is there; make room for a payload of so many bytes."""
+        """Take what the server sent after what is there; make room for a payload of so many bytes."""
         left = self._filled - self._begin
         if self._begin and (left == 0 or self._begin + wanted > self._buffer.size or left < _BLOCK // 16):
             self._buffer[:left] = self._buffer[self._begin : self._filled].copy()
@@ -299,7 +299,7 @@ class Connection(DriverConnection):
         if not size:
             self._force_close()
             raise LostConnection(
-                f"The connection to {self._place} broke: its socket was closed in the middle of an answer.",
+                f"The connection to {self._position} broke: its socket was closed in the middle of an answer.",
                 remedy="Check the server and the network; the run goes on where it stopped.",
             )
         self._filled += size
@@ -311,15 +311,15 @@ class Connection(DriverConnection):
     def _answered(self, payload: bytes) -> HeadraceError:
         """The error that a packet says."""
         text = payload[9:] if payload[3:4] == b"#" else payload[3:]
-        return refused(self._place, struct.unpack_from("<H", payload, 1)[0], text.decode(errors="replace"))
+        return refused(self._position, struct.unpack_from("<H", payload, 1)[0], text.decode(errors="replace"))
 
     def _refused(self, error: Exception) -> HeadraceError:
         number, text = _said(error)
-        return refused(self._place, number, self._clean(Exception(text)))
+        return refused(self._position, number, self._clean(Exception(text)))
 
 
 class BinlogConnection(Connection):
-    """A session that reads the binary log from a place to where it ends.
+    """A session that reads the binary log from a position to where it ends.
 
     It is closed in the middle of a dump without a word to the server, which finds that out.
 
@@ -350,7 +350,7 @@ class BinlogConnection(Connection):
             statements: whether a MariaDB sends the statements of rows, too (ANNOTATE_ROWS).
 
         Raises:
-            MysqlError: the login may not read the log. Whether the place is there is known when the first event is
+            MysqlError: the login may not read the log. Whether the position is there is known when the first event is
                 received.
         """
         if position > _U32:
@@ -361,7 +361,7 @@ class BinlogConnection(Connection):
         self._ended = False
 
     def receive(self) -> memoryview:
-        """The next whole events, as many as are there, one behind the other as in a file of the log.
+        """The next whole events, as many as are there, one after another as in a file of the log.
 
         Returns:
             The events, which may be kept; nothing at the end of the log.
@@ -369,7 +369,7 @@ class BinlogConnection(Connection):
         Raises:
             LostConnection: the connection broke, or the server ended the session, before the end of the log.
             DataLossError: the file is not there any more.
-            MysqlError: the place is not there, or an event is too large for the server.
+            MysqlError: the position is not there, or an event is too large for the server.
         """
         found = np.empty(5, np.int64)
         while not self._ended:

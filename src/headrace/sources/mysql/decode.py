@@ -19,28 +19,28 @@ from headrace.changes import Operation
 from headrace.changes.one_table import about, work_on
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.log.row_images import RowImages
+from headrace.sources.mysql.binlog_position import BinlogPosition, file_name
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, OfGroup, Rows, RowWriter, Steps
+from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, Rows, RowWriter, Steps, TransactionFacts
 from headrace.sources.mysql.described_table import DescribedTable, described_table
 from headrace.sources.mysql.events import event_at, events_in
-from headrace.sources.mysql.groups import (
+from headrace.sources.mysql.layouts import Layouts
+from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.ordinary import Run
+from headrace.sources.mysql.row_images import WrongRow, read_rows
+from headrace.sources.mysql.statements import Meaning
+from headrace.sources.mysql.table_map import read_table_map, table_named
+from headrace.sources.mysql.transactions import (
     Decided,
-    Group,
-    GroupEnd,
-    GroupReader,
     HeldRows,
     Prepared,
     RowsEvent,
     StatementEvent,
     Step,
+    Transaction,
+    TransactionEnd,
+    TransactionReader,
 )
-from headrace.sources.mysql.layouts import Layouts
-from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.ordinary import Run
-from headrace.sources.mysql.place import Place, file_name
-from headrace.sources.mysql.row_images import WrongRow, read_rows
-from headrace.sources.mysql.statements import Meaning
-from headrace.sources.mysql.table_map import read_table_map, table_named
 from headrace.sources.mysql.window import Window
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
@@ -63,7 +63,7 @@ _LETTERS = {23: "c", 24: "u", 25: "d", 30: "c", 31: "u", 32: "d", 39: "u"}
 _CODES = {"c": CODES[Operation.CREATE], "u": CODES[Operation.UPDATE], "d": CODES[Operation.DELETE]}
 _OPS = np.array([_CODES.get(_LETTERS.get(kind, ""), -1) for kind in range(40)], np.int64)
 
-Again = Callable[[Place], Generator["bytes | memoryview", None, None]]
+Again = Callable[[BinlogPosition], Generator["bytes | memoryview", None, None]]
 """Reads the log once more, from a boundary on: whole events, as `BinlogConnection.receive` gives them."""
 Earlier = Callable[[str], Prepared]
 """Finds a distributed transaction that was prepared before the window, by its name."""
@@ -80,7 +80,7 @@ class _Block:
         pieces: bytes, in which the bodies are.
         size: of all pieces.
         truncates, statements: of each row its step, ordinal, sub-order and layout.
-        ends: the steps at which groups end.
+        ends: the steps at which transactions end.
     """
 
     steps: Steps
@@ -103,21 +103,21 @@ class _Kept:
 
     Args:
         decided_later: by the names of the transactions.
-        group: where the transaction begins whose rows come now.
+        transaction: where the transaction begins whose rows come now.
         rows: those; None where they have no room.
         size: of all of them, in bytes.
     """
 
     decided_later: dict[str, list[RowsEvent]] = field(default_factory=dict)
-    group: Place | None = None
+    transaction: BinlogPosition | None = None
     rows: list[RowsEvent] | None = None
     size: int = 0
 
     def keep(self, event: RowsEvent) -> None:
         """Rows of a transaction that is to be prepared."""
-        if self.group != event.group.place:
+        if self.transaction != event.transaction.position:
             self._drop(self.rows)
-            self.group, self.rows = event.group.place, []
+            self.transaction, self.rows = event.transaction.position, []
         if self.rows is None:
             return
         self.rows.append(event)
@@ -128,9 +128,9 @@ class _Kept:
 
     def prepared(self, step: Prepared) -> None:
         """All rows of the transaction have come."""
-        if self.group == step.start and self.rows is not None:
+        if self.transaction == step.start and self.rows is not None:
             self.decided_later[step.xid] = self.rows
-        self.group = self.rows = None
+        self.transaction = self.rows = None
 
     def taken(self, xid: str) -> list[RowsEvent] | None:
         """The rows of a transaction that is decided; None where they are to be read again."""
@@ -167,7 +167,9 @@ class WindowDecoder:
     ) -> None:
         self._window, self._settings, self._again, self._earlier = window, settings, again, earlier
         self._paths = window.names
-        self._reader = GroupReader(window.start, window.end, self._paths, keeps=True, folds_names=window.folds_names)
+        self._reader = TransactionReader(
+            window.start, window.end, self._paths, keeps=True, folds_names=window.folds_names
+        )
         self._layouts = Layouts(Masks.of(settings))
         self._numbers: dict[bytes, tuple[str, int]] = {}
         self._now: dict[str, MysqlTable | None] = {
@@ -193,28 +195,28 @@ class WindowDecoder:
         return self._reader.finished
 
     @property
-    def boundary(self) -> Place | None:
-        """As of `GroupReader`."""
+    def boundary(self) -> BinlogPosition | None:
+        """See `TransactionReader`."""
         return self._reader.boundary
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Whole events as they came, one behind the other, and the rows of those that make a block full.
+        """Whole events as they came, one after another, and the rows of those that make a block full.
 
         Raises:
             FormatError: an event is damaged, or its rows are not as their table was described.
             CaptureError: something may concern a captured table and can't be read.
         """
-        place, view = 0, memoryview(data)
-        while place < len(view) and not self.finished:
-            run = self._reader.run(view, place) if self._takes_runs else None
+        position, view = 0, memoryview(data)
+        while position < len(view) and not self.finished:
+            run = self._reader.run(view, position) if self._takes_runs else None
             if run is not None:
                 self._take_run(run, view)
-                place = run.behind
+                position = run.behind
                 if self._block.is_full:
                     yield from self._flush()
                 continue
-            event = event_at(view, place)
-            place += len(event)
+            event = event_at(view, position)
+            position += len(event)
             for step in self._reader.read(event):
                 yield from self._take(step)
 
@@ -229,7 +231,7 @@ class WindowDecoder:
 
     def _take(self, step: Step) -> Iterator[pa.RecordBatch]:
         if isinstance(step, RowsEvent):
-            yield from self._take_rows(step, step.group)
+            yield from self._take_rows(step, step.transaction)
         elif isinstance(step, StatementEvent):
             self._take_statement(step)
         elif isinstance(step, HeldRows):
@@ -245,7 +247,7 @@ class WindowDecoder:
             yield from self._flush()
 
     def _take_run(self, run: Run, data: memoryview) -> None:
-        """The rows of ordinary groups."""
+        """The rows of ordinary transactions."""
         layouts = np.full(len(run.maps), -1, np.int64)
         paths = [""] * len(run.maps)
         for number, described in enumerate(run.maps):
@@ -260,7 +262,7 @@ class WindowDecoder:
             return
         for table in tables[np.sort(len(tables) - 1 - np.unique(tables[::-1], return_index=True)[1])].tolist():
             self._latest[paths[table]] = int(layouts[table])
-        block, place = self._block, self._reader.place
+        block, here = self._block, self._reader.position
         of, kind, position, ordinal, start, end = found.T
         steps = np.arange(len(block.steps), len(block.steps) + len(found))
         first = int(start[0])
@@ -269,27 +271,27 @@ class WindowDecoder:
         block.rows.extend(np.column_stack(columns).ravel().tolist())
         block.pieces.append(data[first : int(end[-1])])
         block.size += int(end[-1]) - first
-        groups, numbers = np.unique(of, return_inverse=True)
+        transactions, numbers = np.unique(of, return_inverse=True)
         mariadb = self._window.connector == "mariadb"
-        threads = [None if mariadb or run.threads[n] < 0 else run.threads[n] for n in groups.tolist()]
-        positions = [run.positions[n] for n in groups.tolist()]
-        known = [(run.gtids[n], run.times[n], run.servers[n]) for n in groups.tolist()]
-        commits = place.texts_at(positions)
+        threads = [None if mariadb or run.threads[n] < 0 else run.threads[n] for n in transactions.tolist()]
+        positions = [run.positions[n] for n in transactions.tolist()]
+        known = [(run.gtids[n], run.times[n], run.servers[n]) for n in transactions.tolist()]
+        commits = here.texts_at(positions)
         block.steps.extend(
-            [OfGroup(commit, *facts) for commit, facts in zip(commits, known, strict=True)],
+            [TransactionFacts(commit, *facts) for commit, facts in zip(commits, known, strict=True)],
             numbers.tolist(),
-            place.file,
+            here.file,
             position.tolist(),
             threads,
             (np.frombuffer(data, np.uint8)[start + _FLAGS] & _WITHOUT_FOREIGN_KEYS > 0).tolist(),
         )
 
-    def _take_rows(self, event: RowsEvent, group: Group) -> Iterator[pa.RecordBatch]:
-        """Rows, which take effect in the group."""
+    def _take_rows(self, event: RowsEvent, transaction: Transaction) -> Iterator[pa.RecordBatch]:
+        """Rows, which take effect in the transaction."""
         if _LETTERS[event.kind] in self._skipped:
             return
         path = self._paths[table_named(event.described)]
-        if self._is_in_snapshot(path, group) or self._is_gone(path):
+        if self._is_in_snapshot(path, transaction) or self._is_gone(path):
             return
         path, layout = self._numbers.get(event.described) or self._described(event.described)
         block = self._block
@@ -301,15 +303,15 @@ class WindowDecoder:
         block.pieces.append(event.body)
         block.size = behind
         unchecked = bool(event.body[_FLAGS] & _WITHOUT_FOREIGN_KEYS)
-        place = event.group.place
-        block.steps.add(group, place.file, event.position, self._thread(event), query, unchecked=unchecked)
+        position = event.transaction.position
+        block.steps.add(transaction, position.file, event.position, self._thread(event), query, unchecked=unchecked)
         self._latest[path] = layout
         if block.size >= BLOCK_BYTES:
             yield from self._flush()
 
     def _take_statement(self, step: StatementEvent) -> None:
         """A row for each captured table that a statement names."""
-        group, statement, block = step.group, step.statement, self._block
+        transaction, statement, block = step.transaction, step.statement, self._block
         empties = statement.meaning is Meaning.TRUNCATE
         if empties and "t" in self._skipped:
             return
@@ -318,7 +320,7 @@ class WindowDecoder:
             for (database, name), path in self._paths.items()
             if any(t.database == database and t.name in ("", name) for t in statement.tables)
         ]
-        chosen = [path for path in named if not self._is_in_snapshot(path, group)]
+        chosen = [path for path in named if not self._is_in_snapshot(path, transaction)]
         if not chosen:
             return
         if not empties:
@@ -327,13 +329,13 @@ class WindowDecoder:
         for sub, path in enumerate(chosen):
             found = (len(block.steps), step.ordinal + 1, sub, self._known(path))
             (block.truncates if empties else block.statements).append(found)
-        block.steps.add(group, group.place.file, step.position, self._thread(step), statement=step.text)
+        block.steps.add(transaction, transaction.position.file, step.position, self._thread(step), statement=step.text)
 
     def _alter(self, path: str, step: StatementEvent) -> None:
         """A table is as it is behind a statement from now on."""
         states = self._window.states.get(path)
         if states is not None:
-            self._now[path] = _state_at(states, step.group.place)
+            self._now[path] = _state_at(states, step.transaction.position)
         elif not step.statement.words.upper().startswith("CREATE"):
             # Nothing was said of it when the batch was planned, because it was not captured then.
             self._now[path] = None
@@ -348,18 +350,18 @@ class WindowDecoder:
     def _take_decided(self, step: Decided) -> Iterator[pa.RecordBatch]:
         """The rows of a distributed transaction, as they were kept, or from where they were prepared."""
         kept = self._kept.taken(step.xid)
-        found = [one for one in self._prepared if one.xid == step.xid and one.start <= step.group.place]
+        found = [one for one in self._prepared if one.xid == step.xid and one.start <= step.transaction.position]
         self._prepared = [one for one in self._prepared if one not in found]
         if not step.committed:
             return
         if kept is not None:
             for event in kept:
-                yield from self._take_rows(event, step.group)
+                yield from self._take_rows(event, step.transaction)
             return
         held = max(found, key=lambda one: one.start) if found else self._earlier(step.xid)
         if not held.captured:
             return
-        reader = GroupReader(held.start, held.end, self._paths, prepared=True)
+        reader = TransactionReader(held.start, held.end, self._paths, prepared=True)
         with closing(self._again(held.start)) as log:
             while not reader.finished:
                 data = next(log, b"")
@@ -368,17 +370,17 @@ class WindowDecoder:
                 for read in events_in(data):
                     for row in reader.read(read):
                         if isinstance(row, RowsEvent):
-                            yield from self._take_rows(row, step.group)
+                            yield from self._take_rows(row, step.transaction)
         reader.finish()
 
-    def _take_end(self, step: GroupEnd) -> None:
+    def _take_end(self, step: TransactionEnd) -> None:
         block = self._block
         block.ends.append(len(block.steps))
-        block.steps.add(step.group, step.group.place.file, step.group.place.position)
+        block.steps.add(step.transaction, step.transaction.position.file, step.transaction.position.position)
 
-    def _is_in_snapshot(self, path: str, group: Group) -> bool:
+    def _is_in_snapshot(self, path: str, transaction: Transaction) -> bool:
         upto = self._window.after.get(path)
-        return upto is not None and group.place.text <= upto
+        return upto is not None and transaction.position.text <= upto
 
     def _is_gone(self, path: str) -> bool:
         """Whether a table is not captured any more, and another one may be meant."""
@@ -422,7 +424,7 @@ class WindowDecoder:
         try:
             images, events = read_rows(data, Events(starts, ends, kinds, layouts), arrays.wire)
             images.complete()
-            images.spell(arrays.spelled, arrays.by, arrays.spellings)
+            images.spell(arrays.written, arrays.by, arrays.encodings)
         except WrongRow as error:
             raise self._wrong(error, block) from None
         counts = np.bincount(events, minlength=len(kinds))
@@ -436,7 +438,7 @@ class WindowDecoder:
         of_events, tables = _OPS[kinds][events], layouts[events]
         is_update = of_events == CODES[Operation.UPDATE]
         total = np.ones(len(events), np.int64)
-        is_unsettled = block.steps.groups[0].commit <= self._window.unsettled
+        is_unsettled = block.steps.transactions[0].commit <= self._window.unsettled
         if (self._numbered or is_unsettled) and is_update.any():
             moved = is_update & ~images.alike(arrays.key, unknown=True)
             if self._numbered:
@@ -463,13 +465,15 @@ class WindowDecoder:
         step, number = block.rows[error.event * _EVENT_NUMBERS :][:2]
         layout = self._layouts.all[number]
         column = ""
-        if error.column in layout.places:
-            column = f" in column '{layout.table.schema.columns[layout.places.index(error.column)].name}'"
-        place = self._place(block, step)
-        sentence = f"The rows of table '{layout.table.path}' at {place} can't be read: an event {error.what}{column}."
+        if error.column in layout.positions:
+            column = f" in column '{layout.table.schema.columns[layout.positions.index(error.column)].name}'"
+        position = self._position(block, step)
+        sentence = (
+            f"The rows of table '{layout.table.path}' at {position} can't be read: an event {error.what}{column}."
+        )
         return about(FormatError(sentence), layout.table.id)
 
-    def _place(self, block: _Block, step: int) -> str:
+    def _position(self, block: _Block, step: int) -> str:
         return f"{file_name(self._window.log, block.steps.files[step])}, position {block.steps.positions[step]}"
 
     def _check_keys(self, rows: Rows, images: RowImages, block: _Block) -> None:
@@ -480,9 +484,9 @@ class WindowDecoder:
         lacking = images.lacking(np.where(rows.new >= 0, rows.new, rows.old), arrays.key)
         if lacking >= 0:
             table = self._layouts.all[rows.tables[lacking]].table
-            place = self._place(block, int(rows.steps[lacking]))
+            position = self._position(block, int(rows.steps[lacking]))
             error = CaptureError(
-                f"The change of table '{table.path}' at {place} does not have all columns of the table's key.",
+                f"The change of table '{table.path}' at {position} does not have all columns of the table's key.",
                 remedy="Run SET GLOBAL binlog_row_image = 'FULL' and start with a new checkpoint, or set "
                 "'message_key_columns' to columns of the primary key.",
             )
@@ -497,11 +501,11 @@ class WindowDecoder:
         if lacking < 0:
             return
         row = moved[lacking]
-        if block.steps.groups[block.steps.of[steps[row]]].commit > self._window.unsettled:
+        if block.steps.transactions[block.steps.of[steps[row]]].commit > self._window.unsettled:
             return
         raise CaptureError(
             f"A row of table '{self._layouts.all[tables[row]].table.path}' got another key at "
-            f"{self._place(block, int(steps[row]))} while the table was read, and the log does not have all of its "
+            f"{self._position(block, int(steps[row]))} while the table was read, and the log does not have all of its "
             "values.",
             remedy="Run SET GLOBAL binlog_row_image = 'FULL' and start with a new checkpoint.",
         )
@@ -527,12 +531,12 @@ class WindowDecoder:
         return found
 
     def _with_numbers(self, rows: Rows, block: _Block) -> tuple[Rows, dict[int, str]]:
-        """The rows with their places in their transactions, and the edges of these."""
+        """The rows with their positions in their transactions, and the edges of these."""
         rows = rows.only(rows.total != 0)
-        groups = block.steps.groups
+        transactions = block.steps.transactions
         of = np.array(block.steps.of, np.int64)
-        tallies = [Tally() for _ in groups]
-        if groups[0].commit == self._tallied:
+        tallies = [Tally() for _ in transactions]
+        if transactions[0].commit == self._tallied:
             tallies[0] = self._tally
         before = tallies[0].events
         events = np.flatnonzero(rows.total > 0)
@@ -548,7 +552,7 @@ class WindowDecoder:
             begun, firsts = np.unique(of_events, return_index=True)
             first = rows.only(events[firsts[1:] if before and begun[0] == 0 else firsts])
             begins = Rows.at(first.steps, FIRST, Operation.BEGIN, ordinals=-1)
-        self._tally, self._tallied = tallies[-1], groups[-1].commit
+        self._tally, self._tallied = tallies[-1], transactions[-1].commit
         counts = {step: tallies[of[step]].events for step in block.ends}
         at = np.array([step for step, count in counts.items() if count], np.int64)
         ends = Rows.at(
@@ -562,6 +566,6 @@ class WindowDecoder:
         return Rows.together([begins, rows, ends]), said
 
 
-def _state_at(states: Sequence[tuple[str, MysqlTable | None]], place: Place) -> MysqlTable | None:
-    """How a table is from a place on."""
-    return [table for begin, table in states if begin <= place.text][-1]
+def _state_at(states: Sequence[tuple[str, MysqlTable | None]], position: BinlogPosition) -> MysqlTable | None:
+    """How a table is from a position on."""
+    return [table for begin, table in states if begin <= position.text][-1]

@@ -31,12 +31,12 @@ class DescribedTable:
     Args:
         table: what is captured of it.
         columns: all columns that its rows have in the log, in their order; none where the log has not described it.
-        places: for each captured column its place among these.
+        positions: for each captured column its position among these.
     """
 
     table: MysqlTable
     columns: tuple[WireColumn, ...] = ()
-    places: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
 
 
 def described_table(
@@ -74,7 +74,7 @@ def described_table(
     before = {column.name: (column, native) for column, native in zip(known.schema.columns, known.natives, strict=True)}
     columns: list[tuple[Column, NativeType]] = []
     same = set()
-    for place, (name, native, column) in enumerate(zip(names, wire, described.columns, strict=True), 1):
+    for position, (name, native, column) in enumerate(zip(names, wire, described.columns, strict=True), 1):
         shown, declared = before.get(name, (None, None))
         refined = None if declared is None else native.refined(declared)
         if refined is not None:
@@ -88,7 +88,7 @@ def described_table(
                 remedy=_left_out(known.path),
             )
         found = refined or native
-        columns.append((_column(shown if refined else None, name, place, found, column), found))
+        columns.append((_column(shown if refined else None, name, position, found, column), found))
     table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
     chunk_key = known.chunk_key if same.issuperset(known.chunk_key) else ()
     made = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))
@@ -125,10 +125,10 @@ def _native(column: MapColumn) -> NativeType:
     )
 
 
-def _column(shown: Column | None, name: str, place: int, native: NativeType, column: MapColumn) -> Column:
+def _column(shown: Column | None, name: str, position: int, native: NativeType, column: MapColumn) -> Column:
     return replace(
-        shown or Column(name, place, native.logical, native.name),
-        position=place,
+        shown or Column(name, position, native.logical, native.name),
+        position=position,
         logical=native.logical,
         native_type=native.name,
         length=native.length,

@@ -18,12 +18,12 @@ class EventBytes:
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._name = data, name
-        self._place, self._end = 0, len(data)
+        self._position, self._end = 0, len(data)
 
     @property
     def left(self) -> int:
         """How many bytes are left."""
-        return self._end - self._place
+        return self._end - self._position
 
     def number(self, size: int) -> int:
         """An unsigned number of so many bytes."""
@@ -45,11 +45,11 @@ class EventBytes:
 
     def take(self, size: int) -> bytes:
         """The next bytes."""
-        end = self._place + size
+        end = self._position + size
         if size < 0 or end > self._end:
             raise self.wrong("is shorter than its parts")
-        found = self._data[self._place : end]
-        self._place = end
+        found = self._data[self._position : end]
+        self._position = end
         return found
 
     def rest(self) -> bytes:
@@ -61,7 +61,7 @@ class EventBytes:
         return self.take(self.number(1))
 
     def packed_text(self) -> bytes:
-        """Bytes behind their packed number."""
+        """Bytes after their packed number."""
         return self.take(self.packed())
 
     def name(self) -> str:
@@ -69,7 +69,7 @@ class EventBytes:
         return self.utf8(self.short_text())
 
     def name_and_zero(self) -> str:
-        """The same with a zero byte behind it."""
+        """The same with a zero byte after it."""
         found = self.name()
         if self.number(1):
             raise self.wrong("has a name without an end")

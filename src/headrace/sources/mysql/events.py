@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from headrace.errors import CaptureError, FormatError
+from headrace.sources.mysql.binlog_position import FIRST, file_of
 from headrace.sources.mysql.event_bytes import EventBytes
-from headrace.sources.mysql.place import FIRST, file_of
 
 ARTIFICIAL, IGNORABLE = 0x20, 0x80
 _IN_USE = 0x01
@@ -109,7 +109,7 @@ class Event(NamedTuple):
         server: the server that wrote it first.
         flags: of the header.
         start: where it begins in its file; of an event that is in no file where the next one begins.
-        body: behind the header, without the checksum.
+        body: after the header, without the checksum.
     """
 
     kind: int
@@ -243,7 +243,7 @@ def inner_events(read: Callable[[int], bytes], start: int) -> Iterator[Event]:
 
     Args:
         read: gives the next plain bytes, at most so many; none at the end.
-        start: where the compressed event begins, which is the place of all of them.
+        start: where the compressed event begins, which is the position of all of them.
 
     Raises:
         FormatError: one is cut off.
@@ -273,7 +273,7 @@ def _verify(data: bytes) -> None:
 
 
 def read_format_description(body: bytes) -> FormatDescription:
-    """A FORMAT_DESCRIPTION event, with the checksum behind it.
+    """A FORMAT_DESCRIPTION event, with the checksum after it.
 
     Raises:
         FormatError: it is cut off.
@@ -330,27 +330,27 @@ def rows_query(body: bytes) -> bytes:
 
 
 def events_in(data: bytes | memoryview) -> Iterator[bytes]:
-    """Each of the events that lie one behind the other.
+    """Each of the events that lie one after another.
 
     Raises:
         FormatError: one is cut off.
     """
-    place, view = 0, memoryview(data)
-    while place < len(view):
-        event = event_at(view, place)
+    position, view = 0, memoryview(data)
+    while position < len(view):
+        event = event_at(view, position)
         yield event
-        place += len(event)
+        position += len(event)
 
 
-def event_at(view: memoryview, place: int) -> bytes:
-    """The event that begins at a place.
+def event_at(view: memoryview, position: int) -> bytes:
+    """The event that begins at a position.
 
     Raises:
         FormatError: it is cut off.
     """
-    if len(view) - place < HEADER_SIZE:
+    if len(view) - position < HEADER_SIZE:
         raise FormatError("The server sent a part of an event.")
-    size = _LENGTH.unpack_from(view, place + _LENGTH_PLACE)[0]
-    if not HEADER_SIZE <= size <= len(view) - place:
+    size = _LENGTH.unpack_from(view, position + _LENGTH_PLACE)[0]
+    if not HEADER_SIZE <= size <= len(view) - position:
         raise FormatError("The server sent a part of an event.")
-    return bytes(view[place : place + size])
+    return bytes(view[position : position + size])

@@ -1,4 +1,5 @@
-"""Where a pipeline goes on when another server took over: at the place of its log that has the same groups before it.
+"""Where a pipeline goes on when another server took over: at the position of its log that has the same transactions
+before it.
 
 Files and bytes of two servers have nothing in common, and GTIDs have. The other server is followed only where it has
 all that was read, in the same order, and nothing of what follows was purged.
@@ -10,16 +11,16 @@ from bisect import bisect_left
 from contextlib import closing
 
 from headrace.errors import DataLossError, FormatError, PositionMismatch
+from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, file_name
 from headrace.sources.mysql.connection import MARIADB, Connection, connect_binlog
 from headrace.sources.mysql.events import EventType, Frames, events_in
-from headrace.sources.mysql.groups import GroupEnd, GroupReader
 from headrace.sources.mysql.gtid_sets import GtidSet, read_gtid_list, read_previous_gtids
 from headrace.sources.mysql.guards import AFTER_LOSS, NEW_CHECKPOINT, ServerState, gtid_set
 from headrace.sources.mysql.log_read import log_up_to, mark_of
 from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, file_name
 from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.transactions import TransactionEnd, TransactionReader
 from headrace.sources.mysql.visibility import Snapshots
 
 _BEGINNING = (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
@@ -33,8 +34,8 @@ def is_another(now: ServerState, before: LogState) -> bool:
 
 def taken_over(
     session: Connection, settings: MysqlSettings, now: ServerState, before: StreamState
-) -> tuple[Place, LogState]:
-    """The boundary at which another server's log goes on behind an offset, and what the offset keeps of that log.
+) -> tuple[BinlogPosition, LogState]:
+    """The boundary at which another server's log goes on after an offset, and what the offset keeps of that log.
 
     Reads the file of the boundary and what follows. Runs in the driver.
 
@@ -45,8 +46,8 @@ def taken_over(
         before: what the offset keeps of the log.
 
     Raises:
-        PositionMismatch: the other server lacks groups that were read, or has them in another order.
-        DataLossError: groups that follow were purged there.
+        PositionMismatch: the other server lacks transactions that were read, or has them in another order.
+        DataLossError: transactions that follow were purged there.
     """
     ours = gtid_set(now.kind, before.log.gtids)
     if not gtid_set(now.kind, now.gtids).continues(ours):
@@ -62,7 +63,7 @@ def taken_over(
         )
     # The last file before which nothing is new.
     known = bisect_left(
-        now.files, True, key=lambda file: not ours.contains(_groups_before(settings, now.kind, file.name))
+        now.files, True, key=lambda file: not ours.contains(_transactions_before(settings, now.kind, file.name))
     )
     if not known:
         raise DataLossError(
@@ -72,32 +73,34 @@ def taken_over(
         )
     epoch, file = before.log.epoch + 1, now.files[known - 1]
     head = Snapshots(session.server, epoch).head(session)
-    place = _behind(ours, settings, now, Place(epoch, file.number, FIRST), head)
-    mark = mark_of(settings, file_name(now.base, place.file))
+    position = _behind(ours, settings, now, BinlogPosition(epoch, file.number, FIRST), head)
+    mark = mark_of(settings, file_name(now.base, position.file))
     folds = session.server.folds_names
-    return place, LogState(now.kind, now.server, now.base, mark, epoch, before.log.gtids, folds)
+    return position, LogState(now.kind, now.server, now.base, mark, epoch, before.log.gtids, folds)
 
 
-def _behind(ours: GtidSet, settings: MysqlSettings, now: ServerState, begin: Place, head: Place) -> Place:
-    """The boundary behind the groups that are known; what follows has none of them."""
+def _behind(
+    ours: GtidSet, settings: MysqlSettings, now: ServerState, begin: BinlogPosition, head: BinlogPosition
+) -> BinlogPosition:
+    """The boundary after the transactions that are known; what follows has none of them."""
     found, is_behind = begin, False
-    groups = GroupReader(begin, head, ())
-    with closing(log_up_to(settings, now.base, begin, lambda: groups.boundary, server=now.server)) as blocks:
-        while not groups.finished:
+    transactions = TransactionReader(begin, head, ())
+    with closing(log_up_to(settings, now.base, begin, lambda: transactions.boundary, server=now.server)) as blocks:
+        while not transactions.finished:
             block = next(blocks, None)
             if block is None:
-                groups.finish()
+                transactions.finish()
                 break
             for data in events_in(block):
-                for step in groups.read(data):
-                    if not isinstance(step, GroupEnd):
+                for step in transactions.read(data):
+                    if not isinstance(step, TransactionEnd):
                         continue
-                    if step.group.gtid is None or not ours.has(step.group.gtid):
+                    if step.transaction.gtid is None or not ours.has(step.transaction.gtid):
                         is_behind = True
                     elif is_behind:
                         raise PositionMismatch(
-                            f"The server '{now.address}' took over, and has transaction {step.group.gtid}, which was "
-                            "read, behind others that were not.",
+                            f"The server '{now.address}' took over, and has transaction {step.transaction.gtid}, which "
+                            "was read, after others that were not.",
                             remedy=f"Let replicas commit in the order of the log. {NEW_CHECKPOINT}",
                         )
                     else:
@@ -105,8 +108,8 @@ def _behind(ours: GtidSet, settings: MysqlSettings, now: ServerState, begin: Pla
     return found
 
 
-def _groups_before(settings: MysqlSettings, kind: str, file: str) -> GtidSet:
-    """The groups of all files before one."""
+def _transactions_before(settings: MysqlSettings, kind: str, file: str) -> GtidSet:
+    """The transactions of all files before one."""
     frames = Frames()
     unknown = FormatError(f"File '{file}' of the binary log does not say which transactions are before it.")
     with connect_binlog(settings) as reader:

@@ -52,7 +52,7 @@ def unlogged_keys(connection: Connection, tables: Mapping[str, MysqlTable]) -> t
         return ()
     found: list[ForeignKey] = []
     folds = connection.server.folds_names
-    known = {_spelled(table.id, folds=folds): table.id for table in tables.values()}
+    known = {_written(table.id, folds=folds): table.id for table in tables.values()}
     for table in tables.values():
         if not table.has_snapshots:
             continue
@@ -63,7 +63,7 @@ def unlogged_keys(connection: Connection, tables: Mapping[str, MysqlTable]) -> t
                 raise
             continue
         for key in keys_in(str(statement), table.id):
-            found.append(replace(key, parent=known.get(_spelled(key.parent, folds=folds), key.parent)))
+            found.append(replace(key, parent=known.get(_written(key.parent, folds=folds), key.parent)))
     matches = _matches(connection, {key.child for key in found})
     return tuple(
         sorted(
@@ -117,7 +117,7 @@ def cascades(
     """The foreign keys with what keeps the rows that they change from being told.
 
     Args:
-        keys: as of `unlogged_keys`.
+        keys: see `unlogged_keys`.
         tables: the captured tables by path.
         settings: the source's options.
         uncertain: those of the keys that came, went or changed within a batch.
@@ -227,7 +227,7 @@ def match_of(collation: str) -> Match:
     return "c"
 
 
-def _spelled(table: TableId, *, folds: bool) -> tuple[str, str]:
+def _written(table: TableId, *, folds: bool) -> tuple[str, str]:
     return (table.database.lower(), table.name.lower()) if folds else (table.database, table.name)
 
 

@@ -1,4 +1,4 @@
-"""The events that begin a group, and what they name it: the GTIDs of MySQL and of MariaDB."""
+"""The events that begin a transaction, and what they name it: the GTIDs of MySQL and of MariaDB."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Xid:
 
 
 @dataclass(frozen=True)
-class GroupStart:
-    """What a GTID event says of the group that it begins.
+class GtidStart:
+    """What a GTID event says of the transaction that it begins.
 
     Args:
-        gtid: the group's GTID; None where the server has none.
+        gtid: the transaction's GTID; None where the server has none.
         time: when it was committed, in microseconds since 1970; None where the log does not say it.
-        standalone: whether the group is the one event that follows, without a COMMIT.
-        prepared: the distributed transaction that the group prepares.
+        standalone: whether the transaction is the one event that follows, without a COMMIT.
+        prepared: the distributed transaction that the transaction prepares.
         completed: the one that it commits or rolls back.
         without_effect: whether its statement changes nothing here: an ALTER that only begins, or that failed after it
             had begun.
@@ -55,7 +55,7 @@ class GroupStart:
     without_effect: bool = False
 
 
-def read_gtid(body: bytes) -> GroupStart:
+def read_gtid(body: bytes) -> GtidStart:
     """MySQL's GTID or ANONYMOUS_GTID event.
 
     Raises:
@@ -69,11 +69,11 @@ def read_gtid(body: bytes) -> GroupStart:
         data.take(16)
         if data.left:
             time = data.number(7) & ~_TOP_OF_56_BITS
-    return GroupStart(f"{UUID(bytes=uuid)}:{number}" if number else None, time)
+    return GtidStart(f"{UUID(bytes=uuid)}:{number}" if number else None, time)
 
 
-def read_tagged_gtid(body: bytes) -> GroupStart:
-    """MySQL's GTID event of a group whose GTID has a tag.
+def read_tagged_gtid(body: bytes) -> GtidStart:
+    """MySQL's GTID event of a transaction whose GTID has a tag.
 
     Raises:
         FormatError: it is cut off or has an unknown part before those that are needed.
@@ -100,7 +100,7 @@ def read_tagged_gtid(body: bytes) -> GroupStart:
             raise data.wrong(f"has the unknown part {field}")
     if len(uuid) != 16 or number <= 0:
         raise data.wrong("does not say its GTID")
-    return GroupStart(f"{UUID(bytes=uuid)}:{f'{tag}:' if tag else ''}{number}", time)
+    return GtidStart(f"{UUID(bytes=uuid)}:{f'{tag}:' if tag else ''}{number}", time)
 
 
 def _prefix_coded(data: EventBytes) -> int:
@@ -117,7 +117,7 @@ def _signed(value: int) -> int:
     return ~(value >> 1) if value & 1 else value >> 1
 
 
-def read_mariadb_gtid(body: bytes, server: int) -> GroupStart:
+def read_mariadb_gtid(body: bytes, server: int) -> GtidStart:
     """MariaDB's GTID event.
 
     Args:
@@ -136,7 +136,7 @@ def read_mariadb_gtid(body: bytes, server: int) -> GroupStart:
         form, first, second = data.number(4), data.number(1), data.number(1)
         xid = Xid(data.take(first), data.take(second), form)
     extra = data.number(1) if data.left else 0
-    return GroupStart(
+    return GtidStart(
         f"{domain}-{server}-{number}",
         standalone=bool(flags & _STANDALONE),
         prepared=xid if flags & _PREPARED_XA else None,

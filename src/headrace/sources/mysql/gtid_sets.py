@@ -23,7 +23,7 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 class GtidSet(ABC):
-    """Which groups are in a log or an offset. Sets are never changed; `add` gives another one."""
+    """Which transactions are in a log or an offset. Sets are never changed; `add` gives another one."""
 
     @classmethod
     @abstractmethod
@@ -41,19 +41,19 @@ class GtidSet(ABC):
 
     @abstractmethod
     def add(self, gtids: Iterable[str]) -> Self:
-        """The set with more groups."""
+        """The set with more transactions."""
 
     @abstractmethod
     def contains(self, other: Self) -> bool:
-        """Whether all groups of another set are in this one."""
+        """Whether all transactions of another set are in this one."""
 
     @abstractmethod
     def has(self, gtid: str) -> bool:
-        """Whether one group is in it."""
+        """Whether one transaction is in it."""
 
     @abstractmethod
     def continues(self, other: Self) -> bool:
-        """Whether a server whose log has these groups goes on from where one with the other set was."""
+        """Whether a server whose log has these transactions goes on from where one with the other set was."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class MysqlGtidSet(GtidSet):
         return self._with(added)
 
     def contains(self, other: Self) -> bool:
-        """Whether all groups of another set are in this one."""
+        """Whether all transactions of another set are in this one."""
         return all(_within(runs, self.runs.get(name, ())) for name, runs in other.runs.items())
 
     def has(self, gtid: str) -> bool:
@@ -113,7 +113,7 @@ class MysqlGtidSet(GtidSet):
         return _within(((int(number), int(number)),), self.runs.get(name, ()))
 
     def continues(self, other: Self) -> bool:
-        """As of every set: it has all of its groups."""
+        """As of every set: it has all of its transactions."""
         return self.contains(other)
 
     def _with(self, added: Mapping[str, Iterable[tuple[int, int]]]) -> Self:
@@ -139,15 +139,15 @@ def _within(runs: Intervals, others: Intervals) -> bool:
     """Whether each of these runs lies in one of the others."""
     firsts = [first for first, _ in others]
     for first, last in runs:
-        place = bisect_right(firsts, first) - 1
-        if place < 0 or others[place][1] < last:
+        position = bisect_right(firsts, first) - 1
+        if position < 0 or others[position][1] < last:
             return False
     return True
 
 
 @dataclass(frozen=True)
 class MariadbGtidSet(GtidSet):
-    """MariaDB's way: the last group of each domain, and that of each server in it.
+    """MariaDB's way: the last transaction of each domain, and that of each server in it.
 
     Args:
         last: the last number of each domain and server, in the order in which they came.
@@ -187,7 +187,7 @@ class MariadbGtidSet(GtidSet):
         return type(self)(found)
 
     def contains(self, other: Self) -> bool:
-        """Whether of each domain of the other one the newest group is here too.
+        """Whether of each domain of the other one the newest transaction is here too.
 
         In a domain numbers ascend over all servers where `gtid_strict_mode` is on.
         """
@@ -195,14 +195,15 @@ class MariadbGtidSet(GtidSet):
         return all(number <= here.get(domain, -1) for domain, number in there.items())
 
     def has(self, gtid: str) -> bool:
-        """Whether a group is not behind the newest one of its domain."""
+        """Whether a transaction is not after the newest one of its domain."""
         domain, _, number = map(int, gtid.split("-"))
         return number <= self._newest().get(domain, -1)
 
     def continues(self, other: Self) -> bool:
-        """Whether of each domain of the other one the newest group is here too, from the server that it came from.
+        """Whether of each domain of the other one the newest transaction is here too, from the server that it came
+        from.
 
-        That of another server with its number is another group.
+        That of another server with its number is another transaction.
         """
         newest = {domain: (server, number) for (domain, server), number in other.last.items()}
         return all(number <= self.last.get((domain, server), -1) for domain, (server, number) in newest.items())
@@ -212,13 +213,13 @@ class MariadbGtidSet(GtidSet):
 
 
 def _put(found: dict[tuple[int, int], int], domain: int, server: int, number: int) -> None:
-    """Make a group the newest of its domain."""
+    """Make a transaction the newest of its domain."""
     found.pop((domain, server), None)
     found[domain, server] = number
 
 
 def read_previous_gtids(body: bytes) -> MysqlGtidSet:
-    """MySQL's PREVIOUS_GTIDS event: all groups that are in no file from this one on.
+    """MySQL's PREVIOUS_GTIDS event: all transactions that are in no file from this one on.
 
     Raises:
         FormatError: it is cut off.
@@ -244,7 +245,7 @@ def read_previous_gtids(body: bytes) -> MysqlGtidSet:
 
 
 def read_gtid_list(body: bytes) -> MariadbGtidSet:
-    """MariaDB's GTID_LIST event: the last group of each domain and server before this file.
+    """MariaDB's GTID_LIST event: the last transaction of each domain and server before this file.
 
     Raises:
         FormatError: it is cut off.

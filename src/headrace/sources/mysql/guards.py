@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, file_name, file_of
 from headrace.sources.mysql.connection import MARIADB, Connection
 from headrace.sources.mysql.gtid_sets import GtidSet, MariadbGtidSet, MysqlGtidSet
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.place import FIRST, Place, file_name, file_of
 from headrace.sources.mysql.stream_state import StreamState
 
 NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
@@ -52,7 +52,7 @@ class ServerState:
         server: what tells it from other servers.
         address: host and port, for sentences.
         files: the files of its log, oldest first.
-        gtids: the groups that its log has or had, as it writes them.
+        gtids: the transactions that its log has or had, as it writes them.
         expires: after how many seconds a file may go; 0 for never, None where that is not known.
         in_use: those that MySQL's log may have, and that are not done: they wait for the engine, or for a replica.
     """
@@ -94,8 +94,8 @@ class ServerState:
         """The base name of the newest file."""
         return file_of(self.files[-1].name)[0]
 
-    def bytes_between(self, begin: Place, end: Place) -> int:
-        """How many bytes of the log lie between two places."""
+    def bytes_between(self, begin: BinlogPosition, end: BinlogPosition) -> int:
+        """How many bytes of the log lie between two positions."""
         sizes = sum(file.size for file in self.files if begin.file <= file.number < end.file)
         return sizes + end.position - begin.position
 
@@ -116,18 +116,18 @@ def gtid_set(kind: str, text: str) -> GtidSet:
     return MariadbGtidSet.of(text) if kind == MARIADB else MysqlGtidSet.of(text)
 
 
-def require_there(now: ServerState, state: StreamState, begin: Place) -> None:
+def require_there(now: ServerState, state: StreamState, begin: BinlogPosition) -> None:
     """See that a server still has all that follows an offset, and what is held for distributed transactions.
 
     Raises:
         PositionMismatch, DataLossError: as `require_same_log`.
     """
-    for place in (begin, *(one.start for one in state.prepared if one.captured)):
-        require_same_log(now, state.log, place)
+    for position in (begin, *(one.start for one in state.prepared if one.captured)):
+        require_same_log(now, state.log, position)
 
 
-def require_same_log(now: ServerState, before: LogState, boundary: Place) -> None:
-    """See that a server still has everything that follows an offset; asks nobody.
+def require_same_log(now: ServerState, before: LogState, boundary: BinlogPosition) -> None:
+    """See that a server still has everything that follows an offset; makes no request.
 
     What the offset's file says of itself is not asked here: `require_same_file`.
 
@@ -137,7 +137,7 @@ def require_same_log(now: ServerState, before: LogState, boundary: Place) -> Non
         boundary: where the next read begins.
 
     Raises:
-        PositionMismatch: it is another server, or one whose log went back or was begun anew.
+        PositionMismatch: it is another server, or one whose log went back or was begun again.
         DataLossError: the file is not there any more.
     """
     if now.server != before.server or (now.kind == MARIADB) != (before.kind == MARIADB):

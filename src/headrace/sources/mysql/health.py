@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from headrace.errors import DataLossError, HeadraceError, PositionMismatch
 from headrace.sources.health import CaptureState, Health, size_text, span_text
+from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, boundary, file_name, file_of
 from headrace.sources.mysql.connection import Connection, connect, connect_binlog
 from headrace.sources.mysql.failover import is_another
 from headrace.sources.mysql.guards import ServerState, require_same_file, require_there
 from headrace.sources.mysql.log_read import mark_of
 from headrace.sources.mysql.log_settings import NAMES, retention_seconds, wrong_settings
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, boundary, file_name, file_of
 from headrace.sources.mysql.refusals import KEEP_LONGER
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
@@ -87,17 +87,17 @@ class _Examination:
         )
         if offset is None or offset.is_nothing:
             return well
-        place = boundary(offset.commit)
-        refused = self._refused(well, offset, place)
+        position = boundary(offset.commit)
+        refused = self._refused(well, offset, position)
         if refused is not None:
             return refused
-        ours = next((file for file in files if file.number == place.file), None)
-        if ours is None or ours.size < place.position:
-            # Another server took over, whose log has other places.
+        ours = next((file for file in files if file.number == position.file), None)
+        if ours is None or ours.size < position.position:
+            # Another server took over, whose log has other positions.
             return well
-        behind = [file for file in files if file.number > place.file]
-        waiting = ours.size - place.position + sum(file.size for file in behind)
-        since, seen = self._first_change(ours, place, waiting) if waiting else (None, True)
+        behind = [file for file in files if file.number > position.file]
+        waiting = ours.size - position.position + sum(file.size for file in behind)
+        since, scan = self._first_change(ours, position, waiting) if waiting else (None, True)
         left = kept
         if kept is not None and behind:
             # A file is purged so long after its last event, which is about when the next one was begun.
@@ -111,12 +111,12 @@ class _Examination:
             sentence=f"{sentence}.",
             remedy="" if left is None or left > 0 else KEEP_LONGER,
             waiting_since=since,
-            quiet_until=now if seen and since is None else None,
+            quiet_until=now if scan and since is None else None,
             headroom_seconds=left,
             retained_bytes=waiting,
         )
 
-    def _refused(self, well: Health, offset: Offset, place: Place) -> Health | None:
+    def _refused(self, well: Health, offset: Offset, position: BinlogPosition) -> Health | None:
         """What a run would stop with, because the log is another one or lacks what follows; None where it goes on."""
         now, state = ServerState.of(self.connection), StreamState.of(offset)
         stopped = replace(well, state=CaptureState.NOT_CAPTURING, captured_until=None, headroom_seconds=None)
@@ -124,9 +124,9 @@ class _Examination:
             if is_another(now, state.log):
                 # Reading both logs says whether it took over, which the run does.
                 return None
-            require_there(now, state, place)
-            file = file_name(state.log.base, place.file)
-            require_same_file(mark_of(self.settings, file), state.log.mark, file, str(self.connection.place))
+            require_there(now, state, position)
+            file = file_name(state.log.base, position.file)
+            require_same_file(mark_of(self.settings, file), state.log.mark, file, str(self.connection.endpoint))
         except DataLossError as error:
             known = tuple(offset.known)
             return replace(stopped, sentence=error.message, remedy=error.remedy, headroom_seconds=0.0, lost=known)
@@ -147,16 +147,16 @@ class _Examination:
                     at += max(size, _HEADER)
         raise HeadraceError(f"File '{file.name}' of the log has no beginning.")
 
-    def _first_change(self, file: _LogFile, place: Place, waiting: int) -> tuple[dt.datetime | None, bool]:
+    def _first_change(self, file: _LogFile, position: BinlogPosition, waiting: int) -> tuple[dt.datetime | None, bool]:
         """When the first statement on a captured table began that waits; and whether that is known, null being none.
 
         What is compressed counts as such a change.
         """
-        if place.position >= 2**32:
+        if position.position >= 2**32:
             return None, False
         read, deadline = 0, time.monotonic() + _LOOK_SECONDS
         with connect_binlog(self.settings) as reader:
-            reader.dump(file.name, place.position)
+            reader.dump(file.name, position.position)
             while block := reader.receive():
                 at = 0
                 while at + _HEADER <= len(block):

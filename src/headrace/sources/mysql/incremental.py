@@ -1,6 +1,6 @@
 """Ad-hoc snapshots beside the stream, without a write to the source.
 
-A chunk is read in a snapshot that sees everything up to the batch's end, and its rows stand behind all of that. The
+A chunk is read in a snapshot that sees everything up to the batch's end, and its rows stand after all of that. The
 reader looks at the log from there to where its snapshot may reach: rows that were written in between are left out,
 because their changes come with the next batches. A row that was deleted since was not read. Keys are compared by their
 texts: who wrote the row that was read is in the log with the very text that the table has.
@@ -23,9 +23,9 @@ from headrace.changes import Operation
 from headrace.changes.key_text import key_text, key_texts
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.mysql import snapshot_statements as statements
+from headrace.sources.mysql.binlog_position import boundary
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
-from headrace.sources.mysql.place import boundary
 from headrace.sources.mysql.refusals import MysqlError
 from headrace.sources.mysql.snapshot_read import (
     SnapshotReader,
@@ -134,12 +134,12 @@ def read_incremental(
 
 def _others(table: MysqlTable, batches: Iterable[list[pa.Array]], written: pa.Array | None) -> Iterator[list[pa.Array]]:
     """The rows without those that were written."""
-    places = _places(table)
+    positions = _places(table)
     for texts in batches:
         if written is None or not len(written):
             yield texts
             continue
-        keep = pc.invert(pc.is_in(key_texts([texts[place] for place in places]), value_set=written))
+        keep = pc.invert(pc.is_in(key_texts([texts[position] for position in positions]), value_set=written))
         if pc.any(keep).as_py():
             yield [text.filter(keep) for text in texts]
 

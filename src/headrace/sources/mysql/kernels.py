@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.formats.kernels import main
+from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.charsets import texts_of
 from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.events import ARTIFICIAL, HEADER_SIZE, EventType
-from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place
+from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.types import DOUBLE, LONG, VARCHAR, NativeType
 from headrace.sources.mysql.window import Window
 
@@ -33,11 +33,11 @@ _OTHER = b"\0" + struct.pack("<id", 2, 0.5) + b"\x01b"
 
 def compile_all() -> None:
     """Call each kernel as the decoder calls it."""
-    columns = tuple(Column(name, place, native.logical, native.name) for place, (name, native) in
+    columns = tuple(Column(name, position, native.logical, native.name) for position, (name, native) in
                     enumerate(_NATIVES.items(), 1))  # fmt: skip
     table = MysqlTable(TableSchema(TableId("d", "", "t"), columns, ("id",)), tuple(_NATIVES.values()), ("id",))
     log = _log()
-    window = Window(Place(0, 1, FIRST), Place(0, 1, FIRST + 1), "log", "mariadb", {table.path: table})
+    window = Window(BinlogPosition(0, 1, FIRST), BinlogPosition(0, 1, FIRST + 1), "log", "mariadb", {table.path: table})
     for options in ({}, _OPTIONS):
         settings = MysqlSettings.parse(options, owner="source 'mysql_cdc'")
         decoder = WindowDecoder(window, settings, dt.datetime(2024, 2, 29, tzinfo=dt.UTC), _again, _earlier)
@@ -46,7 +46,7 @@ def compile_all() -> None:
     texts_of(pa.array([b"a"], pa.binary()), "latin1")
 
 
-def _again(_: Place) -> Generator[bytes, None, None]:
+def _again(_: BinlogPosition) -> Generator[bytes, None, None]:
     yield from ()
 
 
@@ -76,10 +76,10 @@ def _log() -> bytes:
     # What comes before the file has said that it has no checksums has one.
     turn = struct.pack("<Q", FIRST) + b"log.000001"
     log = _event(EventType.ROTATE, turn, 0, flags=ARTIFICIAL, checksum=True)
-    place = FIRST
+    position = FIRST
     for kind, body in events:
-        place += HEADER_SIZE + len(body)
-        log += _event(kind, body, place)
+        position += HEADER_SIZE + len(body)
+        log += _event(kind, body, position)
     return log
 
 

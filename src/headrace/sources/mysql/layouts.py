@@ -19,7 +19,7 @@ from headrace.wire.spans import Array
 
 
 @dataclass(frozen=True)
-class Spelling:
+class TextEncoding:
     """What makes the texts that are given out of the values of the log.
 
     Args:
@@ -36,18 +36,18 @@ class Spelling:
 
     def __call__(self, texts: pa.StringArray) -> pa.StringArray:
         """Whole columns; null stays null."""
-        spelled = texts
-        if self.native.is_spelled:
+        written = texts
+        if self.native.needs_log_texts:
             try:
-                spelled = self.native.log_texts(texts)
+                written = self.native.log_texts(texts)
             except FormatError as error:
                 raise FormatError(f"Column {self.column}: {error.message}", remedy=error.remedy) from error
-        return spelled if self.mask is None else self.mask(spelled, self.length)
+        return written if self.mask is None else self.mask(written, self.length)
 
     @property
     def is_plain(self) -> bool:
         """Whether texts stay as they are."""
-        return self.mask is None and not self.native.is_spelled
+        return self.mask is None and not self.native.needs_log_texts
 
 
 class Layouts:
@@ -60,7 +60,7 @@ class Layouts:
     def __init__(self, masks: Masks) -> None:
         self.all: list[DescribedTable] = []
         self._masks = masks
-        self._spellings: dict[Spelling, int] = {}
+        self._encodings: dict[TextEncoding, int] = {}
         self._holders: dict[str, int] = {}
         self._schemas: dict[str, int] = {}
         self._arrays: Arrays | None = None
@@ -79,34 +79,34 @@ class Layouts:
         return self._arrays
 
     def _made(self) -> Arrays:
-        spelled: list[list[int]] = []
+        written: list[list[int]] = []
         by: list[int] = []
         for layout in self.all:
             table = layout.table
-            masks = {place: rest for place, *rest in self._masks.of_table(table.schema, table.natives).changes}
+            masks = {index: rest for index, *rest in self._masks.of_table(table.schema, table.natives).changes}
             own = []
-            for number, place in enumerate(layout.places):
+            for number, index in enumerate(layout.positions):
                 column, native = table.schema.columns[number], table.natives[number]
-                spelling = Spelling(f"'{column.name}' of table '{table.path}'", native, *masks.get(number, ()))
-                if not spelling.is_plain:
-                    own.append(place)
-                    by.append(self._spellings.setdefault(spelling, len(self._spellings)))
-            spelled.append(own)
+                encoding = TextEncoding(f"'{column.name}' of table '{table.path}'", native, *masks.get(number, ()))
+                if not encoding.is_plain:
+                    own.append(index)
+                    by.append(self._encodings.setdefault(encoding, len(self._encodings)))
+            written.append(own)
         schemas = [layout.table.schema for layout in self.all]
         keys = []
         for layout in self.all:
             names = [column.name for column in layout.table.schema.columns]
-            keys.append([layout.places[names.index(name)] for name in layout.table.schema.key if layout.places])
-        described = [bool(layout.places) for layout in self.all]
+            keys.append([layout.positions[names.index(name)] for name in layout.table.schema.key if layout.positions])
+        described = [bool(layout.positions) for layout in self.all]
         return Arrays(
             wire=WireTables.of([layout.columns for layout in self.all]),
             holders=_numbers([self._holders.setdefault(x.table.path, len(self._holders)) for x in self.all]),
             schemas=_numbers([self._schemas.setdefault(s.fingerprint, len(self._schemas)) for s in schemas]),
-            captured=_columns([layout.places for layout in self.all]),
+            captured=_columns([layout.positions for layout in self.all]),
             key=_columns(keys),
-            spelled=_columns(spelled),
+            written=_columns(written),
             by=_numbers(by),
-            spellings=tuple(self._spellings),
+            encodings=tuple(self._encodings),
             names=_texts([c.name for s, has in zip(schemas, described, strict=True) if has for c in s.columns]),
             key_names=_texts([name for s, has in zip(schemas, described, strict=True) if has for name in s.key]),
             databases=_texts([schema.id.database for schema in schemas]),
@@ -124,9 +124,9 @@ class Arrays:
         wire: how their rows lie in the log.
         holders: a number for each table, whatever it looks like.
         schemas: a number for each schema.
-        captured: the places in the row of the columns that are given out.
+        captured: the positions in the row of the columns that are given out.
         key: those of the key's columns.
-        spelled: those whose texts do not stay as they are.
+        written: those whose texts do not stay as they are.
         by: for each of these the number of its spelling.
         spellings: all of them.
         names, key_names: the names of `captured` and `key`.
@@ -138,9 +138,9 @@ class Arrays:
     schemas: Array
     captured: Columns
     key: Columns
-    spelled: Columns
+    written: Columns
     by: Array
-    spellings: tuple[Spelling, ...]
+    encodings: tuple[TextEncoding, ...]
     names: pa.StringArray
     key_names: pa.StringArray
     databases: pa.StringArray

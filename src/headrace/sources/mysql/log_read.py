@@ -1,4 +1,4 @@
-"""Reading the binary log from a place on: what a window has, the rows of a window, and which file is which.
+"""Reading the binary log from a position on: what a window has, the rows of a window, and which file is which.
 
 Nothing is kept on the server, so the same window can be read again, byte for byte, by a retry or a second copy of the
 task, for as long as the files are there.
@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import closing
 
 from headrace.errors import CaptureError, FormatError, PositionMismatch
+from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, file_name
 from headrace.sources.mysql.connection import Connection, connect, connect_binlog
 from headrace.sources.mysql.events import HEADER_SIZE, EventType, events_in
-from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.guards import FILES, NEW_CHECKPOINT, files_of, require_same_file
+from headrace.sources.mysql.log_scan import LogScan, ScanResult
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.look import Look, Seen
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, file_name
+from headrace.sources.mysql.transactions import Prepared
 
 _U32 = 2**32
 _KIND_PLACE = 4
@@ -29,14 +29,14 @@ _POLL_SECONDS, _PATIENCE_SECONDS = 0.01, 30.0
 
 
 def log_from(
-    settings: MysqlSettings, base: str, place: Place, *, server: str = "", mark: str = ""
+    settings: MysqlSettings, base: str, position: BinlogPosition, *, server: str = "", mark: str = ""
 ) -> Generator[memoryview, None, None]:
     """The log from a boundary to where it ends, whole events at a time; above 4 GiB from the beginning of the file.
 
     Args:
         settings: the source's options.
         base: the base name of its files.
-        place: the boundary.
+        position: the boundary.
         server: whose log it is; empty where any server will do.
         mark: what the boundary's file says of itself; empty where that is not known.
 
@@ -47,13 +47,13 @@ def log_from(
     """
     with connect_binlog(settings) as reader:
         require_server(reader, server)
-        file = file_name(base, place.file)
-        # Without the statements of rows MariaDB leaves their events out, and places can't be counted.
-        reader.dump(file, max(place.position if place.position < _U32 else FIRST, FIRST), statements=True)
+        file = file_name(base, position.file)
+        # Without the statements of rows MariaDB leaves their events out, and positions can't be counted.
+        reader.dump(file, max(position.position if position.position < _U32 else FIRST, FIRST), statements=True)
         while block := reader.receive():
             found = _mark_in(block) if mark else ""
             if found:
-                require_same_file(found, mark, file, str(reader.place))
+                require_same_file(found, mark, file, str(reader.endpoint))
                 mark = ""
             yield block
 
@@ -61,32 +61,32 @@ def log_from(
 def log_up_to(
     settings: MysqlSettings,
     base: str,
-    place: Place,
-    reached: Callable[[], Place | None],
+    position: BinlogPosition,
+    reached: Callable[[], BinlogPosition | None],
     *,
     server: str = "",
     mark: str = "",
 ) -> Generator[memoryview, None, None]:
     """The log from a boundary on, for a reader who takes it until it has what it wants.
 
-    MySQL says that the log ends behind what is written, and sends only what is synced, which may be less for a moment.
+    MySQL says that the log ends after what is written, and sends only what is synced, which may be less for a moment.
     So where the log seems to end too early it is asked for again.
 
     Args:
-        settings, base, place, server, mark: as of `log_from`.
-        reached: the boundary up to which the reader has it; null inside of a group.
+        settings, base, position, server, mark: see `log_from`.
+        reached: the boundary up to which the reader has it; null inside of a transaction.
 
     Raises:
-        PositionMismatch, DataLossError, MysqlError: as of `log_from`.
+        PositionMismatch, DataLossError, MysqlError: see `log_from`.
     """
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        yield from log_from(settings, base, place, server=server, mark=mark)
+        yield from log_from(settings, base, position, server=server, mark=mark)
         here = reached()
-        if here is None or here.position >= _U32 or (here <= place and time.monotonic() >= until):
+        if here is None or here.position >= _U32 or (here <= position and time.monotonic() >= until):
             return
-        if here > place:
-            place, mark, until = here, "", time.monotonic() + _PATIENCE_SECONDS
+        if here > position:
+            position, mark, until = here, "", time.monotonic() + _PATIENCE_SECONDS
         time.sleep(_POLL_SECONDS)
 
 
@@ -115,13 +115,13 @@ class PreparedBefore:
     from the boundary, a file at a time, up to where it was prepared; what was found on the way is known then.
 
     Args:
-        settings, base, server: as of `log_from`.
-        place: the boundary.
+        settings, base, server: see `log_from`.
+        position: the boundary.
     """
 
-    def __init__(self, settings: MysqlSettings, base: str, place: Place, *, server: str = "") -> None:
+    def __init__(self, settings: MysqlSettings, base: str, position: BinlogPosition, *, server: str = "") -> None:
         self._settings, self._base, self._server = settings, base, server
-        self._read_to = place
+        self._read_to = position
         self._found: dict[str, Prepared] = {}
 
     def __call__(self, xid: str) -> Prepared:
@@ -144,50 +144,50 @@ class PreparedBefore:
             self._read_to = begin
         return self._found[xid]
 
-    def _file_before(self) -> Place | None:
+    def _file_before(self) -> BinlogPosition | None:
         with connect(self._settings) as session:
             require_server(session, self._server)
             files = files_of(session.rows(FILES))
-        begins = [Place(self._read_to.epoch, file.number, FIRST) for file in files]
+        begins = [BinlogPosition(self._read_to.epoch, file.number, FIRST) for file in files]
         return max((begin for begin in begins if begin < self._read_to), default=None)
 
-    def _undecided(self, begin: Place) -> Collection[Prepared]:
-        look = Look(begin, self._read_to, (), commits=0, cut_bytes=_U32)
-        blocks = log_up_to(self._settings, self._base, begin, lambda: look.boundary, server=self._server)
+    def _undecided(self, begin: BinlogPosition) -> Collection[Prepared]:
+        log_scan = LogScan(begin, self._read_to, (), commits=0, cut_bytes=_U32)
+        blocks = log_up_to(self._settings, self._base, begin, lambda: log_scan.boundary, server=self._server)
         with closing(blocks):
-            while not look.finished and (block := next(blocks, None)) is not None:
-                look.take(block)
-        look.finish()
-        return look.seen.prepared
+            while not log_scan.finished and (block := next(blocks, None)) is not None:
+                log_scan.take(block)
+        log_scan.finish()
+        return log_scan.scan.prepared
 
 
-def looked(
+def scan_window(
     settings: MysqlSettings,
     log: LogState,
-    begin: Place,
-    end: Place,
+    begin: BinlogPosition,
+    end: BinlogPosition,
     tables: Collection[tuple[str, str]],
     *,
     commits: int,
     cut_bytes: int,
     prepared: Collection[Prepared],
     mark: str = "",
-) -> Seen:
+) -> ScanResult:
     """What the log has between two boundaries, as far as a batch may go. Runs in the driver.
 
     Args:
-        settings: the source's options; a window ends at the first edge of a group behind `max_log_per_batch`.
+        settings: the source's options; a window ends at the first edge of a transaction after `max_log_per_batch`.
         log: whose it is.
-        begin, end, tables, commits, cut_bytes, prepared: as of `Look`.
-        mark: as of `log_from`.
+        begin, end, tables, commits, cut_bytes, prepared: see `LogScan`.
+        mark: see `log_from`.
 
     Raises:
-        PositionMismatch: it is the log of another server, or was begun anew.
+        PositionMismatch: it is the log of another server, or was begun again.
         DataLossError: the file is not there any more.
         FormatError: the log is damaged, or ends before the window.
         CaptureError: it has what can't be read.
     """
-    look = Look(
+    log_scan = LogScan(
         begin,
         end,
         tables,
@@ -198,18 +198,18 @@ def looked(
         folds_names=log.folds_names,
     )
     taken = 0
-    blocks = log_up_to(settings, log.base, begin, lambda: look.boundary, server=log.server, mark=mark)
+    blocks = log_up_to(settings, log.base, begin, lambda: log_scan.boundary, server=log.server, mark=mark)
     with closing(blocks):
-        while not look.finished:
+        while not log_scan.finished:
             block = next(blocks, None)
             if block is None:
-                look.finish()
+                log_scan.finish()
                 break
-            look.take(block)
+            log_scan.take(block)
             taken += len(block)
-            if taken >= settings.max_log_per_batch and look.seen.until > begin:
+            if taken >= settings.max_log_per_batch and log_scan.scan.until > begin:
                 break
-    return look.seen
+    return log_scan.scan
 
 
 def mark_of(settings: MysqlSettings, file: str) -> str:
@@ -228,7 +228,9 @@ def mark_of(settings: MysqlSettings, file: str) -> str:
 
 
 def _mark_in(block: memoryview) -> str:
-    """What a file says of itself, whose beginning may be in a block; a dump from any place of it has that in front."""
+    """What a file says of itself, whose beginning may be in a block; a dump from any position of it has that in
+    front.
+    """
     for data in events_in(block):
         if data[_KIND_PLACE] == EventType.FORMAT_DESCRIPTION:
             time, server, body = data[:_KIND_PLACE], data[_SERVER], data[HEADER_SIZE:-_CHECKSUM_SIZE]

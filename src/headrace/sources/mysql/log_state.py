@@ -20,9 +20,10 @@ class LogState:
         server: what tells it from all other servers, and stays the same when it is started again.
         base: the base name of the log's files.
         mark: what the file of the offset says of itself, by which another file with its name is known.
-        epoch: as `Place.epoch`.
-        gtids: the groups that the offset has, as the server writes sets of them; empty where the log has no GTIDs.
-        folds_names: as of `ServerKind`.
+        epoch: as `BinlogPosition.epoch`.
+        gtids: the transactions that the offset has, as the server writes sets of them; empty where the log has no
+            GTIDs.
+        folds_names: see `ServerKind`.
     """
 
     kind: str

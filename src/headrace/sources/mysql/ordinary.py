@@ -1,4 +1,4 @@
-"""Ordinary groups of the log: many transactions at once, as arrays. `GroupReader.read` says the same one by one."""
+"""Ordinary transactions of the log: many at once, as arrays. `TransactionReader.read` says the same one by one."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from uuid import UUID
 
 import numpy as np
 
-from headrace.wire import group_kernels as kernels
-from headrace.wire.group_kernels import Ordinary
+from headrace.wire import transaction_kernels as kernels
 from headrace.wire.spans import Array
+from headrace.wire.transaction_kernels import Ordinary
 
 _MICROSECONDS = 1_000_000
 _MOST_TABLES = 64
 _SMALLEST_GROUP, _SMALLEST_EVENT = 100, 30
-"""Bytes, which bound how many groups and events a block can have."""
+"""Bytes, which bound how many transactions and events a block can have."""
 _SPAN = 1024 * 1024
-"""Bytes that are looked at in one go. Larger groups are read event by event, which costs their rows little."""
+"""Bytes that are looked at in one go. Larger transactions are read event by event, which costs their rows little."""
 
 
 class Run(NamedTuple):
-    """Groups one behind the other, each a whole transaction that has nothing but rows.
+    """Transactions one after another, each a whole transaction that has nothing but rows.
 
     Args:
-        positions: where each group begins in its file.
+        positions: where each transaction begins in its file.
         times: when each was committed, in microseconds since 1970.
         servers: the server that wrote each first.
         gtids: the GTID of each; None where the server has none.
         threads: the session's number of each; -1 where the log does not say it.
-        events: as of `Ordinary`, a row each.
+        events: see `Ordinary`, a row each.
         of: of each rows event the number of its table.
         maps: the description of each table.
         behind: where the events after them begin in the data.
@@ -47,13 +47,14 @@ class Run(NamedTuple):
 
 
 def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, checksums: bool, mariadb: bool) -> Run:
-    """The ordinary groups that lie at a place of the data; none where the next one is not ordinary or not whole.
+    """The ordinary transactions that lie at a position of the data; none where the next one is not ordinary or not
+    whole.
 
     Args:
-        data: events, one behind the other.
+        data: events, one after another.
         first: where they begin.
         position: where the first one begins in its file.
-        limit: no group is taken that begins here or behind; -1 for none.
+        limit: no transaction is taken that begins here or behind; -1 for none.
         checksums: whether events have them.
         mariadb: whether MariaDB wrote the log.
     """
@@ -61,20 +62,20 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
     size, seen = len(near), np.frombuffer(near, np.uint8)
     # Kernels are compiled for each kind of array, so that there is to be one only.
     seen.flags.writeable = False
-    groups, events = size // _SMALLEST_GROUP + 1, size // _SMALLEST_EVENT + 1
+    transactions, events = size // _SMALLEST_GROUP + 1, size // _SMALLEST_EVENT + 1
     out = Ordinary(
-        np.empty((groups, kernels.GROUP_COLUMNS), np.int64),
+        np.empty((transactions, kernels.GROUP_COLUMNS), np.int64),
         np.empty((events, kernels.EVENT_COLUMNS), np.int64),
         np.empty(events, np.int64),
         np.empty((_MOST_TABLES, kernels.MAP_COLUMNS), np.int64),
-        np.empty(groups, np.int64),
+        np.empty(transactions, np.int64),
         np.empty((2, kernels.MOST_MAPS), np.int64),
     )
     counts = np.zeros(3, np.int64)
-    behind = kernels.ordinary_groups(seen, 0, position, limit, checksums, mariadb, out, counts)
-    groups, events, maps = counts.tolist()
-    positions, seconds, servers, numbers, names, threads = out.groups[:groups].T
-    times: Array = np.where(out.times[:groups] < 0, seconds * _MICROSECONDS, out.times[:groups])
+    behind = kernels.ordinary_transactions(seen, 0, position, limit, checksums, mariadb, out, counts)
+    transactions, events, maps = counts.tolist()
+    positions, seconds, servers, numbers, names, threads = out.transactions[:transactions].T
+    times: Array = np.where(out.times[:transactions] < 0, seconds * _MICROSECONDS, out.times[:transactions])
     each = zip(names.tolist(), servers.tolist(), numbers.tolist(), strict=True)
     gtids: list[str | None]
     if mariadb:

@@ -8,37 +8,37 @@ from __future__ import annotations
 import datetime as dt
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""How many bytes a group of so many decimal digits takes."""
+"""How many bytes a transaction of so many decimal digits takes."""
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
 class Reader:
-    """Reads bytes from a place on, never beyond an end.
+    """Reads bytes from a position on, never beyond an end.
 
     Args:
         data: the bytes.
-        place: where it begins.
+        position: where it begins.
         end: where it ends.
     """
 
-    def __init__(self, data: bytes, place: int, end: int) -> None:
-        if not 0 <= place <= end <= len(data):
+    def __init__(self, data: bytes, position: int, end: int) -> None:
+        if not 0 <= position <= end <= len(data):
             raise ValueError("a value begins or ends outside of what holds it")
-        self.place = place
+        self.position = position
         self._data = data
         self._end = end
 
     @property
     def at_end(self) -> bool:
         """Whether all is used up."""
-        return self.place == self._end
+        return self.position == self._end
 
     def take(self, size: int) -> bytes:
         """So many bytes."""
-        if size > self._end - self.place:
+        if size > self._end - self.position:
             raise ValueError("a value is cut off")
-        self.place += size
-        return self._data[self.place - size : self.place]
+        self.position += size
+        return self._data[self.position - size : self.position]
 
     def byte(self) -> int:
         """One byte."""
@@ -74,13 +74,13 @@ def decimal_text(data: bytes, precision: int, scale: int) -> str:
         data = bytes(byte ^ 0xFF for byte in data)
     whole = precision - scale
     rest, behind = ([digits % 9] if digits % 9 else [] for digits in (whole, scale))
-    groups = [*rest, *[9] * (whole // 9 + scale // 9), *behind]
+    transactions = [*rest, *[9] * (whole // 9 + scale // 9), *behind]
     reader, digits = Reader(data, 0, len(data)), ""
-    for group in groups:
-        found = int.from_bytes(reader.take(_DIGIT_BYTES[group]), "big")
-        if found >= 10**group:
+    for transaction in transactions:
+        found = int.from_bytes(reader.take(_DIGIT_BYTES[transaction]), "big")
+        if found >= 10**transaction:
             raise ValueError("a decimal has a group of digits that is too large")
-        digits += f"{found:0{group}}"
+        digits += f"{found:0{transaction}}"
     text = digits[:whole].lstrip("0") or "0"
     if scale:
         text += f".{digits[whole:]}"

@@ -107,8 +107,8 @@ class _Questions:
                     f"Run: GRANT SELECT ON {name} TO {login_of(self.connection)};",
                 )
                 return
-        place = (table.database, table.name)
-        engine = self.connection.value(_ENGINE, place)
+        position = (table.database, table.name)
+        engine = self.connection.value(_ENGINE, position)
         if engine is not None and engine.lower() != "innodb":
             yield MissingPermission(
                 f"Table '{path}' is of the engine {engine}: its snapshot is of no single moment, and its changes are "

@@ -1,6 +1,6 @@
 """Where the next batch of the binary log ends: its head, its windows, and the moments at which tables are read.
 
-Runs in the driver. Commits are places of the log, as `headrace.sources.mysql.place` has them.
+Runs in the driver. Commits are positions of the log, as `headrace.sources.mysql.position` has them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.window import Window
 from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.altered_tables import AlteredTables, altered_tables, is_altered, under_options
+from headrace.sources.mysql.binlog_position import (
+    FIRST,
+    BinlogPosition,
+    boundary,
+    commit_before,
+    file_name,
+    in_epoch_of,
+)
 from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.catalog import estimated_rows
 from headrace.sources.mysql.connection import MARIADB, Connection, connect
 from headrace.sources.mysql.described_table import described_table
 from headrace.sources.mysql.failover import is_another, taken_over
-from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.guards import (
     NEW_CHECKPOINT,
     ServerState,
@@ -33,11 +40,10 @@ from headrace.sources.mysql.guards import (
     require_there,
 )
 from headrace.sources.mysql.incremental import KeysNow
-from headrace.sources.mysql.log_read import looked, mark_of
+from headrace.sources.mysql.log_read import mark_of, scan_window
+from headrace.sources.mysql.log_scan import ScanResult
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.look import Seen
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import FIRST, Place, boundary, commit_before, file_name, in_epoch_of
 from headrace.sources.mysql.signal_table import signals_in
 from headrace.sources.mysql.snapshot_read import TableAltered, more_chunks, require_as_known
 from headrace.sources.mysql.stream_read import changes_of
@@ -45,6 +51,7 @@ from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.mysql.table_map import read_table_map, table_named
 from headrace.sources.mysql.table_set import TableSet
 from headrace.sources.mysql.table_states import TableStatement
+from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say
@@ -62,7 +69,7 @@ class BinlogWindow(Window):
     """A window, and what the offset keeps at its end.
 
     Args:
-        gtids: the groups that the offset has then.
+        gtids: the transactions that the offset has then.
         prepared: the distributed transactions that are not decided then.
         tables: the captured tables at its end; None where they are as the offset has them.
     """
@@ -74,17 +81,17 @@ class BinlogWindow(Window):
 
 @dataclass(frozen=True)
 class _Quiet:
-    """A stretch of the log behind an offset that has nothing for the captured tables, so it is not looked at again.
+    """A stretch of the log after an offset that has nothing for the captured tables, so it is not looked at again.
 
     Args:
         commit, tables: the offset's commit, and the tables that were looked for.
         seen: what was found, its end above all.
-        gtids: as of `BinlogWindow`.
+        gtids: see `BinlogWindow`.
     """
 
     commit: str
     tables: frozenset[tuple[str, str]]
-    seen: Seen
+    scan: ScanResult
     gtids: str
 
 
@@ -101,7 +108,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         self._tables = TableSet(settings)
         self._connection: Connection | None = None
         self._quiet: _Quiet | None = None
-        self._look_again = False
+        self._scan_again = False
         self._readable: dict[bytes, MysqlTable] = {}
         self._epoch = 0
         self._changed: set[str] = set()
@@ -142,9 +149,9 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     def _state(self, offset: Offset) -> StreamState:
         return StreamState.of(offset)
 
-    def _taken_up(self, start: Offset) -> Offset:
+    def _resume(self, start: Offset) -> Offset:
         self._epoch = StreamState.of(start).log.epoch
-        return super()._taken_up(start)
+        return super()._resume(start)
 
     def _in_same_log(self, start: Offset) -> Offset:
         now, state, begin = ServerState.of(self._sql), StreamState.of(start), boundary(start.commit)
@@ -153,11 +160,11 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             return self._taken_over(start, now)
         require_there(now, state, begin)
         file = file_name(state.log.base, begin.file)
-        require_same_file(mark_of(self._settings, file), state.log.mark, file, str(self._sql.place))
+        require_same_file(mark_of(self._settings, file), state.log.mark, file, str(self._sql.endpoint))
         return start
 
     def _taken_over(self, start: Offset, now: ServerState) -> Offset:
-        """The place of an offset in the log of a server that took over."""
+        """The position of an offset in the log of a server that took over."""
         state, tables = StreamState.of(start), tables_of(start.schemas)
         self._epoch += 1
         begin, log = taken_over(self._sql, self._settings, now, state)
@@ -179,7 +186,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         taken = StreamState(log, waiting=state.waiting, unsettled=unsettled, cascades=state.cascades)
         return taken.in_offset(replace(start, commit=commit))
 
-    # Snapshots. Every place of the log serves: what a table without a key held there, the log says.
+    # Snapshots. Every position of the log serves: what a table without a key held there, the log says.
 
     def _is_served(self, path: str, progress: TableProgress) -> bool:
         return path not in self._changed
@@ -211,16 +218,16 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return None
 
     def _beginning(self) -> Offset:
-        return self._looked_at_beginning()
+        return self._preview_beginning()
 
-    def _looked_at_beginning(self) -> Offset:
+    def _preview_beginning(self) -> Offset:
         begun = self._snapshots.head(self._sql)
         self._snapshots.wait_executed(self._sql)
         now = ServerState.of(self._sql)
         folds = self._sql.server.folds_names
         log = LogState(now.kind, now.server, now.base, "", self._epoch, now.gtids, folds)
-        # The groups have all that was before the first place, and nothing from behind the second.
-        log, head = self._with_groups(log, begun, self._snapshots.head(self._sql))
+        # The transactions have all that was before the first position, and nothing from after the second.
+        log, head = self._with_transactions(log, begun, self._snapshots.head(self._sql))
         log = replace(log, mark=mark_of(self._settings, file_name(now.base, head.file)))
         tables = self._tables.captured(self._sql, strict=True)
         begin = Offset(
@@ -231,18 +238,20 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         )
         return self._tables.with_cascades(self._sql, StreamState(log).in_offset(begin))
 
-    def _with_groups(self, log: LogState, begin: Place, end: Place) -> tuple[LogState, Place]:
-        """What is kept of a log, with the groups between two boundaries, and up to where it has them."""
+    def _with_transactions(
+        self, log: LogState, begin: BinlogPosition, end: BinlogPosition
+    ) -> tuple[LogState, BinlogPosition]:
+        """What is kept of a log, with the transactions between two boundaries, and up to where it has them."""
         if begin == end or not log.gtids:
             return log, end
-        seen = looked(self._settings, log, begin, end, (), commits=0, cut_bytes=_NO_CUT, prepared=())
-        return replace(log, gtids=gtid_set(log.kind, log.gtids).add(seen.gtids).text), seen.until
+        scan = scan_window(self._settings, log, begin, end, (), commits=0, cut_bytes=_NO_CUT, prepared=())
+        return replace(log, gtids=gtid_set(log.kind, log.gtids).add(scan.gtids).text), scan.until
 
     def _estimates(self, tables: Sequence[MysqlTable]) -> Mapping[str, int]:
         return estimated_rows(self._sql, [table.id for table in tables])
 
     def _more_chunks(self, path: str, table: MysqlTable, progress: TableProgress, budget: int) -> TableProgress:
-        # A row that can't be seen yet may be behind the last key that is found.
+        # A row that can't be seen yet may be after the last key that is found.
         self._see(progress.commit, [table])
         rows = self._settings.snapshot_chunk_rows
         return more_chunks(self._sql, table, progress, self._settings, rows, budget)
@@ -275,7 +284,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             # Who asked for the head did not know how many servers were followed.
             limit = replace(limit, upto=in_epoch_of(limit.upto, start.commit))
         if head < start.commit:
-            # The log was begun anew, or lost its end; what is behind the offset is none of ours.
+            # The log was begun again, or lost its end; what is behind the offset is none of ours.
             self._in_same_log(start)
         if start.tables:
             # All of their rows were read before now.
@@ -286,44 +295,44 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         begin, bound, state = boundary(start.commit), boundary(upto), StreamState.of(start)
         now = ServerState.of(self._sql)
         require_there(now, state, begin)
-        quiet = self._looked(start, state, now, bound, commits)
-        tables = self._altered_tables(start, state, quiet.seen)
+        quiet = self._scan_log(start, state, now, bound, commits)
+        tables = self._altered_tables(start, state, quiet.scan)
         cut = None if tables is None else tables.cut
         if cut is not None:
             # One batch can't have both what is in front of the statement and what is behind it.
-            quiet = self._looked(start, state, now, Place.of(cut), commits)
-            tables = self._altered_tables(start, state, quiet.seen)
-        seen = quiet.seen
-        self._require_readable(start, state, seen, tables)
-        if not seen.rows and not seen.altered:
+            quiet = self._scan_log(start, state, now, BinlogPosition.of(cut), commits)
+            tables = self._altered_tables(start, state, quiet.scan)
+        scan = quiet.scan
+        self._require_readable(start, state, scan, tables)
+        if not scan.rows and not scan.altered:
             self._quiet = quiet
         # A table that is made is not looked for, and may have rows at once that no snapshot reads.
         only_streams = self._settings.snapshot_mode in WITHOUT_ROWS or self._settings.snapshot_include_collection_list
-        comes = (seen.altered or self._look_again) and bool(only_streams)
+        comes = (scan.altered or self._scan_again) and bool(only_streams)
         return BinlogWindow(
-            end=commit_before(seen.until),
-            rows=seen.rows or comes,
-            commit_time=seen.time,
-            signals=self._signals(start, state.log, seen),
-            cuts=tuple(map(commit_before, seen.cuts)),
-            size=now.bytes_between(begin, seen.until),
-            altered=seen.altered,
+            end=commit_before(scan.until),
+            rows=scan.rows or comes,
+            commit_time=scan.time,
+            signals=self._signals(start, state.log, scan),
+            cuts=tuple(map(commit_before, scan.cuts)),
+            size=now.bytes_between(begin, scan.until),
+            altered=scan.altered,
             cut=cut is not None,
             gtids=quiet.gtids,
-            prepared=seen.prepared,
+            prepared=scan.prepared,
             tables=tables,
         )
 
-    def _altered_tables(self, start: Offset, state: StreamState, seen: Seen) -> AlteredTables | None:
+    def _altered_tables(self, start: Offset, state: StreamState, scan: ScanResult) -> AlteredTables | None:
         """The captured tables at the end of a window; None where the log says that they are as before."""
-        if not seen.altered and not self._look_again:
+        if not scan.altered and not self._scan_again:
             return None
         known, begin = tables_of(start.schemas), boundary(start.commit).text
         read_at = {path: progress.commit for path, progress in start.tables.items()}
         for tries_left in range(_CATALOG_TRIES, -1, -1):
             shown = self._tables.captured(self._sql, strict=False)
-            later = self._later_statements(state, seen, known)
-            found = altered_tables(known, state.unsure, shown, seen.statements, later, begin, state.dropped, read_at)
+            later = self._later_statements(state, scan, known)
+            found = altered_tables(known, state.unsure, shown, scan.statements, later, begin, state.dropped, read_at)
             missing = [path for path in known if path not in shown and path not in found.replaced]
             if not (missing or found.lagging) or not tries_left:
                 break
@@ -332,7 +341,9 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             time.sleep(_CATALOG_SECONDS)
         return found
 
-    def _require_readable(self, start: Offset, state: StreamState, seen: Seen, altered: AlteredTables | None) -> None:
+    def _require_readable(
+        self, start: Offset, state: StreamState, scan: ScanResult, altered: AlteredTables | None
+    ) -> None:
         """Stop here, where a repair can still leave changes out, and not in the batch that would have them.
 
         Raises:
@@ -341,7 +352,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         known = tables_of(start.schemas)
         paths = {(table.id.database, table.id.name): path for path, table in known.items()}
         mariadb = state.log.kind == MARIADB
-        for (described, number), last in seen.rows_of.items():
+        for (described, number), last in scan.rows_of.items():
             path = paths[table_named(described)]
             after = start.tables.get(path)
             is_gone = altered is not None and path not in altered.found
@@ -350,8 +361,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             states = altered.states.get(path) if altered is not None else None
             table: MysqlTable | None = None if path in state.unsure else known[path]
             if states is not None:
-                place = seen.statements[number - 1].place if number else ""
-                table = [at for begin, at in states if begin <= place][-1]
+                position = scan.statements[number - 1].position if number else ""
+                table = [at for begin, at in states if begin <= position][-1]
             if self._readable.get(described) is not (table or known[path]):
                 described_table(
                     read_table_map(described, mariadb=mariadb),
@@ -363,38 +374,40 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
                     self._readable[described] = table
 
     def _later_statements(
-        self, state: StreamState, seen: Seen, known: Mapping[str, MysqlTable]
+        self, state: StreamState, scan: ScanResult, known: Mapping[str, MysqlTable]
     ) -> tuple[TableStatement, ...] | None:
-        """The statements behind a window that the catalog may show already; None where that is too much to read."""
+        """The statements after a window that the catalog may show already; None where that is too much to read."""
         head = self._snapshots.head(self._sql)
-        if head <= seen.until:
+        if head <= scan.until:
             return ()
         tables = [(table.id.database, table.id.name) for table in known.values()]
-        later = looked(
+        later = scan_window(
             self._settings,
             replace(state.log, folds_names=self._sql.server.folds_names),
-            seen.until,
+            scan.until,
             head,
             tables,
             commits=0,
             cut_bytes=_NO_CUT,
-            prepared=seen.prepared,
+            prepared=scan.prepared,
         )
         return later.statements if later.until >= head else None
 
-    def _looked(self, start: Offset, state: StreamState, now: ServerState, bound: Place, commits: int) -> _Quiet:
+    def _scan_log(
+        self, start: Offset, state: StreamState, now: ServerState, bound: BinlogPosition, commits: int
+    ) -> _Quiet:
         """What is behind an offset; what was quiet when it was looked at before is not read again."""
         tables = frozenset((table.id.database, table.id.name) for table in tables_of(start.schemas).values())
         known = self._quiet
-        if known is None or (known.commit, known.tables) != (start.commit, tables) or known.seen.until > bound:
-            seen = Seen(boundary(start.commit), prepared=state.prepared)
-            known = _Quiet(start.commit, tables, seen, state.log.gtids)
-        begin = known.seen.until
+        if known is None or (known.commit, known.tables) != (start.commit, tables) or known.scan.until > bound:
+            scan = ScanResult(boundary(start.commit), prepared=state.prepared)
+            known = _Quiet(start.commit, tables, scan, state.log.gtids)
+        begin = known.scan.until
         if begin >= bound:
             return known
         settings = self._settings
         share = min(now.bytes_between(begin, bound), settings.max_log_per_batch) // settings.max_readers
-        seen = looked(
+        scan = scan_window(
             settings,
             replace(state.log, folds_names=self._sql.server.folds_names),
             begin,
@@ -402,18 +415,18 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             tables,
             commits=commits,
             cut_bytes=max(settings.min_log_per_reader, share),
-            prepared=known.seen.prepared,
+            prepared=known.scan.prepared,
             mark=state.log.mark if begin.file == _file(start.commit) else "",
         )
-        gtids = gtid_set(now.kind, known.gtids).add(seen.gtids).text
-        return replace(known, seen=replace(seen, gtids=()), gtids=gtids)
+        gtids = gtid_set(now.kind, known.gtids).add(scan.gtids).text
+        return replace(known, scan=replace(scan, gtids=()), gtids=gtids)
 
-    def _signals(self, start: Offset, log: LogState, seen: Seen) -> tuple[Signal, ...]:
-        table = self._ad_hoc.table(start) if seen.rows else None
-        if table is None or (table.id.database, table.id.name) not in seen.tables:
+    def _signals(self, start: Offset, log: LogState, scan: ScanResult) -> tuple[Signal, ...]:
+        table = self._ad_hoc.table(start) if scan.rows else None
+        if table is None or (table.id.database, table.id.name) not in scan.tables:
             return ()
         read = changes_of(self._settings, log, StreamState.of(start).prepared)
-        rows = read(table, boundary(start.commit), seen.until)
+        rows = read(table, boundary(start.commit), scan.until)
         return tuple(signals_in(table, rows))
 
     def _took(self, window: Window) -> None:
@@ -423,13 +436,13 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         """Also when the log goes on in another file, so that a quiet pipeline does not need one that may be purged."""
         return super()._follows(start, window, limit, now) or _file(window.end) != _file(start.commit)
 
-    def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
+    def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
         end = start
         if window is None:
-            end = self._tables.looked_up(start, self._tables_at(start), restarted=True)
+            end = self._tables.follow(start, self._tables_at(start), restarted=True)
         elif isinstance(window, BinlogWindow) and window.tables is not None:
             tables = window.tables
-            end = self._tables.looked_up(
+            end = self._tables.follow(
                 start,
                 tables.found,
                 restarted=False,
@@ -441,7 +454,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             end = self._tables.with_cascades(self._sql, end)
         if window is not None:
             # A statement may be in the log a moment before the catalog shows what it did.
-            self._look_again = window.altered
+            self._scan_again = window.altered
         behind = self._behind(end, window) if isinstance(window, BinlogWindow) else end
         return behind if set(end.known) <= set(start.known) else _with_all_held(behind)
 
@@ -454,7 +467,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         for path, table in tables_of(start.schemas).items():
             if path in found and path not in self._changed and is_altered(table, found[path]):
                 found[path] = under_options(table, self._settings)
-                self._look_again = True
+                self._scan_again = True
         return found
 
     def _behind(self, end: Offset, window: BinlogWindow) -> Offset:
@@ -477,8 +490,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
     # What was lost.
 
-    def _behind_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
-        end = super()._behind_what_is_lost(start, error)
+    def _skip_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
+        end = super()._skip_what_is_lost(start, error)
         state, begin = StreamState.of(end), boundary(end.commit)
         log = replace(state.log, mark=mark_of(self._settings, file_name(state.log.base, begin.file)))
         # The rows of those that were prepared before are lost with the rest.
@@ -488,7 +501,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
     def _later(self, start: Offset) -> str | None:
         """The beginning of the oldest file, where it is later than the offset."""
         now, begin = ServerState.of(self._sql), boundary(start.commit)
-        oldest = Place(begin.epoch, now.files[0].number, FIRST)
+        oldest = BinlogPosition(begin.epoch, now.files[0].number, FIRST)
         return commit_before(oldest) if oldest > begin else None
 
 

@@ -42,7 +42,7 @@ class TakenServerId(LostConnection):
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """Where a session is or is to be, for sentences.
 
     Args:
@@ -74,76 +74,76 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def refused(place: Place, number: int, message: str) -> HeadraceError:
+def refused(endpoint: Endpoint, number: int, message: str) -> HeadraceError:
     """The error for what the server answers to a statement.
 
     Args:
-        place: where the session is.
+        position: where the session is.
         number: the server's; 0 where the connection broke without one.
         message: the server's sentence.
     """
     if number in _LOST or 2000 <= number < 3000:
         return LostConnection(
-            f"The connection to {place} broke ({message or number}).",
+            f"The connection to {endpoint} broke ({message or number}).",
             remedy="Check the server and the network; the run goes on where it stopped.",
         )
     if number == _DUMP:
-        return _dump_refused(place, message)
+        return _dump_refused(endpoint, message)
     kind = PassingError if number in _PASSING else MysqlError
     # Other sentences may show a value of a row.
     if number in _DENIED or 1046 <= number <= 1064 or number in (1146, 1193):
-        error = kind(f"On {place}: {message.rstrip('.')} (error {number}).", remedy=_remedy(place, number))
+        error = kind(f"On {endpoint}: {message.rstrip('.')} (error {number}).", remedy=_remedy(endpoint, number))
     else:
-        error = kind(f"On {place} a statement fails with error {number}.", remedy=_remedy(place, number))
+        error = kind(f"On {endpoint} a statement fails with error {number}.", remedy=_remedy(endpoint, number))
     error.number = number
     return error
 
 
-def session_refused(place: Place, error: MysqlError) -> ConnectError:
+def session_refused(endpoint: Endpoint, error: MysqlError) -> ConnectError:
     """The error for a server, or what stands in front of it, that takes no settings of a session.
 
     Args:
-        place: where the session is.
+        position: where the session is.
         error: what the server answered to them.
     """
     return ConnectError(
-        f"Server '{place.server}' refuses the settings of a session without which its limits would leave out rows or "
-        f"change values (error {error.number}).",
+        f"Server '{endpoint.server}' refuses the settings of a session without which its limits would leave out rows "
+        f"or change values (error {error.number}).",
         remedy="Connect to the server itself and not to a proxy, as a login that may SET time_zone, sql_mode, "
         "sql_select_limit and the time-outs of its own session.",
     )
 
 
-def _remedy(place: Place, number: int) -> str:
+def _remedy(endpoint: Endpoint, number: int) -> str:
     if number == 1227:
-        return f"Run: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {place.login};"
+        return f"Run: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {endpoint.login};"
     if number in _DENIED:
         return "Ask `headrace check --level privileges` which rights are missing."
     return ""
 
 
-def _dump_refused(place: Place, message: str) -> HeadraceError:
+def _dump_refused(endpoint: Endpoint, message: str) -> HeadraceError:
     said = message.lower()
     if "same server_uuid/server_id" in said or "same server_id" in said:
         return TakenServerId(
-            f"On {place} another reader has the same server id, and this one was thrown out.",
+            f"On {endpoint} another reader has the same server id, and this one was thrown out.",
             remedy="Give each pipeline and each replica numbers of its own with 'server_id'.",
         )
     if any(sign in said for sign in ("could not find first log file", "purged required", "could not find gtid state")):
         return DataLossError(
-            f"The binary log of {place} does not have what is to be read any more ({message.rstrip('.')}).",
+            f"The binary log of {endpoint} does not have what is to be read any more ({message.rstrip('.')}).",
             remedy=f"{KEEP_LONGER} {NEW_CHECKPOINT}",
         )
     if "max_allowed_packet" in said:
         error = MysqlError(
-            f"An event in the binary log of {place} is larger than the server's max_allowed_packet.",
+            f"An event in the binary log of {endpoint} is larger than the server's max_allowed_packet.",
             remedy="Run: SET GLOBAL max_allowed_packet = 1073741824; and where there is it, SET GLOBAL "
             "replica_max_allowed_packet = 1073741824;",
         )
     else:
-        # A position in or behind the last event is one of another log: a restored server, or a log that was reset.
+        # A position in or after the last event is one of another log: a restored server, or a log that was reset.
         error = MysqlError(
-            f"The binary log of {place} can't be read from where it is to be ({message.rstrip('.')}).",
+            f"The binary log of {endpoint} can't be read from where it is to be ({message.rstrip('.')}).",
             remedy="Look whether the server was restored or its log reset. Then use another checkpoint, which begins "
             "with a new snapshot.",
         )
@@ -151,44 +151,44 @@ def _dump_refused(place: Place, message: str) -> HeadraceError:
     return error
 
 
-def not_connected(place: Place, number: int, text: str) -> HeadraceError:
+def not_connected(endpoint: Endpoint, number: int, text: str) -> HeadraceError:
     """The error for a session that could not be begun.
 
     Args:
-        place: where the session was to be.
+        position: where the session was to be.
         number: the server's or the driver's number; 0 where there is none.
         text: the sentence, without the password.
     """
     said = text.strip().rstrip(".")
     if number in _LOGIN:
         return ConnectError(
-            f"Server '{place.server}' refused the login of user '{place.user}'.",
+            f"Server '{endpoint.server}' refused the login of user '{endpoint.user}'.",
             remedy="Check 'user' and 'password', and that the user may come from this machine (user@host).",
         )
     if "cryptography" in said or "PyNaCl" in said or number == _NO_PLUGIN:
         return ConnectError(
-            f"Server '{place.server}' asks for a kind of login that the driver lacks a part for ({said}).",
+            f"Server '{endpoint.server}' asks for a kind of login that the driver lacks a part for ({said}).",
             remedy="Set 'sslmode' to required; or run: pip install 'PyMySQL[rsa,ed25519]'.",
         )
     if "certificate" in said.lower():
         return ConnectError(
-            f"The connection to server '{place.server}' fails at a certificate ({said}).",
+            f"The connection to server '{endpoint.server}' fails at a certificate ({said}).",
             remedy="Check 'sslrootcert', and that 'hostname' is the name in the server's certificate.",
         )
     if number == _NO_TLS or "SSL is required" in said:
         return ConnectError(
-            f"Server '{place.server}' offers no TLS, which 'sslmode' asks for.",
+            f"Server '{endpoint.server}' offers no TLS, which 'sslmode' asks for.",
             remedy="Set ssl_cert and ssl_key on the server; or set 'sslmode' to preferred.",
         )
     if number == 3159:
         return ConnectError(
-            f"Server '{place.server}' takes connections with TLS only.", remedy="Set 'sslmode' to required."
+            f"Server '{endpoint.server}' takes connections with TLS only.", remedy="Set 'sslmode' to required."
         )
     if number in _NOT_NOW and number not in (2002, 2003):
         return LostConnection(
-            f"Server '{place.server}' takes no session now ({said}).",
+            f"Server '{endpoint.server}' takes no session now ({said}).",
             remedy="It may in a moment; where all connections are in use, raise max_connections.",
         )
     return LostConnection(
-        f"Server '{place.server}' can't be reached ({said}).", remedy="Check 'hostname', 'port' and the network."
+        f"Server '{endpoint.server}' can't be reached ({said}).", remedy="Check 'hostname', 'port' and the network."
     )

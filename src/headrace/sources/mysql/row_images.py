@@ -48,7 +48,7 @@ class Rows(NamedTuple):
     """What rows events have.
 
     Args:
-        images: the images of all rows, whose texts are canonical but for those of `NativeType.is_spelled`.
+        images: the images of all rows, whose texts are canonical but for those of `NativeType.needs_log_texts`.
         events: for each row the number of its event.
     """
 
@@ -94,7 +94,7 @@ def read_rows(data: Array, events: Events, tables: WireTables) -> Rows:
     return Rows(RowImages(out, cells, found.old, found.new), np.repeat(np.arange(len(counts)), counts))
 
 
-def _differences(data: Array, found: Found, place: int) -> bytes:
+def _differences(data: Array, found: Found, position: int) -> bytes:
     """Let cells with differences stand where the JSON before and they stand together; these bytes.
 
     Without the JSON before, a value is absent.
@@ -113,8 +113,8 @@ def _differences(data: Array, found: Found, place: int) -> bytes:
             raise WrongRow(event, int(cells.starts[cell]), -1, "has differences to a JSON that is null")
         whole = [bytes(data[cells.starts[c] : cells.starts[c] + cells.sizes[c]]) for c in (old, cell)]
         parts.append(binary_json.changed(*whole))
-        cells.starts[cell], cells.sizes[cell] = place, len(parts[-1])
-        place += len(parts[-1])
+        cells.starts[cell], cells.sizes[cell] = position, len(parts[-1])
+        position += len(parts[-1])
     return b"".join(parts)
 
 

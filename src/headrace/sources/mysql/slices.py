@@ -17,13 +17,13 @@ from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
-from headrace.sources.log.slices import LogSlice, NoticesSlice
+from headrace.sources.log.slices import LogSlice, MarkerSlice
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.incremental import read_incremental
 from headrace.sources.mysql.log_read import require_server
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.notices import connector
+from headrace.sources.mysql.markers import connector
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_read import SnapshotReader
 from headrace.sources.mysql.stream_read import changes_of, read_window
@@ -188,7 +188,7 @@ class StreamSlice(LogSlice[MysqlSettings]):
 
 
 _KINDS: Mapping[str, type[MysqlSlice]] = {
-    kind.kind: kind for kind in (NoticesSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
+    kind.kind: kind for kind in (MarkerSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
 }
 
 

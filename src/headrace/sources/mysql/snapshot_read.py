@@ -1,9 +1,10 @@
-"""Snapshots: chunks by key, each read in a transaction of its own that sees everything before the snapshot's place.
+"""Snapshots: chunks by key, each read in a transaction of its own that sees everything before the snapshot's position.
 
-A table with a key is read as it is at that moment or later: what changed since the place comes again with the stream.
-That does not do for a table without a key, where a change would come twice. It is read in one piece, at a moment that
-is known exactly, and taken back to the snapshot's place by the changes that the log has in between. So each of them is
-read again at any time, also by another process, as long as the log is there, and no session has to be kept open.
+A table with a key is read as it is at that moment or later: what changed since the position comes again with the
+stream. That does not do for a table without a key, where a change would come twice. It is read in one piece, at a
+moment that is known exactly, and taken back to the snapshot's position by the changes that the log has in between. So
+each of them is read again at any time, also by another process, as long as the log is there, and no session has to be
+kept open.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from headrace.errors import CaptureError
 from headrace.settings import Settings
 from headrace.sources.images import WholeRows, constant_map
 from headrace.sources.mysql import snapshot_statements as statements
+from headrace.sources.mysql.binlog_position import BinlogPosition, boundary, file_name
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
-from headrace.sources.mysql.place import Place, boundary, file_name
 from headrace.sources.mysql.refusals import MysqlError
 from headrace.sources.mysql.text_rows import TextRows
 from headrace.sources.mysql.types import NativeType
@@ -48,7 +49,7 @@ WHERE table_schema = {} AND table_name = {}
 """
 
 
-Changes = Callable[[MysqlTable, Place, Place], Iterable[pa.RecordBatch]]
+Changes = Callable[[MysqlTable, BinlogPosition, BinlogPosition], Iterable[pa.RecordBatch]]
 """The change rows of a table between two boundaries of the log, with values as they are: without masks."""
 
 
@@ -79,7 +80,7 @@ class SnapshotReader:
 
         Raises:
             CaptureError: the table was altered or may not be read; or it has no key, and the log has no whole images
-                of what was changed since the snapshot's place.
+                of what was changed since the snapshot's position.
         """
         rows = self.rows(table, capture_time)
         yield rows.schema_of(chunk)
@@ -93,8 +94,8 @@ class SnapshotReader:
             self.connector, table.schema, masks, partial(_sources, self.connector, self.log), capture_time
         )
 
-    def live(self, table: MysqlTable, behind: Place, sql: str) -> Iterator[tuple[Visible, WholeRows]]:
-        """Rows of a table as it is at a moment behind a place, and what is seen at that moment.
+    def live(self, table: MysqlTable, behind: BinlogPosition, sql: str) -> Iterator[tuple[Visible, WholeRows]]:
+        """Rows of a table as it is at a moment after a position, and what is seen at that moment.
 
         Args:
             table: it.
@@ -132,8 +133,8 @@ class SnapshotReader:
         else:
             yield from self._taken_back(table, behind)
 
-    def _taken_back(self, table: MysqlTable, place: Place) -> Iterator[Columns]:
-        """The rows of a table without a key as they were at a place."""
+    def _taken_back(self, table: MysqlTable, position: BinlogPosition) -> Iterator[Columns]:
+        """The rows of a table without a key as they were at a position."""
         session = self.connect()
         try:
             quoted = statements.quoted(table.id)
@@ -142,7 +143,7 @@ class SnapshotReader:
             else:
                 seen = self.snapshots.held(session, quoted)
             require_as_known(session, table)
-            came, gone = _images(table, self.changes(table, place, seen.high)) if seen.high > place else _NOTHING
+            came, gone = _images(table, self.changes(table, position, seen.high)) if seen.high > position else _NOTHING
             batches = texts_of(session, table, statements.rows(table))
             if came or gone:
                 yield from rewound((batch.columns for batch in batches), came, gone)
@@ -189,8 +190,8 @@ _OF_ROWS = frozenset((Operation.CREATE.value, Operation.UPDATE.value, Operation.
 
 
 def _sources(connector: str, log: str, commit: str, count: int) -> pa.Array:
-    place = boundary(commit)
-    facts = {"connector": connector, "file": file_name(log, place.file), "pos": str(place.position)}
+    position = boundary(commit)
+    facts = {"connector": connector, "file": file_name(log, position.file), "pos": str(position.position)}
     return constant_map(facts, count)
 
 
@@ -259,7 +260,7 @@ def more_chunks(
         except MysqlError as error:
             raise failed(table.id, error) from error
     else:
-        # Rows of a table without a key may have gone since the snapshot's place.
+        # Rows of a table without a key may have gone since the snapshot's position.
         empty = bool(table.chunk_key) and progress.chunk == 0 and not session.rows(statements.any_row(table))
     if empty:
         return replace(progress, done=True, empty=True)

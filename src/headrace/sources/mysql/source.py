@@ -1,7 +1,8 @@
-"""`MysqlSource`: tables of a MySQL or MariaDB server, snapshotted at places of its binary log and then followed by it.
+"""`MysqlSource`: tables of a MySQL or MariaDB server, snapshotted at positions of its binary log and then followed by
+it.
 
-Offsets name places of the log, which is one for all databases of a server. Nothing is kept on the server: readers read
-the same files again, as long as these are there, so a window gives the same rows to several tasks, byte for byte.
+Offsets name positions of the log, which is one for all databases of a server. Nothing is kept on the server: readers
+read the same files again, as long as these are there, so a window gives the same rows to several tasks, byte for byte.
 
 Source: MySQL's and MariaDB's documentation of replication; Debezium's documentation of its connectors for both.
 """
@@ -26,15 +27,16 @@ from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.log.skips import checked_skip, refuse_rewind
-from headrace.sources.log.slices import NoticesSlice
-from headrace.sources.mysql import place
+from headrace.sources.log.slices import MarkerSlice
+from headrace.sources.markers import Marker
+from headrace.sources.mysql import binlog_position
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.foreign_keys import cascades, require_followed, still_there, unlogged_keys
 from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.incremental import check_filter
-from headrace.sources.mysql.notices import connector, created, dropped, empty_table, gap, heartbeat, table_id
+from headrace.sources.mysql.markers import connector, created, dropped, empty_table, gap, heartbeat, table_id
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.permissions import missing_permissions
 from headrace.sources.mysql.planner import Planner
@@ -52,16 +54,15 @@ from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.mysql.zero_dates import zero_dates
-from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
-from headrace.sources.snapshots.added_columns import added_column_notices
+from headrace.sources.snapshots.added_columns import added_column_markers
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
-from headrace.sources.snapshots.ends_equal import end_notices
+from headrace.sources.snapshots.ends_equal import end_markers
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import NOW, MovePlan, TableMove
@@ -120,13 +121,13 @@ class MysqlSource(Source):
     def head(self) -> str:
         """How far the log is written. It moves on even where no captured table is changed."""
         if self.settings.snapshot_mode == "initial_only":
-            return place.ZERO
+            return binlog_position.ZERO
         with connect(self.settings) as connection:
-            return place.commit_before(Snapshots(connection.server).head(connection))
+            return binlog_position.commit_before(Snapshots(connection.server).head(connection))
 
-    def head_behind(self, offset: Offset) -> str:
+    def head_after(self, offset: Offset) -> str:
         """The same for an offset that was reached with several servers, one after another."""
-        return self.head() if offset.is_nothing else place.in_epoch_of(self.head(), offset.commit)
+        return self.head() if offset.is_nothing else binlog_position.in_epoch_of(self.head(), offset.commit)
 
     def connect(self) -> None:
         """Log in and out again."""
@@ -189,13 +190,13 @@ class MysqlSource(Source):
             slices += [
                 IncrementalSlice(tables[chunk.table], chunk, end.commit, log, end.capture_time) for chunk in chunks
             ]
-        ends = end_notices(start, end, connector(log.kind), tables_of(end.schemas))
-        values = added_column_notices(start, end, connector(log.kind), tables_of(end.schemas))
-        notices = (*_come_and_gone(start, end), *ends, *values)
-        if notices:
-            slices.append(NoticesSlice(notices, end.capture_time))
+        ends = end_markers(start, end, connector(log.kind), tables_of(end.schemas))
+        values = added_column_markers(start, end, connector(log.kind), tables_of(end.schemas))
+        markers = (*_come_and_gone(start, end), *ends, *values)
+        if markers:
+            slices.append(MarkerSlice(markers, end.capture_time))
         if end.heartbeat != start.heartbeat:
-            slices.append(NoticesSlice((heartbeat(log, end.commit, end.commit_time),), end.heartbeat))
+            slices.append(MarkerSlice((heartbeat(log, end.commit, end.commit_time),), end.heartbeat))
         return [slice.planned() for slice in slices]
 
     def _snapshot_slices(self, start: Offset, end: Offset) -> Iterator[MysqlSlice]:
@@ -204,13 +205,13 @@ class MysqlSource(Source):
             if self._retries.call(partial(self._planner.can_be_read, path, tables[path])):
                 yield from (SnapshotSlice(tables[path], chunk, log, end.capture_time) for chunk in chunks)
         for path, position in found_empty(start, end):
-            yield NoticesSlice((empty_table(log, tables[path].schema, position),), end.capture_time)
+            yield MarkerSlice((empty_table(log, tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
             asked = {path for path, found in end.gaps.items() if end.skipped.get(path) == found}
             gaps = [
                 gap(log, path, after, upto, skipped=path in asked) for path, (after, upto) in sorted(end.gaps.items())
             ]
-            yield NoticesSlice(tuple(gaps), end.capture_time)
+            yield MarkerSlice(tuple(gaps), end.capture_time)
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
@@ -259,10 +260,10 @@ class MysqlSource(Source):
                 check_filter(connection, found[id], filter)
 
     def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
-        """What it takes to leave out changes of one table. A place is a file and a byte of the log, or `now`."""
+        """What it takes to leave out changes of one table. A position is a file and a byte of the log, or `now`."""
         refuse_rewind(wanted)
-        head = self.head_behind(offset)
-        return checked_skip(replace(wanted, to=_place(wanted.to, head)), offset, head)
+        head = self.head_after(offset)
+        return checked_skip(replace(wanted, to=_position(wanted.to, head)), offset, head)
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Insert a row into the signal table; write a file where there is none."""
@@ -306,8 +307,10 @@ def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
     after = {path: progress.commit for path, progress in start.tables.items() if path in read}
     log, before = state.log, StreamState.of(start)
     # Of the files between the two nothing is known but their names.
-    marks = {place.boundary(offset.commit).file: of.log.mark for offset, of in ((end, state), (start, before))}
-    for begin, upto in pairwise(map(place.boundary, (start.commit, *state.cuts, end.commit))):
+    marks = {
+        binlog_position.boundary(offset.commit).file: of.log.mark for offset, of in ((end, state), (start, before))
+    }
+    for begin, upto in pairwise(map(binlog_position.boundary, (start.commit, *state.cuts, end.commit))):
         mark = marks.get(begin.file, "")
         window = Window(
             begin,
@@ -328,7 +331,7 @@ def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
         yield StreamSlice(window, end.capture_time)
 
 
-def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
+def _come_and_gone(start: Offset, end: Offset) -> tuple[Marker, ...]:
     """The tables that a batch of the stream takes in or loses."""
     if start.is_nothing:
         return ()
@@ -338,11 +341,11 @@ def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
     return (*gone, *(created(log, after[path].schema, end.commit) for path in end.known if path not in start.known))
 
 
-def _place(text: str, head: str) -> str:
-    """The commit up to which changes that begin before a place are delivered.
+def _position(text: str, head: str) -> str:
+    """The commit up to which changes that begin before a position are delivered.
 
     Raises:
-        OptionError: it is no place.
+        OptionError: it is no position.
     """
     given = text.strip()
     if given.lower() == NOW:
@@ -352,9 +355,11 @@ def _place(text: str, head: str) -> str:
         if not separator or not position.isdecimal():
             raise ValueError
         if re.fullmatch(r"\d{4}:\d{10}", name):
-            return place.Place.of(given).text
-        _, file = place.file_of(name)
-        return place.commit_before(place.Place(place.Place.of(head).epoch, file, int(position)))
+            return binlog_position.BinlogPosition.of(given).text
+        _, file = binlog_position.file_of(name)
+        return binlog_position.commit_before(
+            binlog_position.BinlogPosition(binlog_position.BinlogPosition.of(head).epoch, file, int(position))
+        )
     except ValueError:
         raise OptionError(
             f"'{text}' is no place in the binary log.",

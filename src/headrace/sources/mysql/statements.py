@@ -186,10 +186,10 @@ def tokens_of(text: str) -> Iterator[Token]:
 
 def _behind_for(tokens: Sequence[Token]) -> list[Token]:
     depth = 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         depth += (token.text == "(") - (token.text == ")")
         if not depth and token.word == "FOR":
-            return list(tokens[place + 1 :])
+            return list(tokens[index + 1 :])
     return list(tokens)
 
 
@@ -198,7 +198,7 @@ class _Reader:
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
-        self._place = 0
+        self._index = 0
 
     def statement(self) -> Statement:
         first = self._next()
@@ -210,7 +210,7 @@ class _Reader:
             case "COMMIT":
                 return Statement(Meaning.COMMIT)
             case "ROLLBACK":
-                rest = [token.word for token in self._tokens[self._place :]]
+                rest = [token.word for token in self._tokens[self._index :]]
                 return Statement(Meaning.ROLLBACK_TO if "TO" in rest else Meaning.ROLLBACK)
             case "XA":
                 return self._xa()
@@ -230,29 +230,29 @@ class _Reader:
         if not self._skip("DELETE", "FROM"):
             return None
         tables = self._tables(1)
-        is_whole = bool(tables) and tables[0].database is not None and self._place == len(self._tokens)
+        is_whole = bool(tables) and tables[0].database is not None and self._index == len(self._tokens)
         return Statement(Meaning.TRUNCATE, tables) if is_whole else None
 
     @property
     def _word(self) -> str:
-        return self._tokens[self._place].word if self._place < len(self._tokens) else ""
+        return self._tokens[self._index].word if self._index < len(self._tokens) else ""
 
     def _next(self) -> str:
         word = self._word
-        self._place += 1
+        self._index += 1
         return word
 
     def _skip(self, *words: str) -> bool:
         """Go over a word, or over several that stand together."""
-        found = [token.word for token in self._tokens[self._place : self._place + len(words)]]
+        found = [token.word for token in self._tokens[self._index : self._index + len(words)]]
         if found != list(words):
             return False
-        self._place += len(words)
+        self._index += len(words)
         return True
 
     def _name(self) -> str | None:
-        name = self._tokens[self._place].name if self._place < len(self._tokens) else None
-        self._place += name is not None
+        name = self._tokens[self._index].name if self._index < len(self._tokens) else None
+        self._index += name is not None
         return name
 
     def _table(self) -> Named | None:
@@ -283,7 +283,7 @@ class _Reader:
                 return Statement(Meaning.XA_START)
             known = word in ("END", "PREPARE", "RECOVER")
             return Statement(Meaning.NOTHING if known else Meaning.UNKNOWN)
-        text = "".join(token.text for token in self._tokens[self._place :])
+        text = "".join(token.text for token in self._tokens[self._index :])
         found = re.match(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", text, re.IGNORECASE)
         xid = f"X'{found[1].lower()}',X'{found[2].lower()}',{found[3]}" if found else None
         return Statement(meaning if xid else Meaning.UNKNOWN, xid=xid)
@@ -307,7 +307,7 @@ class _Reader:
     def _wait(self) -> None:
         """Go over how long MariaDB waits for a lock."""
         if self._skip("WAIT"):
-            self._place += 1
+            self._index += 1
         else:
             self._skip("NOWAIT")
 
@@ -326,7 +326,7 @@ class _Reader:
         if kind in _DATABASE:
             return self._database(first)
         if kind == "INDEX":
-            while self._place < len(self._tokens) and self._next() != "ON":
+            while self._index < len(self._tokens) and self._next() != "ON":
                 pass
             return self._of_table(Meaning.DEFINITION)
         if kind not in ("TABLE", "TABLES"):
@@ -346,10 +346,10 @@ class _Reader:
 
     def _account(self) -> None:
         """Go over a user's name: `root`@`localhost`, or CURRENT_USER with or without parentheses."""
-        self._place += 1
-        while self._place < len(self._tokens) and self._tokens[self._place].text[0] in "@()":
-            whole = self._tokens[self._place].text == "@"
-            self._place += 1 + whole
+        self._index += 1
+        while self._index < len(self._tokens) and self._tokens[self._index].text[0] in "@()":
+            whole = self._tokens[self._index].text == "@"
+            self._index += 1 + whole
 
     def _database(self, first: str) -> Statement:
         name = self._name()
@@ -365,11 +365,11 @@ class _Reader:
         meaning, tables = Meaning.DEFINITION, [table]
         renamed: list[tuple[Named, Named]] = []
         depth, begins = 0, True
-        while self._place < len(self._tokens):
+        while self._index < len(self._tokens):
             if depth or not begins:
-                text = self._tokens[self._place].text
+                text = self._tokens[self._index].text
                 depth += (text == "(") - (text == ")")
-                self._place += 1
+                self._index += 1
                 begins = not depth and text == ","
                 continue
             begins = False
@@ -392,18 +392,18 @@ class _Reader:
                 begins = self._skip(",")
             else:
                 # Its first word may be all there is of it, as of FORCE, or open parentheses.
-                self._place -= 1
-                text = self._tokens[self._place].text
+                self._index -= 1
+                text = self._tokens[self._index].text
                 depth += text == "("
-                self._place += 1
+                self._index += 1
                 begins = text == ","
         return Statement(_renaming(renamed, meaning), tuple(dict.fromkeys(tables)), tuple(renamed))
 
     def _exchanged(self) -> list[Named]:
         """The other table that a partition is exchanged with or becomes."""
-        for place in range(self._place, len(self._tokens) - 1):
-            if self._tokens[place].word in ("WITH", "TO") and self._tokens[place + 1].word == "TABLE":
-                self._place = place + 2
+        for index in range(self._index, len(self._tokens) - 1):
+            if self._tokens[index].word in ("WITH", "TO") and self._tokens[index + 1].word == "TABLE":
+                self._index = index + 2
                 table = self._table()
                 return [] if table is None else [table]
         return []

@@ -13,15 +13,15 @@ from functools import partial
 
 import pyarrow as pa
 
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.decode import WindowDecoder
-from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_read import PreparedBefore, log_from, log_up_to
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.notices import connector
+from headrace.sources.mysql.markers import connector
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.snapshot_read import Changes
+from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.window import Window
 
 
@@ -29,7 +29,7 @@ def read_window(window: Window, settings: MysqlSettings, capture_time: dt.dateti
     """The change rows of a window, in position order.
 
     Raises:
-        PositionMismatch: another server answers than the window is of, or its log was begun anew.
+        PositionMismatch: another server answers than the window is of, or its log was begun again.
         DataLossError: a file of the window is not there any more.
         LostConnection: the server went away; nothing is lost, and the window can be read again.
         CaptureError: the log has what can't be read.
@@ -71,7 +71,7 @@ def changes_of(settings: MysqlSettings, log: LogState, prepared: Iterable[Prepar
     )
     held = tuple(prepared)
 
-    def changes(table: MysqlTable, low: Place, high: Place) -> Iterable[pa.RecordBatch]:
+    def changes(table: MysqlTable, low: BinlogPosition, high: BinlogPosition) -> Iterable[pa.RecordBatch]:
         name = connector(log.kind)
         window = Window(
             low,

@@ -10,8 +10,8 @@ from typing import Any, Self
 from headrace.changes.foreign_key import ForeignKey
 from headrace.sources.log.window import WindowState
 from headrace.sources.mysql.captured_table import MysqlTable, table_of_json
-from headrace.sources.mysql.groups import Prepared
 from headrace.sources.mysql.log_state import LogState
+from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.offset import Offset, all_known
 
 _PARTS = frozenset(
@@ -19,8 +19,8 @@ _PARTS = frozenset(
 )
 
 States = Mapping[str, tuple[tuple[str, MysqlTable | None], ...]]
-"""By the path of a table that a window alters, how it is from which place on, in order; null where that is not known.
-The first place is the empty text: from the window's start."""
+"""By the path of a table that a window alters, how it is from which position on, in order; null where that is not
+known. The first position is the empty text: from the window's start."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class StreamState(WindowState):
     dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def settled(self) -> Self:
-        """The same place, seen from a batch without a window."""
+        """The same position, seen from a batch without a window."""
         return replace(super().settled(), states={})
 
     @classmethod
@@ -91,7 +91,10 @@ class StreamState(WindowState):
 def states_json(given: Sequence[tuple[str, MysqlTable | None]]) -> list[Any]:
     """JSON values: the first state that is known as a whole, and of the others the columns that it does not have."""
     first = next((table.to_json() for _, table in given if table is not None), {})
-    return [first, [[place, None if table is None else _beside(first, table.to_json())] for place, table in given]]
+    return [
+        first,
+        [[position, None if table is None else _beside(first, table.to_json())] for position, table in given],
+    ]
 
 
 def states_of_json(data: Sequence[Any]) -> tuple[tuple[str, MysqlTable | None], ...]:
@@ -101,12 +104,14 @@ def states_of_json(data: Sequence[Any]) -> tuple[tuple[str, MysqlTable | None], 
         NewerRelease: a later release wrote one of the tables.
     """
     first, given = data
-    return tuple((place, None if found is None else table_of_json(_whole(first, found))) for place, found in given)
+    return tuple(
+        (position, None if found is None else table_of_json(_whole(first, found))) for position, found in given
+    )
 
 
 def _beside(first: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """A table without the columns that another state has too: these are numbers."""
-    known = {_text(column, native): place for place, (column, native) in enumerate(_columns(first))}
+    known = {_text(column, native): position for position, (column, native) in enumerate(_columns(first))}
     schema = {name: value for name, value in table["schema"].items() if name != "columns"}
     rest = {name: value for name, value in table.items() if name not in ("schema", "natives")}
     columns = [known.get(_text(column, native), [column, native]) for column, native in _columns(table)]
@@ -116,7 +121,7 @@ def _beside(first: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any
 def _whole(first: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     known = list(_columns(first))
     columns = [known[given] if isinstance(given, int) else given for given in found["columns"]]
-    placed = [{**column, "position": place} for place, (column, _) in enumerate(columns, 1)]
+    placed = [{**column, "position": position} for position, (column, _) in enumerate(columns, 1)]
     rest = {name: value for name, value in found.items() if name != "columns"}
     return {**rest, "schema": {**found["schema"], "columns": placed}, "natives": [native for _, native in columns]}
 

@@ -256,13 +256,13 @@ def _each(data: EventBytes, columns: Sequence[int], value: Callable[[], T]) -> d
 
 
 def _with_default(data: EventBytes, columns: Sequence[int]) -> dict[int, int]:
-    """A value for all of these columns, and others for some by their place among them."""
+    """A value for all of these columns, and others for some by their position among them."""
     found = dict.fromkeys(columns, data.packed())
     while data.left:
-        place = data.packed()
-        if place >= len(columns):
+        index = data.packed()
+        if index >= len(columns):
             raise data.wrong("has a collation of a column that the table has not")
-        found[columns[place]] = data.packed()
+        found[columns[index]] = data.packed()
     return found
 
 

@@ -45,7 +45,7 @@ class TableSet:
         require_followed(found, self._settings)
         return offset if found == state.cascades else replace(state, cascades=found).in_offset(offset)
 
-    def looked_up(
+    def follow(
         self,
         start: Offset,
         found: Mapping[str, MysqlTable],

@@ -1,4 +1,4 @@
-"""How a table looks behind each statement that altered it, and whether the statements can have changed its rows.
+"""How a table looks after each statement that altered it, and whether the statements can have changed its rows.
 
 Between two looks at the catalog only the statements of the log say what a table was. Each column is followed through
 them: one that no statement declared again is as the catalog showed it before, and one that no later statement declared
@@ -47,12 +47,12 @@ class TableStatement:
     """A statement of the log that concerns captured tables.
 
     Args:
-        place: where its group begins, as `Place.text`.
+        position: where its transaction begins, as `BinlogPosition.text`.
         statement: what it means; each of its tables has its database.
         text: all of it.
     """
 
-    place: str
+    position: str
     statement: Statement
     text: str
 
@@ -96,8 +96,8 @@ class _Slot:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A slot behind a statement: its name and how often it was declared until then."""
+class _ColumnState:
+    """A slot after a statement: its name and how often it was declared until then."""
 
     slot: _Slot
     name: str
@@ -142,16 +142,16 @@ class _Followed:
         self._actions: list[tuple[Action, ...]] = []
         self._reasons: list[list[str]] = []
         self._unknown: set[int] = set()
-        """The statements behind which columns are not those from before."""
-        self._behind: list[list[_Seen]] = []
+        """The statements after which columns are not those from before."""
+        self._behind: list[list[_ColumnState]] = []
         self.replaced = False
         slots = [_Slot(column.name, column.name) for column in before.schema.columns] if before else []
         if before is None:
             self._unknown.add(-1)
-        self._first = [_Seen(slot, slot.name, 0) for slot in slots]
+        self._first = [_ColumnState(slot, slot.name, 0) for slot in slots]
         for number, statement in enumerate(statements):
             slots = self._follow(number, statement, slots)
-            self._behind.append([_Seen(slot, slot.name, len(slot.declared)) for slot in slots])
+            self._behind.append([_ColumnState(slot, slot.name, len(slot.declared)) for slot in slots])
         self._chain = self._fits()
 
     def result(self, proven: int) -> TableStates:
@@ -175,7 +175,7 @@ class _Followed:
     # Following.
 
     def _follow(self, number: int, one: TableStatement, slots: list[_Slot]) -> list[_Slot]:
-        """The columns behind a statement; what it does not explain is remembered."""
+        """The columns after a statement; what it does not explain is remembered."""
         reasons: list[str] = []
         self._reasons.append(reasons)
         self._actions.append(())
@@ -269,16 +269,16 @@ class _Followed:
         return kind in ("", "json") or kind in WITH_CHARSET
 
     def _put(self, slot: _Slot, after: str | None, slots: list[_Slot]) -> None:
-        place = len(slots) if after is None else 0
+        position = len(slots) if after is None else 0
         if after:
-            # One that is not captured has no place here.
-            place = next((n for n, other in enumerate(slots, 1) if _same(other.name, after)), len(slots))
-        slots.insert(place, slot)
+            # One that is not captured has no position here.
+            position = next((n for n, other in enumerate(slots, 1) if _same(other.name, after)), len(slots))
+        slots.insert(position, slot)
 
     # States.
 
     def _fits(self) -> bool:
-        """Whether the columns that the statements lead to are those that the catalog shows behind the last one."""
+        """Whether the columns that the statements lead to are those that the catalog shows after the last one."""
         if self._after is None or not self._behind or self._is_unknown(len(self._behind) - 1):
             return False
         names = {column.name.casefold() for column in self._after.schema.columns}
@@ -293,7 +293,7 @@ class _Followed:
     def _state(self, number: int) -> MysqlTable | None:
         if number == len(self._statements) - 1 and self._after is not None:
             return self._after
-        if self._changes_nothing_behind(number) and self._after is not None:
+        if self._changes_nothing_after(number) and self._after is not None:
             return self._after
         if self._before is None or self._is_unknown(number):
             return None
@@ -308,7 +308,7 @@ class _Followed:
             if column is None:
                 return None
             found.append(column)
-        columns = tuple(replace(column, position=place) for place, (column, _) in enumerate(found, 1))
+        columns = tuple(replace(column, position=position) for position, (column, _) in enumerate(found, 1))
         key = self._key(number)
         if key is None:
             return None
@@ -319,7 +319,7 @@ class _Followed:
         chunk_key = key if self._before.chunk_key == self._before.schema.key else ()
         return replace(self._before, schema=schema, natives=natives, chunk_key=chunk_key, structure="")
 
-    def _changes_nothing_behind(self, number: int) -> bool:
+    def _changes_nothing_after(self, number: int) -> bool:
         """Whether no later statement changes columns."""
         return not any(n > number and (n in self._unknown or self._moves(n)) for n in range(len(self._statements)))
 
@@ -332,7 +332,7 @@ class _Followed:
         return any(isinstance(action, moving) for action in self._actions[number])
 
     def _key(self, number: int) -> tuple[str, ...] | None:
-        """The names of the key's columns behind a statement; None where nothing says which they were."""
+        """The names of the key's columns after a statement; None where nothing says which they were."""
         behind = self._behind[number]
         if not any(self._moves_key(n) for n in range(number + 1)) and self._before is not None:
             names = [next((s.name for s in behind if s.slot.born == name), None) for name in self._before.schema.key]
@@ -357,14 +357,14 @@ class _Followed:
         return next((seen.name for seen in self._behind[-1] if seen.slot is slot), None)
 
     def _of_after(self, slot: _Slot) -> tuple[Column, NativeType] | None:
-        """A column as the catalog shows it behind the last statement."""
+        """A column as the catalog shows it after the last statement."""
         if not self._chain or self._after is None:
             return None
         name = self._last_name(slot)
         return None if name is None else _column_of(self._after, name)
 
-    def _resolved(self, seen: _Seen) -> tuple[Column, NativeType] | None:
-        """A column behind a statement; None where nothing says what it was."""
+    def _resolved(self, seen: _ColumnState) -> tuple[Column, NativeType] | None:
+        """A column after a statement; None where nothing says what it was."""
         found = None
         if seen.version == len(seen.slot.declared):
             found = self._of_after(seen.slot)
@@ -406,13 +406,15 @@ class _Followed:
         return reasons
 
     def _is_equal_swap(self, statement: Statement) -> bool:
-        """Whether a tool for schema changes put a copy in a table's place that has the same columns and keys."""
+        """Whether a tool for schema changes put a copy in a table's position that has the same columns and keys."""
         before, after = self._before, self._after
         if len(self._statements) != 1 or before is None or after is None or not is_tools_swap(statement.renamed):
             return False
         return bool(before.structure) and before.structure == after.structure
 
-    def _harm(self, action: Action, in_front: Mapping[int, _Seen], behind: Mapping[int, _Seen]) -> str | None:
+    def _harm(
+        self, action: Action, in_front: Mapping[int, _ColumnState], behind: Mapping[int, _ColumnState]
+    ) -> str | None:
         """What an action may have done to rows; None where it is proven that it did nothing to them."""
         if isinstance(action, Engine):
             same = self._before is not None and self._before.engine == action.name
@@ -431,7 +433,9 @@ class _Followed:
                     return f"column '{seen.name}' may have been NULL, and is in the primary key now"
         return None
 
-    def _changed(self, action: Change, in_front: Mapping[int, _Seen], behind: Mapping[int, _Seen]) -> str | None:
+    def _changed(
+        self, action: Change, in_front: Mapping[int, _ColumnState], behind: Mapping[int, _ColumnState]
+    ) -> str | None:
         found = [(seen, behind.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
         if not found or found[0][1] is None or self._is_gone(found[0][0].slot):
             return None
@@ -442,12 +446,12 @@ class _Followed:
         return None if self._is_kept(old, new, action.definition) else f"column '{action.to}' was declared again"
 
     def _is_gone(self, slot: _Slot) -> bool:
-        """Whether a column is not there, or not captured, behind the last statement."""
+        """Whether a column is not there, or not captured, after the last statement."""
         if self._last_name(slot) is None:
             return True
         return self._chain and self._of_after(slot) is None
 
-    def _is_kept(self, old: _Seen, new: _Seen, declared: Definition | None = None) -> bool:
+    def _is_kept(self, old: _ColumnState, new: _ColumnState, declared: Definition | None = None) -> bool:
         """Whether every value of a column is the same in what it was declared as."""
         if self._is_gone(old.slot):
             return True
@@ -476,7 +480,7 @@ class _Followed:
         ]
 
     def _gone(self, proven: int) -> tuple[str, ...]:
-        """The names that are no column's any more behind the statements to be proven."""
+        """The names that are no column's any more after the statements to be proven."""
         if not proven or self._is_unknown(proven - 1):
             return ()
         now = {seen.name.casefold() for seen in self._behind[proven - 1]}
@@ -485,7 +489,7 @@ class _Followed:
 
     # Columns that are new.
 
-    def _added(self, proven: int) -> list[_Seen]:
+    def _added(self, proven: int) -> list[_ColumnState]:
         """The columns that statements added and that are still there, and captured."""
         if not proven or self._is_unknown(proven - 1):
             return []
@@ -495,7 +499,7 @@ class _Followed:
         name = next((seen.name for seen in self._added(proven) if not self._is_null(seen)), "")
         return f"column '{name}' was added with values"
 
-    def _is_null(self, seen: _Seen) -> bool:
+    def _is_null(self, seen: _ColumnState) -> bool:
         """Whether a column that was added is NULL in every row from before."""
         first, column = seen.slot.declared[0], self._resolved(seen)
         if first is None or first.generated or first.computed or first.identity or first.in_key:
@@ -518,7 +522,7 @@ class _Followed:
             found[seen.name] = value
         return found
 
-    def _constant(self, seen: _Seen) -> str | None:
+    def _constant(self, seen: _ColumnState) -> str | None:
         """The one value that a column has in every row from before; None where it is not known."""
         first, column = seen.slot.declared[0], self._of_after(seen.slot)
         if first is None or column is None or len(seen.slot.declared) > 1 or seen.version > 1:
@@ -543,7 +547,7 @@ class _Followed:
             return None
         return shown if same else None
 
-    def _has_other_default(self, seen: _Seen) -> bool:
+    def _has_other_default(self, seen: _ColumnState) -> bool:
         return any(
             isinstance(action, SetDefault) and _same(action.name, seen.name)
             for actions in self._actions
@@ -556,7 +560,7 @@ _KEEPING_COLUMNS = frozenset(("IGNORE", "DROP", "TRUNCATE", "EXCHANGE", "REPAIR"
 
 
 def origin_of(path: str, statement: Statement) -> str:
-    """Which table had, before a statement, the rows that a table has behind it."""
+    """Which table had, before a statement, the rows that a table has after it."""
     found = path
     for old, new in reversed(statement.renamed):
         if f"{new.database}.{new.name}" == found:

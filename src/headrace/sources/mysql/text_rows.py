@@ -64,17 +64,17 @@ class TextRows:
 
     def _values(self, data: Array, starts: Array, ends: Array) -> WholeRows:
         rows, columns = len(starts), len(self._kinds)
-        places, sizes = np.empty(rows * columns, np.int64), np.empty(rows * columns, np.int64)
-        if kernels.find_values(data, starts, ends, columns, places, sizes) >= 0:
+        positions, sizes = np.empty(rows * columns, np.int64), np.empty(rows * columns, np.int64)
+        if kernels.find_values(data, starts, ends, columns, positions, sizes) >= 0:
             raise FormatError("A row of a snapshot is not of the columns that were asked for.", remedy=_REMEDY)
-        made = self._made_texts(data, places, sizes, rows)
+        made = self._made_texts(data, positions, sizes, rows)
         view = text_view(made)
         made_valid = made.is_valid().to_numpy(zero_copy_only=False)
         offsets, valid = np.empty(rows * columns + 1, np.int32), bitmap(rows * columns)
         room = int(np.maximum(sizes, 0).sum()) * 4 // 3 + 4 * len(sizes) + int(view.offsets[-1])
         out = np.empty(room, np.uint8)
         bad = kernels.copy_values(
-            data, places, sizes, self._kinds, self._made, view.data, view.offsets, made_valid, offsets, valid, out
+            data, positions, sizes, self._kinds, self._made, view.data, view.offsets, made_valid, offsets, valid, out
         )
         if bad >= 0:
             raise FormatError(
@@ -82,14 +82,14 @@ class TextRows:
             )
         return WholeRows(self._names, text_array(offsets, out[: int(offsets[-1])], valid))
 
-    def _made_texts(self, data: Array, places: Array, sizes: Array, rows: int) -> pa.StringArray:
-        """The columns that kernels don't spell, one behind the other."""
+    def _made_texts(self, data: Array, positions: Array, sizes: Array, rows: int) -> pa.StringArray:
+        """The columns that kernels don't write, one after another."""
         columns = len(self._kinds)
         found = []
         for column in np.flatnonzero(self._kinds == kernels.MADE).tolist():
             offsets, valid = np.empty(rows + 1, np.int32), bitmap(rows)
             out = np.empty(int(np.maximum(sizes[column::columns], 0).sum()) + 1, np.uint8)
-            kernels.copy_column(data, places, sizes, column, columns, offsets, valid, out)
+            kernels.copy_column(data, positions, sizes, column, columns, offsets, valid, out)
             buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
             printed = pa.Array.from_buffers(pa.binary(), rows, buffers)
             try:
@@ -124,7 +124,7 @@ def _rows(data: Array, at: int) -> tuple[Array, Array, int]:
 
 
 def _long_row(data: Array, at: int) -> tuple[Array, int]:
-    """A row of several packets without their headers, and where the packet behind it begins."""
+    """A row of several packets without their headers, and where the packet after it begins."""
     parts = []
     while True:
         if at + _HEADER > data.size:

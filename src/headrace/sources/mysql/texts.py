@@ -63,8 +63,8 @@ def sets(values: pa.BinaryArray, labels: Sequence[str]) -> pa.StringArray:
     found = masks.tolist()
     if found[-1] >> len(labels):
         raise ValueError(f"a set has bits beyond its {len(labels)} labels")
-    spelled = [",".join(label for bit, label in enumerate(labels) if mask >> bit & 1) for mask in found]
-    return pa.array(spelled, pa.string()).take(pa.array(numbers))
+    written = [",".join(label for bit, label in enumerate(labels) if mask >> bit & 1) for mask in found]
+    return pa.array(written, pa.string()).take(pa.array(numbers))
 
 
 def bits(values: pa.BinaryArray, *, boolean: bool) -> pa.StringArray:
@@ -130,12 +130,12 @@ def vectors(values: pa.BinaryArray) -> pa.StringArray:
     """Lists of single precision numbers in JSON."""
     single = LogicalType("float32")
 
-    def spelled(data: bytes) -> str:
+    def written(data: bytes) -> str:
         if len(data) % 4:
             raise ValueError("a vector has a part of a number")
         return f"[{','.join(arrow_text(pa.array(np.frombuffer(data, '<f4')), single).to_pylist())}]"
 
-    return _each(values, spelled)
+    return _each(values, written)
 
 
 def geometries(values: pa.BinaryArray) -> pa.StringArray:
@@ -154,8 +154,8 @@ def _geometry(data: bytes) -> str:
     return json.dumps(found, separators=(",", ":"), allow_nan=False)
 
 
-def _each(values: pa.BinaryArray, spelled: Callable[[bytes], str]) -> pa.StringArray:
-    return pa.array([None if value is None else spelled(value) for value in values.to_pylist()], pa.string())
+def _each(values: pa.BinaryArray, written: Callable[[bytes], str]) -> pa.StringArray:
+    return pa.array([None if value is None else written(value) for value in values.to_pylist()], pa.string())
 
 
 def _fixed(values: pa.BinaryArray, size: int) -> Array:

@@ -199,7 +199,7 @@ class NativeType:
 
     @property
     def name(self) -> str:
-        """As SQL and Debezium spell it, without sizes: `bigint unsigned`, `varchar`."""
+        """As SQL and Debezium write it, without sizes: `bigint unsigned`, `varchar`."""
         return f"{self.kind} unsigned" if self.unsigned else self.kind
 
     @property
@@ -246,7 +246,7 @@ class NativeType:
         return catalog if known == stored else None
 
     @cached_property
-    def is_spelled(self) -> bool:
+    def needs_log_texts(self) -> bool:
         """Whether kernels leave the values of the log as they are, so that `log_texts` makes the texts."""
         kind = self.kind
         if self.compressed:
@@ -256,7 +256,8 @@ class NativeType:
         return kind in ("float", "double", "set", "json", "inet4", "inet6", "vector") or kind in _GEOMETRIES
 
     def log_texts(self, values: pa.BinaryArray | pa.StringArray) -> pa.StringArray:
-        """Canonical texts of bytes of the log, for types that `is_spelled` is true of; those of a string are bytes too.
+        """Canonical texts of bytes of the log, for types that `needs_log_texts` is true of; those of a string are bytes
+        too.
 
         Raises:
             FormatError: the bytes are none of the type's.
@@ -271,7 +272,7 @@ class NativeType:
                 return texts.floats(found, self.logical)
             if self.kind == "set":
                 return texts.sets(found, self.labels)
-            return self._spelled(found)
+            return self._written(found)
         except ValueError as error:
             raise FormatError(f"A value of type {self.name} in the log can't be read: {error}.") from error
 
@@ -292,7 +293,7 @@ class NativeType:
         if self.kind in _BYTES:
             return texts.base64_texts(values)
         if self.kind in _GEOMETRIES or self.kind == "vector":
-            return self._spelled(values)
+            return self._written(values)
         if self.unsigned:
             return texts.digits(values)
         return values.cast(pa.string())
@@ -302,7 +303,7 @@ class NativeType:
         # The server prints a FLOAT with six digits.
         return f"CAST({column} AS DOUBLE)" if self.kind == "float" else column
 
-    def _spelled(self, values: pa.BinaryArray) -> pa.StringArray:
+    def _written(self, values: pa.BinaryArray) -> pa.StringArray:
         if self.kind == "vector":
             return texts.vectors(values)
         if self.kind in _GEOMETRIES:

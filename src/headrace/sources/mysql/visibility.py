@@ -1,10 +1,10 @@
-"""Consistent snapshots without a global lock, and which transactions they see, as places in the log.
+"""Consistent snapshots without a global lock, and which transactions they see, as positions in the log.
 
 A server writes a commit to its log first and shows it to readers a moment later. So a snapshot that is opened after the
 log's end was read may lack transactions before that end. What is surely seen, and what is surely not, is found out in
 the way that each kind of server offers:
 
-- MariaDB and Percona say at which place of the log a snapshot stands, exactly.
+- MariaDB and Percona say at which position of the log a snapshot stands, exactly.
 - MySQL with GTIDs tells which of them are in use: a transaction has its GTID from before it is in the log until it can
   be seen. When all those have ended that were in use after the log's end was read, everything before that end can be
   seen.
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.errors import CaptureError
+from headrace.sources.mysql.binlog_position import BinlogPosition, file_of
 from headrace.sources.mysql.connection import MYSQL, ServerKind
-from headrace.sources.mysql.place import Place, file_of
 
 _POLL_SECONDS = 0.002
 _REPEATABLE = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
@@ -48,12 +48,12 @@ class Visible:
     """What a snapshot sees.
 
     Args:
-        low: every transaction that begins before this place.
+        low: every transaction that begins before this position.
         high: no transaction that begins here or behind.
     """
 
-    low: Place
-    high: Place
+    low: BinlogPosition
+    high: BinlogPosition
 
     @property
     def is_exact(self) -> bool:
@@ -67,7 +67,7 @@ class Snapshots:
 
     Args:
         server: what it is.
-        epoch: of the places.
+        epoch: of the positions.
         wait_seconds: how long transactions may take to be seen, or a lock to come.
     """
 
@@ -78,7 +78,7 @@ class Snapshots:
     def opened(
         self,
         session: Session,
-        behind: Place | None = None,
+        behind: BinlogPosition | None = None,
         *,
         tables: Sequence[str] = (),
         another: Callable[[], Session],
@@ -87,7 +87,7 @@ class Snapshots:
 
         Args:
             session: outside of a transaction.
-            behind: a place of the log that it has to see everything before.
+            behind: a position of the log that it has to see everything before.
             tables: with their quotes, what a lock is taken on where there is no other way.
             another: opens a session for that lock.
 
@@ -133,10 +133,10 @@ class Snapshots:
         """
         session.rows(self._lock_wait)
         session.rows(f"LOCK TABLES {table} READ")
-        place = self.head(session)
-        return Visible(place, place)
+        position = self.head(session)
+        return Visible(position, position)
 
-    def head(self, session: Session) -> Place:
+    def head(self, session: Session) -> BinlogPosition:
         """Where the log ends; transactions before it may not be seen yet.
 
         Raises:
@@ -145,7 +145,7 @@ class Snapshots:
         rows = session.rows(self.server.log_status)
         if not rows:
             raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
-        return self._place(rows[0][0], rows[0][1])
+        return self._position(rows[0][0], rows[0][1])
 
     def _opened(
         self, session: Session, tables: Sequence[str], another: Callable[[], Session], deadline: float
@@ -161,7 +161,7 @@ class Snapshots:
         return Visible(low, self.head(session))
 
     def wait_executed(self, session: Session) -> None:
-        """Wait until the groups that are in the log are among those that the server says that it has.
+        """Wait until the transactions that are in the log are among those that the server says that it has.
 
         Raises:
             CaptureError: that took too long.
@@ -181,8 +181,8 @@ class Snapshots:
         said = {str(name).lower(): value for name, value in session.rows(_SNAPSHOT_STATUS)}
         if not said.get("binlog_snapshot_file"):
             raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
-        place = self._place(said["binlog_snapshot_file"], said["binlog_snapshot_position"])
-        return Visible(place, place)
+        position = self._position(said["binlog_snapshot_file"], said["binlog_snapshot_position"])
+        return Visible(position, position)
 
     def _locked(self, session: Session, tables: Sequence[str], another: Callable[[], Session]) -> Visible:
         """By a lock of a moment: with the transaction it would end, so another session has it."""
@@ -191,17 +191,17 @@ class Snapshots:
         with closing(another()) as other:
             other.rows(self._lock_wait)
             other.rows(f"LOCK TABLES {', '.join(f'{table} READ' for table in tables)}")
-            place = self.head(other)
+            position = self.head(other)
             session.rows(_OPEN)
             other.rows("UNLOCK TABLES")
-        return Visible(place, place)
+        return Visible(position, position)
 
     @property
     def _lock_wait(self) -> str:
         return f"SET SESSION lock_wait_timeout = {max(1, int(self.wait_seconds))}"
 
-    def _place(self, file: object, position: object) -> Place:
-        return Place(self.epoch, file_of(str(file))[1], int(str(position)))
+    def _position(self, file: object, position: object) -> BinlogPosition:
+        return BinlogPosition(self.epoch, file_of(str(file))[1], int(str(position)))
 
 
 def _gtids(session: Session) -> set[tuple[str, str]]:

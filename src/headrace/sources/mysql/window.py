@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.groups import Prepared
-from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.stream_state import States, states_json, states_of_json
+from headrace.sources.mysql.transactions import Prepared
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of the log that one task reads: the groups with `start <= place < end`.
+    """A part of the log that one task reads: the transactions with `start <= position < end`.
 
     Args:
         start, end: boundaries.
@@ -25,15 +25,15 @@ class Window:
         prepared: distributed transactions that were prepared before the window and may be decided in it.
         server: whose log it is, as `LogState.server`; empty where any server will do.
         mark: what the file at its start says of itself, as `LogState.mark`; empty where that is not known.
-        folds_names: as of `ServerKind`.
-        unsettled: as of `StreamState`.
-        states: as of `StreamState`.
+        folds_names: see `ServerKind`.
+        unsettled: see `StreamState`.
+        states: see `StreamState`.
         unsure: tables of which it is not known how they are at the start.
         gone: tables that are not captured any more at its end. What can't be known of them is left out.
     """
 
-    start: Place
-    end: Place
+    start: BinlogPosition
+    end: BinlogPosition
     log: str
     connector: str
     tables: Mapping[str, MysqlTable]
@@ -49,7 +49,7 @@ class Window:
 
     @property
     def names(self) -> dict[tuple[str, str], str]:
-        """The paths of the tables, by database and name as the log spells them."""
+        """The paths of the tables, by database and name as the log writes them."""
         return {(table.id.database or "", table.id.name): path for path, table in self.tables.items()}
 
     def without(self, table: str) -> Window:
@@ -80,8 +80,8 @@ class Window:
     def from_json(cls, data: Mapping[str, Any]) -> Window:
         """Read `to_json`'s form back."""
         return cls(
-            Place.of(data["start"]),
-            Place.of(data["end"]),
+            BinlogPosition.of(data["start"]),
+            BinlogPosition.of(data["end"]),
             data["log"],
             data["connector"],
             {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},

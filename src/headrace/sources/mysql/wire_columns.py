@@ -46,7 +46,7 @@ class WireColumn:
 
     Args:
         code: the type's number.
-        meta: as of `NativeType.of_wire`.
+        meta: see `NativeType.of_wire`.
         native: what its values are, by the map or by the catalog.
     """
 
@@ -78,7 +78,7 @@ class WireColumn:
         code, _ = unpacked(self.code, self.meta)
         if code == native_types.JSON:
             return kernels.JSON
-        if self.native.is_spelled:
+        if self.native.needs_log_texts:
             return kernels.LEAVE
         if code in _INTEGERS:
             return kernels.UNSIGNED if self.native.unsigned else kernels.SIGNED
@@ -113,7 +113,7 @@ class WireColumn:
         if form == kernels.DECIMAL:
             return self.numbers[0] + 3
         if form == kernels.BYTES:
-            # The bytes that are padded stand behind the text until it is written.
+            # The bytes that are padded stand after the text until it is written.
             return (self.numbers[0] + 2) // 3 * 4 + self.numbers[0]
         if form == kernels.UUID:
             return _UUID_ROOM
@@ -126,7 +126,7 @@ class WireTables:
 
     Args:
         shapes: as kernels take them.
-        labels: all labels, one behind the other.
+        labels: all labels, one after another.
     """
 
     shapes: Shapes

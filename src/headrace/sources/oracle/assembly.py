@@ -275,7 +275,7 @@ class Assembly:
             self._value = None
 
     def _refused(self) -> Iterator[Event]:
-        """What can't be read, behind the event that it came after."""
+        """What can't be read, after the event that it came after."""
         errors, self._errors = self._errors, []
         yield from errors
 

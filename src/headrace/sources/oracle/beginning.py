@@ -95,7 +95,7 @@ def keep_dictionary_new(root: Connection, settings: OracleSettings) -> None:
         dictionary.write(root)
 
 
-def behind_new_dictionary(root: Connection, settings: OracleSettings) -> int:
+def scn_after_new_dictionary(root: Connection, settings: OracleSettings) -> int:
     """The SCN from which the log can be mined, no matter what was lost: the end of a dictionary that is written now."""
     dictionary.write(root)
     return dictionary.dictionaries(archived(root, settings))[-1][1].next - 1

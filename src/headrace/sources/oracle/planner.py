@@ -17,11 +17,11 @@ from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import dictionary, scn, statements
 from headrace.sources.oracle.beginning import (
-    behind_new_dictionary,
     keep_dictionary_new,
     place,
     require_not_restored,
     require_set_up,
+    scn_after_new_dictionary,
 )
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names, tables_of
 from headrace.sources.oracle.catalog import Selection, captured_tables
@@ -131,16 +131,16 @@ class OraclePlanner:
                 try:
                     end = self._stream(start, limit, now)
                 except DataLossError as error:
-                    end = self._behind_what_is_lost(start, error)
+                    end = self._skip_what_is_lost(start, error)
             if end is start:
                 # What the batch before delivered is not delivered again.
                 end = known if start is known else MiningState.of(start).settled().in_offset(start)
             if end == known:
                 return known
         end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
-        return replace(end, capture_time=now, heartbeat=now if self._beats(start, now) else end.heartbeat)
+        return replace(end, capture_time=now, heartbeat=now if self._heartbeat_is_due(start, now) else end.heartbeat)
 
-    def _beats(self, start: Offset, now: dt.datetime) -> bool:
+    def _heartbeat_is_due(self, start: Offset, now: dt.datetime) -> bool:
         every = self._settings.heartbeat_interval_ms
         if not every:
             return False
@@ -299,7 +299,7 @@ class OraclePlanner:
 
     # What was lost.
 
-    def _behind_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
+    def _skip_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
         """Where it goes on when redo logs with changes after `start` are gone.
 
         Raises:
@@ -309,11 +309,11 @@ class OraclePlanner:
         if not mended and self._settings.fail_on_data_loss:
             raise error
         if self._settings.snapshot_mode == "when_needed":
-            return self._begun_again(start, error)
+            return self._restart(start, error)
         with self._connect("") as root:
             whole = whole_since(root, self._upper(), self._settings)
             if self._in_redo:
-                whole = max(whole, behind_new_dictionary(root, self._settings))
+                whole = max(whole, scn_after_new_dictionary(root, self._settings))
         after = scn.number(start.commit)
         low = max(whole, after)
         state = MiningState.of(start)
@@ -333,10 +333,10 @@ class OraclePlanner:
             known=tuple(path for path in start.known if path in found),
             tables={},
             gaps=dict.fromkeys(start.known, (since, scn.to_text(low))),
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json(),
         )
 
-    def _begun_again(self, start: Offset, error: DataLossError) -> Offset:
+    def _restart(self, start: Offset, error: DataLossError) -> Offset:
         """All tables are read again: the log is one for all, so what each lost is not known."""
         end, _ = self._beginning()
         begin, at = MiningState.of(end).mined, scn.number(end.commit)
@@ -356,7 +356,7 @@ class OraclePlanner:
             tables={path: TableProgress(commit=end.commit, read=start.reads + 1) for path in self._read_first(end)},
             gaps=dict.fromkeys(start.known, (start.commit, end.commit)),
             heartbeat=start.heartbeat,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().begun_again().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json(),
         )
 
     # The stream.
@@ -364,7 +364,7 @@ class OraclePlanner:
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         state = MiningState.of(start)
         if limit.upto:
-            # A table that was read ends behind what was in the log then.
+            # A table that was read ends after what was in the log then.
             limit = replace(limit, upto=max(limit.upto, AdHoc.from_json(start.ad_hoc).waits_for))
         log = self._mine_on(start, state, limit)
         indexes, ledger = self._mined(log, state, start.schemas)
@@ -378,7 +378,7 @@ class OraclePlanner:
         quiet = nothing and not log.mining and not start.tables
         idle = quiet and reads == settled and not end.tables and not delivery.is_cut
         # A run that should end waits for the SCN of its beginning, so a new process follows the log once.
-        follows = bool(limit.upto or self._restarted or state.mining) or self._beats(start, now)
+        follows = bool(limit.upto or self._restarted or state.mining) or self._heartbeat_is_due(start, now)
         follows = follows or settled.waits_for > start.commit
         if idle and (commit == after or not follows):
             # Its SCN moves on without end. What was mined stays in staging, also for the next process.
@@ -441,7 +441,7 @@ class OraclePlanner:
         for request in settled.begun:
             if request.table in altered:
                 say_read_once_more(request.table)
-        reads = settled.begun_again(lambda request: request.table in altered)
+        reads = settled.restart(lambda request: request.table in altered)
         reads = self._ad_hoc.requested(reads, end, signals)
         rewrites, estimates = delivery.rewrites, self._estimates
         reads = follow_rewrites(rewrites, reads, tables, self._settings, read=first, rows=estimates)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.changes import Position
 from headrace.errors import DataLossError
 from headrace.sources.base import Slice
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import CONNECTOR
@@ -26,8 +26,8 @@ from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.incremental import read_incremental
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.markers import definition_marker, gap, heartbeat
 from headrace.sources.oracle.mining import mine
-from headrace.sources.oracle.notices import definition_notice, gap, heartbeat
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import read_chunk
@@ -196,30 +196,30 @@ class EmptyTableSlice(OracleSlice):
 
 
 @dataclass(frozen=True)
-class NoticesSlice(OracleSlice):
+class MarkerSlice(OracleSlice):
     """Announces what has no rows of its own.
 
     Args:
-        notices: the announcements, in order of their positions.
+        markers: the marker rows, in order of their positions.
         capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "notices"
-    notices: tuple[Notice, ...]
+    kind: ClassVar[str] = "markers"
+    markers: tuple[Marker, ...]
     capture_time: dt.datetime | None
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+        return {"rows": [marker.to_json() for marker in self.markers], "capture_time": time_text(self.capture_time)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> NoticesSlice:
+    def from_json(cls, data: Mapping[str, Any]) -> MarkerSlice:
         """Read `to_json`'s form back."""
-        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+        return cls(tuple(map(Marker.from_json, data["rows"])), time_of(data["capture_time"]))
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The announcements."""
-        yield notice_batch(self.notices, self.capture_time)
+        yield marker_batch(self.markers, self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -294,7 +294,7 @@ class GapsSlice(OracleSlice):
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """One row for each table."""
         for path, (after, upto) in sorted(self.gaps.items()):
-            yield notice_batch([gap(self.database, path, after, upto)], self.capture_time)
+            yield marker_batch([gap(self.database, path, after, upto)], self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,7 @@ class HeartbeatSlice(OracleSlice):
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The heartbeat."""
-        yield notice_batch([heartbeat(self.commit, self.commit_time)], self.capture_time)
+        yield marker_batch([heartbeat(self.commit, self.commit_time)], self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -399,8 +399,8 @@ class SchemasSlice(OracleSlice):
         for table in self.changed:
             yield schema_batch(table.schema, Position(self.after, _SCHEMA_ORDER), self.capture_time, CONNECTOR)
         for applied in self.definitions:
-            notice = definition_notice(applied.definition, applied.database, applied.table)
-            yield notice_batch([notice], self.capture_time)
+            marker = definition_marker(applied.definition, applied.database, applied.table)
+            yield marker_batch([marker], self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -450,7 +450,7 @@ _KINDS: dict[str, type[OracleSlice]] = {
         MiningSlice,
         SnapshotSlice,
         EmptyTableSlice,
-        NoticesSlice,
+        MarkerSlice,
         IncrementalSlice,
         GapsSlice,
         HeartbeatSlice,

@@ -52,8 +52,8 @@ from headrace.sources.oracle.slices import (
     GapsSlice,
     HeartbeatSlice,
     IncrementalSlice,
+    MarkerSlice,
     MiningSlice,
-    NoticesSlice,
     OracleSlice,
     SchemasSlice,
     SnapshotSlice,
@@ -66,7 +66,7 @@ from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
-from headrace.sources.snapshots.ends_equal import end_notices
+from headrace.sources.snapshots.ends_equal import end_markers
 from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
@@ -254,9 +254,9 @@ class OracleSource(Source):
         if end.ad_hoc != start.ad_hoc:
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
-        ends = tuple(end_notices(start, end, CONNECTOR, tables))
+        ends = tuple(end_markers(start, end, CONNECTOR, tables))
         if ends:
-            slices.append(NoticesSlice(ends, end.capture_time))
+            slices.append(MarkerSlice(ends, end.capture_time))
         if end.heartbeat != start.heartbeat:
             slices.append(HeartbeatSlice(end.commit, end.commit_time, end.heartbeat))
         mark = self._mark(end.schemas, state.resetlogs)

@@ -28,7 +28,7 @@ class Block:
 
     Args:
         payloads: as they came.
-        data: all of them, one behind the other.
+        data: all of them, one after another.
         starts: where each begins there, and where the last one ends.
         messages: what they begin with.
     """
@@ -71,7 +71,7 @@ class Block:
             bad = int(unknown[0])
         if 0 <= bad < upto:
             read(payloads[bad])
-            raise FormatError(f"The message of pgoutput at {lsn.to_server(int(found.places[bad]))} is malformed.")
+            raise FormatError(f"The message of pgoutput at {lsn.to_server(int(found.lsns[bad]))} is malformed.")
         return cls(payloads[:upto], data, starts[: upto + 1], Messages(*(column[:upto] for column in found)))
 
     def __len__(self) -> int:
@@ -135,9 +135,9 @@ class Transactions:
         of: the number of each message's transaction.
         ordinals: how many rows of its transaction came, the message included.
         reached: where the last transaction before each message ended.
-        commits, times, xids, previous: as of `Transaction`.
+        commits, times, xids, previous: see `Transaction`.
         origins: those of transactions that have one.
-        between: what is known behind the block.
+        between: what is known after the block.
     """
 
     of: Array
@@ -165,7 +165,7 @@ class Transactions:
         depth = begun - ended + (before.open is not None)
         wrong = np.flatnonzero((depth < 0) | (depth > 1) | (is_row & (depth != 1)))
         if len(wrong):
-            place = lsn.to_server(int(messages.places[wrong[0]]))
+            place = lsn.to_server(int(messages.lsns[wrong[0]]))
             raise FormatError(f"The message of pgoutput at {place} is not inside of one transaction.")
         going_on = before.open or Transaction(0, 0, -1, before.previous)
         begins = np.flatnonzero(is_begin)

@@ -15,7 +15,7 @@ from headrace.changes.constant import constant
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.postgresql.blocks import Transactions
 from headrace.sources.postgresql.layouts import Layouts
-from headrace.sources.postgresql.notices import CONNECTOR
+from headrace.sources.postgresql.markers import CONNECTOR
 from headrace.sources.rows import change_batch, instants, with_fact
 from headrace.wire import pgoutput_kernels as kernels
 from headrace.wire.arrays import map_array, text_array
@@ -52,7 +52,7 @@ class Rows(NamedTuple):
         ops: the number of the operation.
         transactions: the number of the transaction.
         ordinals: the ordinal in the position; -1 for none.
-        marks: the letter behind it; 0 for none.
+        marks: the letter after it; 0 for none.
         subs: the sub-order in the position; -1 for none.
         places: the LSN.
         tables: the number of the layout; -1 for none.
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
     ordinals: Array
     marks: Array
     subs: Array
-    places: Array
+    lsns: Array
     tables: Array
     old: Array
     new: Array
@@ -84,7 +84,7 @@ class Rows(NamedTuple):
         *,
         transactions: Array,
         ordinals: Array | int,
-        places: Array,
+        lsns: Array,
         mark: str = "\0",
         subs: Array | int = -1,
         tables: Array | int = -1,
@@ -112,7 +112,7 @@ class Rows(NamedTuple):
             whole(ordinals),
             np.full(len(messages), ord(mark), np.uint8),
             whole(subs),
-            places,
+            lsns,
             whole(tables),
             whole(old),
             whole(new),
@@ -173,7 +173,7 @@ class RowWriter:
             "position": _positions(rows, transactions.commits[numbers]),
             "event_time": pa.array(transactions.times[numbers]).cast(pa.timestamp("us", tz="UTC")),
             "capture_time": instants(self._capture_time, count),
-            "source": _facts(rows.places, transactions.xids[numbers], transactions.previous[numbers]),
+            "source": _facts(rows.lsns, transactions.xids[numbers], transactions.previous[numbers]),
             "before": images.maps(rows.old, arrays.captured, arrays.names),
             "after": images.maps(rows.new, arrays.captured, arrays.names),
         }
@@ -230,11 +230,11 @@ def _places(rows: Rows, transactions: Transactions) -> pa.StructArray:
     )
 
 
-def _facts(places: Array, xids: Array, previous: Array) -> pa.MapArray:
-    count = len(places)
+def _facts(lsns: Array, xids: Array, previous: Array) -> pa.MapArray:
+    count = len(lsns)
     maps, names = np.empty(count + 1, np.int32), np.empty(4 * count, np.int32)
     offsets, out = np.empty(4 * count + 1, np.int32), np.empty(count * _MOST_OF_FACTS, np.uint8)
-    kernels.write_facts(_CONNECTOR, xids, places, previous, maps, names, offsets, out)
+    kernels.write_facts(_CONNECTOR, xids, lsns, previous, maps, names, offsets, out)
     size = int(maps[-1])
     values = text_array(offsets[: size + 1], out[: int(offsets[size])], None, 0)
     return map_array(maps, _FACTS.take(pa.array(names[:size])), values)

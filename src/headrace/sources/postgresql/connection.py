@@ -13,7 +13,7 @@ from headrace.passwords import password_of
 from headrace.sources.connection import DriverConnection, LostConnection
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.refusals import Place, identifier, literal, not_connected, refused
+from headrace.sources.postgresql.refusals import Endpoint, identifier, literal, not_connected, refused
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -66,7 +66,7 @@ class Connection(DriverConnection):
         password = password_of(settings)
         super().__init__({"user": settings.user, "password": password})
         port = settings.port or _PORT
-        self._place = Place(f"{settings.hostname}:{port}", settings.database, settings.user, self._replication)
+        self._endpoint = Endpoint(f"{settings.hostname}:{port}", settings.database, settings.user, self._replication)
         psycopg = _driver()
         try:
             self._connection = psycopg.connect(
@@ -77,7 +77,7 @@ class Connection(DriverConnection):
                 cursor_factory=psycopg.ClientCursor,
             )
         except psycopg.Error as error:
-            raise not_connected(self._place, self._clean(error)) from None
+            raise not_connected(self._endpoint, self._clean(error)) from None
         self._pg: PGconn = self._connection.pgconn
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
@@ -100,9 +100,9 @@ class Connection(DriverConnection):
         return bool(self._pg.transaction_status == _driver().pq.TransactionStatus.INTRANS)
 
     @property
-    def place(self) -> Place:
+    def endpoint(self) -> Endpoint:
         """Where the session is, for sentences."""
-        return self._place
+        return self._endpoint
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a small result.
@@ -265,19 +265,22 @@ class Connection(DriverConnection):
     def _answered(self, result: PGresult | None) -> HeadraceError:
         """The error that a result says."""
         if result is None:
-            return refused(self._place, "", "the server gave no answer")
+            return refused(self._endpoint, "", "the server gave no answer")
         field = _driver().pq.DiagnosticField
         state, message, detail = (
             (result.error_field(part) or b"").decode(errors="replace")
             for part in (field.SQLSTATE, field.MESSAGE_PRIMARY, field.MESSAGE_DETAIL)
         )
-        return refused(self._place, state, message or self._clean(Exception(result.error_message.decode())), detail)
+        return refused(self._endpoint, state, message or self._clean(Exception(result.error_message.decode())), detail)
 
     def _refused(self, error: Exception) -> HeadraceError:
         facts: Any = getattr(error, "diag", None)
         message = getattr(facts, "message_primary", None) or self._clean(error)
         return refused(
-            self._place, getattr(error, "sqlstate", None) or "", message, getattr(facts, "message_detail", None) or ""
+            self._endpoint,
+            getattr(error, "sqlstate", None) or "",
+            message,
+            getattr(facts, "message_detail", None) or "",
         )
 
 
@@ -328,7 +331,7 @@ class ReplicationConnection(Connection):
     def start(self, slot: str, boundary: int, publication: str, *, messages: bool = False) -> None:
         """Begin the stream of a slot: transactions whose commit record begins at the boundary or later.
 
-        The server takes any boundary without a word; it must not be before what the slot confirmed, nor behind the end
+        The server takes any boundary without a word; it must not be before what the slot confirmed, nor after the end
         of the log.
 
         Args:
@@ -431,7 +434,7 @@ class ReplicationConnection(Connection):
         if result is not None and result.status == _driver().pq.ExecStatus.FATAL_ERROR:
             return self._answered(result)
         return LostConnection(
-            f"The server ended the stream of {self._place}.",
+            f"The server ended the stream of {self._endpoint}.",
             remedy="It is probably being shut down; the run goes on where it stopped.",
         )
 

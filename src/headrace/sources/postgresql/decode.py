@@ -159,7 +159,7 @@ class WindowDecoder:
             raise FormatError(f"The log ended inside of the transaction that commits at {commit}.")
 
     def _is_last(self, payloads: Sequence[bytes], sizes: Array) -> bool:
-        """Whether the window ends here: by the last edge of a transaction and what is said behind it."""
+        """Whether the window ends here: by the last edge of a transaction and what is said after it."""
         reached = 0
         for number in np.flatnonzero(_IS_EDGE[np.minimum(sizes, len(_IS_EDGE) - 1)])[::-1].tolist():
             payload = payloads[number]
@@ -233,9 +233,9 @@ class WindowDecoder:
     def _changes(self, block: Block, transactions: Transactions, states: _States) -> tuple[Rows, RowImages]:
         messages = block.messages
         at = np.flatnonzero(IS_CHANGE[messages.kinds])
-        tables = states.at(messages.oids[at], at, messages.places[at])
+        tables = states.at(messages.oids[at], at, messages.lsns[at])
         if (tables == _UNKNOWN).any():
-            raise _without_relation(int(messages.places[at[tables == _UNKNOWN][0]]))
+            raise _without_relation(int(messages.lsns[at[tables == _UNKNOWN][0]]))
         commits = transactions.commits[transactions.of[at]]
         kept = (tables >= 0) & (commits >= self._start)
         for oid, after in self._after.items():
@@ -250,10 +250,10 @@ class WindowDecoder:
         images, wrong = read_images(block.data, block.starts, at, tables, has_old, has_new, arrays.widths)
         if wrong >= 0:
             read(block.payloads[at[wrong]])
-            place = lsn.to_server(int(messages.places[at[wrong]]))
+            place = lsn.to_server(int(messages.lsns[at[wrong]]))
             error = FormatError(f"The row of pgoutput at {place} has not the columns that its table was said to have.")
             raise about(error, self._layouts.all[tables[wrong]].table.id)
-        images.spell(arrays.spelled, arrays.by, arrays.spellings)
+        images.spell(arrays.written, arrays.by, arrays.encodings)
         ops = np.zeros(256, np.int64)
         for letter, code in _OPERATIONS.items():
             ops[letter] = code
@@ -263,7 +263,7 @@ class WindowDecoder:
             ops[kinds],
             transactions=transactions.of[at],
             ordinals=transactions.ordinals[at],
-            places=messages.places[at],
+            lsns=messages.lsns[at],
             tables=tables,
             old=images.old,
             new=images.new,
@@ -294,7 +294,7 @@ class WindowDecoder:
         table = self._layouts.all[rows.tables[lacking]].table.id
         path = table.path
         error = CaptureError(
-            f"The change of table '{path}' at {lsn.to_server(int(rows.places[lacking]))} does not have all columns of "
+            f"The change of table '{path}' at {lsn.to_server(int(rows.lsns[lacking]))} does not have all columns of "
             "the table's key.",
             remedy=f"Run ALTER TABLE {path} REPLICA IDENTITY FULL and read the table again, or set "
             "'message_key_columns' to columns of its replica identity.",
@@ -308,7 +308,7 @@ class WindowDecoder:
                 content = block.content(at)
                 assert isinstance(content, Truncate)
                 oids = np.array(content.oids, np.int64)
-                place = int(block.messages.places[at])
+                place = int(block.messages.lsns[at])
                 tables = states.at(oids, np.full(len(oids), at), np.full(len(oids), place))
                 if (tables == _UNKNOWN).any():
                     raise _without_relation(place)
@@ -316,15 +316,15 @@ class WindowDecoder:
                 if commit >= self._start:
                     chosen = enumerate(zip(content.oids, tables.tolist(), strict=True))
                     found += [(at, sub, t) for sub, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)]
-        numbers, places, of = np.array(found, np.int64).reshape(-1, 3).T
+        numbers, lsns, of = np.array(found, np.int64).reshape(-1, 3).T
         return Rows.at(
             numbers,
             ITSELF,
             Operation.TRUNCATE,
             transactions=transactions.of[numbers],
             ordinals=transactions.ordinals[numbers],
-            places=block.messages.places[numbers],
-            subs=places,
+            lsns=block.messages.lsns[numbers],
+            subs=lsns,
             tables=of,
             total=1,
         )
@@ -394,7 +394,7 @@ class _States:
         self._before = np.array([number for *_, number in found], np.int64)
         self._until = until
 
-    def at(self, oids: Array, messages: Array, places: Array) -> Array:
+    def at(self, oids: Array, messages: Array, lsns: Array) -> Array:
         """The state's number of each table at a message: -1 where it is not captured, `_UNKNOWN` without a state.
 
         Args:
@@ -407,7 +407,7 @@ class _States:
         found = np.searchsorted(self._keys, (oids << 31) | (messages + 1), side="right") - 1
         numbers = self._numbers[found]
         if self._until:
-            numbers = np.where(places < self._until, self._before[found], numbers)
+            numbers = np.where(lsns < self._until, self._before[found], numbers)
         return np.where((found >= 0) & (self._oids[found] == oids), numbers, _UNKNOWN)
 
 

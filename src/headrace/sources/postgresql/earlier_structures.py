@@ -109,7 +109,7 @@ class EarlierStructures:
         numbers = [[number, 1] for number, *_ in columns if number]
         schema = {
             **_changed(now.to_json()["schema"], data["schema"]),
-            "columns": [{**column, "position": place} for place, (_, column, _) in enumerate(columns, 1)],
+            "columns": [{**column, "position": index} for index, (_, column, _) in enumerate(columns, 1)],
         }
         natives = [native for *_, native in columns]
         table = _changed(now.to_json(), data["table"])

@@ -66,7 +66,7 @@ class EventNumbers:
             Operation.BEGIN,
             transactions=first.transactions,
             ordinals=-1,
-            places=transactions.commits[first.transactions],
+            lsns=transactions.commits[first.transactions],
         )
 
     def _ends(self, block: Block, transactions: Transactions, tallies: list[Tally]) -> tuple[Rows, dict[int, str]]:
@@ -80,7 +80,7 @@ class EventNumbers:
             Operation.END,
             transactions=of,
             ordinals=-1,
-            places=transactions.commits[of],
+            lsns=transactions.commits[of],
             mark="z",
             total=counts,
         )

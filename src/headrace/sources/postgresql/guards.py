@@ -1,6 +1,6 @@
 """Whether a server still is where a pipeline left it.
 
-The server answers a doubtful start with silence: before what the slot confirmed, behind the end of the log and on
+The server answers a doubtful start with silence: before what the slot confirmed, after the end of the log and on
 another timeline it just sends less. So all of that is looked at before a batch is planned.
 """
 
@@ -14,7 +14,7 @@ from headrace.sources.postgresql.connection import Connection, connect_replicati
 from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import PublicationState
-from headrace.sources.postgresql.refusals import ON_PRIMARY, Place
+from headrace.sources.postgresql.refusals import ON_PRIMARY, Endpoint
 from headrace.sources.postgresql.slots import AFTER_LOSS, SlotState, require_ours, require_reaches
 
 _NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
@@ -38,7 +38,7 @@ class ServerState:
         publication: the publication.
     """
 
-    place: Place
+    place: Endpoint
     system: str
     in_recovery: bool = False
     timeline: int = 0
@@ -61,11 +61,11 @@ class ServerState:
         )
         if in_recovery:
             # It has no log of its own; asked how far it is written, it refuses to answer.
-            return cls(connection.place, system, in_recovery)
+            return cls(connection.endpoint, system, in_recovery)
         [(written, flushed)] = connection.rows(_LOG)
         now = int(written, 16)
         return cls(
-            connection.place,
+            connection.endpoint,
             system,
             in_recovery,
             now,
@@ -101,7 +101,7 @@ def require_same_log(connection: Connection, settings: PostgresSettings, before:
 
 
 def judge(now: ServerState, before: LogState, boundary: int, settings: PostgresSettings) -> LogState:
-    """As `require_same_log`, of what was read before; asks nobody."""
+    """As `require_same_log`, of what was read before; makes no request."""
     place, where = now.place, lsn.to_server(boundary)
     if now.system != before.system:
         raise PositionMismatch(

@@ -68,7 +68,7 @@ class _Examination:
 
     def health(self, offset: Offset | None) -> Health:
         [(now, in_recovery, level)] = self.connection.rows(_SERVER)
-        place = self.connection.place
+        place = self.connection.endpoint
         if in_recovery:
             return _stopped(now, f"Server '{place.server}' is a standby, whose log can't be read.", ON_PRIMARY)
         if level != "logical":

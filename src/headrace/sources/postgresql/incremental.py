@@ -1,7 +1,7 @@
 """Ad-hoc snapshots beside the stream, without a write to the source.
 
 A chunk is read as the table is, in a transaction of its own, when everything that the log has up to the batch's end can
-be seen, and its rows stand behind all of that. So nothing is compared with the log: what is newer than the batch's end
+be seen, and its rows stand after all of that. So nothing is compared with the log: what is newer than the batch's end
 comes again as a change, and a row that was deleted since is deleted again. A replay may find other rows, and both are
 right.
 

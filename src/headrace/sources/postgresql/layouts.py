@@ -19,7 +19,7 @@ from headrace.wire.spans import Array
 
 
 @dataclass(frozen=True)
-class Spelling:
+class TextEncoding:
     """What makes the texts that are given out of those that the server printed.
 
     Args:
@@ -34,8 +34,8 @@ class Spelling:
 
     def __call__(self, texts: pa.StringArray) -> pa.StringArray:
         """Whole columns; null stays null."""
-        spelled = self.native.texts(texts)
-        return spelled if self.mask is None else self.mask(spelled, self.length)
+        written = self.native.texts(texts)
+        return written if self.mask is None else self.mask(written, self.length)
 
     @property
     def is_plain(self) -> bool:
@@ -55,7 +55,7 @@ class Layout:
 
     relation: Relation
     table: PostgresTable
-    places: tuple[int, ...]
+    columns_in_tuple: tuple[int, ...]
 
     @classmethod
     def of(cls, relation: Relation, table: PostgresTable) -> Layout:
@@ -64,7 +64,7 @@ class Layout:
         Raises:
             SchemaError: the log does not have a column that is captured.
         """
-        found = {column.name: place for place, column in enumerate(relation.columns)}
+        found = {column.name: index for index, column in enumerate(relation.columns)}
         missing = [column.name for column in table.schema.columns if column.name not in found]
         if missing:
             raise SchemaError(f"The log shows table '{table.id.path}' without its column '{missing[0]}'.")
@@ -74,7 +74,7 @@ class Layout:
     def key(self) -> tuple[int, ...]:
         """The places of the key's columns in the row's tuple."""
         names = [column.name for column in self.table.schema.columns]
-        return tuple(self.places[names.index(name)] for name in self.table.schema.key)
+        return tuple(self.columns_in_tuple[names.index(name)] for name in self.table.schema.key)
 
 
 class Layouts:
@@ -87,7 +87,7 @@ class Layouts:
         self._masks = masks
         self._table_of = table_of
         self._numbers: dict[tuple[Relation, bool], int] = {}
-        self._spellings: dict[Spelling, int] = {}
+        self._encodings: dict[TextEncoding, int] = {}
         self._holders: dict[int, int] = {}
         self._schemas: dict[str, int] = {}
         self._arrays: Arrays | None = None
@@ -117,27 +117,27 @@ class Layouts:
         return self._arrays
 
     def _made(self) -> Arrays:
-        spelled: list[list[int]] = []
+        written: list[list[int]] = []
         by: list[int] = []
         for layout in self.all:
             natives = layout.table.natives
             masked = self._masks.of_table(layout.table.schema, natives).changes
-            masks = {place: (change, length) for place, change, length in masked}
-            spellings = [Spelling(native, *masks.get(place, ())) for place, native in enumerate(natives)]
-            own = [(place, s) for place, s in zip(layout.places, spellings, strict=True) if not s.is_plain]
-            spelled.append([place for place, _ in own])
-            by += [self._spellings.setdefault(spelling, len(self._spellings)) for _, spelling in own]
+            masks = {index: (change, length) for index, change, length in masked}
+            encodings = [TextEncoding(native, *masks.get(index, ())) for index, native in enumerate(natives)]
+            own = [(index, s) for index, s in zip(layout.columns_in_tuple, encodings, strict=True) if not s.is_plain]
+            written.append([index for index, _ in own])
+            by += [self._encodings.setdefault(encoding, len(self._encodings)) for _, encoding in own]
         layouts = self.all
         schemas = [layout.table.schema for layout in layouts]
         return Arrays(
             widths=_numbers([len(layout.relation.columns) for layout in layouts]),
             holders=_numbers([self._holders.setdefault(x.relation.oid, len(self._holders)) for x in layouts]),
             schemas=_numbers([self._schemas.setdefault(s.fingerprint, len(self._schemas)) for s in schemas]),
-            captured=_columns([layout.places for layout in layouts]),
+            captured=_columns([layout.columns_in_tuple for layout in layouts]),
             key=_columns([layout.key for layout in layouts]),
-            spelled=_columns(spelled),
+            written=_columns(written),
             by=_numbers(by),
-            spellings=tuple(self._spellings),
+            encodings=tuple(self._encodings),
             names=pa.array([column.name for schema in schemas for column in schema.columns], pa.string()),
             key_names=pa.array([name for schema in schemas for name in schema.key], pa.string()),
             databases=pa.array([schema.id.database for schema in schemas], pa.string()),
@@ -157,7 +157,7 @@ class Arrays:
         schemas: a number for each schema.
         captured: the places in the tuple of the columns that are given out.
         key: those of the key's columns.
-        spelled: those whose texts do not stay as they are.
+        written: those whose texts do not stay as they are.
         by: for each of these the number of its spelling.
         spellings: all of them.
         names, key_names: the names of `captured` and `key`.
@@ -169,9 +169,9 @@ class Arrays:
     schemas: Array
     captured: Columns
     key: Columns
-    spelled: Columns
+    written: Columns
     by: Array
-    spellings: tuple[Spelling, ...]
+    encodings: tuple[TextEncoding, ...]
     names: pa.StringArray
     key_names: pa.StringArray
     databases: pa.StringArray

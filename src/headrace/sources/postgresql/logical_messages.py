@@ -91,7 +91,7 @@ class LogicalMessages:
             Operation.MESSAGE,
             transactions=of,
             ordinals=np.where(inside, transactions.ordinals[at], _FIRST),
-            places=block.messages.places[at],
+            lsns=block.messages.lsns[at],
             total=np.where(inside, 1, -1),
         )
         order = rows.order.tolist()

@@ -38,7 +38,7 @@ def of_server(text: str) -> int:
 def written_up_to(inserted: str) -> int:
     """The boundary up to which the log is written, by what the server says of `pg_current_wal_insert_lsn()`.
 
-    Where the last record ends with its page, the server names the place behind the next page's header, which is not on
+    Where the last record ends with its page, the server names the place after the next page's header, which is not on
     disk before something is written there. No record begins in between, so nothing is left out.
     """
     position = of_server(inserted)
@@ -47,7 +47,7 @@ def written_up_to(inserted: str) -> int:
 
 
 def boundary(commit: str) -> int:
-    """Where reading goes on behind an offset's commit: transactions whose commit record begins here or later."""
+    """Where reading goes on after an offset's commit: transactions whose commit record begins here or later."""
     return number(commit) + 1
 
 

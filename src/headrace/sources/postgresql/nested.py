@@ -86,12 +86,12 @@ def nested_texts(values: pa.StringArray, native: Printed) -> pa.StringArray:
         return pc.binary_join_element_wise("[", listed, "]", "")
     element = native.element
     if native.name == "hstore":
-        spelled = hstore_texts(values)
+        printed = hstore_texts(values)
     elif element is not None and element.is_plain and element.logical.kind != "nested":
-        spelled = array_texts(values, element.delimiter, quoted=element.logical.kind not in _OWN)
+        printed = array_texts(values, element.delimiter, quoted=element.logical.kind not in _OWN)
     else:
         return pa.array(written(native, values), pa.string())
-    return settled(spelled.texts, spelled.left, written(native, values.take(pa.array(spelled.left))))
+    return settled(printed.texts, printed.left, written(native, values.take(pa.array(printed.left))))
 
 
 def written(native: Printed, values: pa.StringArray) -> list[str | None]:

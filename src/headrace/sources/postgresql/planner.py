@@ -23,7 +23,7 @@ from headrace.sources.postgresql.catalog import estimated_rows
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.guards import require_same_log
 from headrace.sources.postgresql.incremental import AdHocPlanner, KeysNow
-from headrace.sources.postgresql.look import Look, Seen
+from headrace.sources.postgresql.log_scan import LogScan, ScanResult
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.shared_window import altered_tables, shared_end
@@ -55,7 +55,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         super().__init__(settings, identity, tables_of, self._reads)
         self._tables = TableSet(settings)
         self._connection: Connection | None = None
-        self._look: Look | None = None
+        self._scan: LogScan | None = None
         self._moment: SnapshotPoint | None = None
         self._left_out: set[str] = set()
 
@@ -97,7 +97,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         return self._connection
 
     def _disconnect(self) -> None:
-        self._forget_look()
+        self._close_scan()
         if self._connection is not None:
             self._connection.close()
         self._connection = None
@@ -159,7 +159,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
             self._release_point()
         return end
 
-    def _looked_at_beginning(self) -> Offset:
+    def _preview_beginning(self) -> Offset:
         return self._offset_at(self._head()[0], streams=False)
 
     def _offset_at(self, commit: str, *, streams: bool) -> Offset:
@@ -192,8 +192,8 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
 
     # The stream.
 
-    def _looked_up(self, start: Offset, window: Window | None, *, only_looks: bool = False) -> Offset:
-        return self._tables.looked_up(self._sql, start, restarted=window is None, publishes=not only_looks)
+    def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
+        return self._tables.follow(self._sql, start, restarted=window is None, publishes=not read_only)
 
     def _reports_after(self, start: Offset) -> str:
         earlier = StreamState.of(start).earlier
@@ -207,7 +207,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         if not oids:
             return None
         # Its copy of the slot would be one more.
-        self._forget_look()
+        self._close_scan()
         types = state.types.with_gone(state.earlier.types)
         return shared_end(self._settings, lsn.boundary(start.commit), lsn.boundary(window.end), oids, types)
 
@@ -225,44 +225,44 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
 
     def _window(self, start: Offset, upto: str, commits: int) -> Window:
         begin, bound = lsn.boundary(start.commit), lsn.boundary(upto)
-        seen = self._seen(start, bound, commits)
-        boundary = self._boundary(begin, bound, seen, commits)
+        scan = self._seen(start, bound, commits)
+        boundary = self._boundary(begin, bound, scan, commits)
         return Window(
             end=lsn.commit_before(boundary),
-            rows=seen.rows,
-            commit_time=seen.commit_time,
-            signals=tuple(signal for commit, signal in seen.signals if commit < boundary),
-            cuts=self._cuts(begin, boundary) if seen.rows else (),
+            rows=scan.rows,
+            commit_time=scan.commit_time,
+            signals=tuple(signal for commit, signal in scan.signals if commit < boundary),
+            cuts=self._cuts(begin, boundary) if scan.rows else (),
             size=boundary - begin,
         )
 
-    def _seen(self, start: Offset, bound: int, commits: int) -> Seen:
+    def _seen(self, start: Offset, bound: int, commits: int) -> ScanResult:
         begin = lsn.boundary(start.commit)
         oids = self._tables.oids(start)
-        if self._look is None or self._look.start != begin or self._look.oids != oids:
-            self._forget_look()
-            self._look = Look(self._settings, begin, oids, self._tables.signal_table(start))
-        return self._look.upto(bound, commits)
+        if self._scan is None or self._scan.start != begin or self._scan.oids != oids:
+            self._close_scan()
+            self._scan = LogScan(self._settings, begin, oids, self._tables.signal_table(start))
+        return self._scan.upto(bound, commits)
 
     def _took(self, window: Window) -> None:
-        """Keep the look where it read through; where it stopped at a row, it begins again behind the batch."""
-        if self._look is None:
+        """Keep the look where it read through; where it stopped at a row, it begins again after the batch."""
+        if self._scan is None:
             return
-        if self._look.reads_through:
-            self._look.forget_before(lsn.boundary(window.end))
+        if self._scan.reads_through:
+            self._scan.forget_before(lsn.boundary(window.end))
         else:
-            self._forget_look()
+            self._close_scan()
 
-    def _forget_look(self) -> None:
-        if self._look is not None:
-            self._look.close()
-        self._look = None
+    def _close_scan(self) -> None:
+        if self._scan is not None:
+            self._scan.close()
+        self._scan = None
 
-    def _boundary(self, begin: int, bound: int, seen: Seen, commits: int) -> int:
+    def _boundary(self, begin: int, bound: int, scan: ScanResult, commits: int) -> int:
         """The boundary at which the batch ends."""
-        through = self._look is not None and (bool(commits) or self._look.reads_through)
-        end = min(seen.until, bound) if not seen.rows or through else bound
-        if seen.rows and not self._settings.messages:
+        through = self._scan is not None and (bool(commits) or self._scan.reads_through)
+        end = min(scan.until, bound) if not scan.rows or through else bound
+        if scan.rows and not self._settings.messages:
             # A message outside of transactions has no other place than between two records, which is not known here.
             end = min(end, begin + self._settings.max_wal_per_batch)
         return max(end, begin)

@@ -44,7 +44,7 @@ class PostgresError(CaptureError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """Where a session is or is to be, for sentences.
 
     Args:
@@ -85,7 +85,7 @@ def grant_replication(role: str) -> str:
     return f"Run: ALTER ROLE {role} REPLICATION; or on RDS and Aurora: GRANT rds_replication TO {role};"
 
 
-def refused(place: Place, sqlstate: str, message: str, detail: str = "") -> HeadraceError:
+def refused(endpoint: Endpoint, sqlstate: str, message: str, detail: str = "") -> HeadraceError:
     """The error for what the server answers to a statement.
 
     Args:
@@ -96,41 +96,41 @@ def refused(place: Place, sqlstate: str, message: str, detail: str = "") -> Head
     """
     if sqlstate == "57P01":
         return LostConnection(
-            f"The server ended a session in {place} ({message}).",
+            f"The server ended a session in {endpoint} ({message}).",
             remedy="It was shut down, the session was terminated, or its slot was invalidated; the run goes on where "
             "it stopped if the slot is still there.",
         )
     if not sqlstate or sqlstate.startswith(_GONE):
         return LostConnection(
-            f"The connection to {place} broke ({message}).",
+            f"The connection to {endpoint} broke ({message}).",
             remedy="Check the server and the network; the run goes on where it stopped.",
         )
     if sqlstate.startswith(_WITH_VALUES):
         # The server's sentence would show a value of a row.
-        text = f"The server refuses a statement in {place} with the error code {sqlstate}."
+        text = f"The server refuses a statement in {endpoint} with the error code {sqlstate}."
     else:
-        text = f"In {place}: {'. '.join(part.rstrip('.') for part in (message, detail) if part)}."
-    error = PostgresError(text, remedy=_remedy(place, sqlstate, message))
+        text = f"In {endpoint}: {'. '.join(part.rstrip('.') for part in (message, detail) if part)}."
+    error = PostgresError(text, remedy=_remedy(endpoint, sqlstate, message))
     error.sqlstate = sqlstate
     return error
 
 
-def _remedy(place: Place, sqlstate: str, message: str) -> str:
+def _remedy(endpoint: Endpoint, sqlstate: str, message: str) -> str:
     if sqlstate == _DENIED:
         denied = _DENIED_OBJECT.search(message)
         if "row-level security" in message:
-            return f"Run: ALTER ROLE {place.role} BYPASSRLS;"
+            return f"Run: ALTER ROLE {endpoint.role} BYPASSRLS;"
         if denied and denied[1] in ("table", "view"):
-            return f"Run: GRANT SELECT ON {denied[2]} TO {place.role};"
+            return f"Run: GRANT SELECT ON {denied[2]} TO {endpoint.role};"
         if denied and denied[1] == "schema":
-            return f"Run: GRANT USAGE ON SCHEMA {denied[2]} TO {place.role};"
+            return f"Run: GRANT USAGE ON SCHEMA {denied[2]} TO {endpoint.role};"
         if "replication" in message.lower() or "wal sender" in message.lower():
-            return grant_replication(place.role)
+            return grant_replication(endpoint.role)
         return "Ask `headrace check --level privileges` which rights are missing."
     if sqlstate == _NO_SLOT_FREE:
         return MORE_SLOTS
     if sqlstate == _TOO_MANY:
-        return MORE_SENDERS if place.replicates else ""
+        return MORE_SENDERS if endpoint.replicates else ""
     if sqlstate == _NOT_READY and _WAL_LEVEL.search(message):
         return SET_WAL_LEVEL
     if _NO_PUBLICATION.search(message):
@@ -143,7 +143,7 @@ def _remedy(place: Place, sqlstate: str, message: str) -> str:
     return ""
 
 
-def not_connected(place: Place, text: str) -> HeadraceError:
+def not_connected(endpoint: Endpoint, text: str) -> HeadraceError:
     """The error for a session that could not be begun.
 
     libpq gives no code for it, only sentences in English or in the server's language; what isn't known is passed on.
@@ -153,11 +153,11 @@ def not_connected(place: Place, text: str) -> HeadraceError:
         text: libpq's sentences, without the password.
     """
     words = {
-        "server": place.server,
-        "user": place.user,
-        "database": place.database,
-        "role": place.role,
-        "quoted": identifier(place.database),
+        "server": endpoint.server,
+        "user": endpoint.user,
+        "database": endpoint.database,
+        "role": endpoint.role,
+        "quoted": identifier(endpoint.database),
         "said": text.strip().rstrip("."),
     }
     for sign, sentence, remedy in _REFUSED_LOGINS:

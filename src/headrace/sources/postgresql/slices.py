@@ -16,7 +16,7 @@ from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
-from headrace.sources.log.slices import LogSlice, NoticesSlice
+from headrace.sources.log.slices import LogSlice, MarkerSlice
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.incremental import read_incremental
@@ -184,5 +184,5 @@ class StreamSlice(LogSlice[PostgresSettings]):
 
 
 _KINDS: Mapping[str, type[PostgresSlice]] = {
-    kind.kind: kind for kind in (NoticesSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
+    kind.kind: kind for kind in (MarkerSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
 }

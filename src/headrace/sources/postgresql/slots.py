@@ -318,7 +318,7 @@ def copy_reader(
 
     Args:
         settings: the source's options.
-        boundary: where to begin; not behind the end of the log.
+        boundary: where to begin; not after the end of the log.
         copies_only: rather fail than stream the slot itself.
 
     Raises:

@@ -24,7 +24,7 @@ class SnapshotPoint:
     since the boundary come again in the stream.
 
     Args:
-        boundary: where the stream goes on behind it.
+        boundary: where the stream goes on after it.
         keeper: the session that keeps it; None where no table is read.
         paths: the tables that are read at it.
     """
@@ -38,7 +38,7 @@ class SnapshotPoint:
     def made(
         cls, settings: PostgresSettings, tables: Mapping[str, PostgresTable], *, permanent: bool, waits: bool = False
     ) -> Self:
-        """A moment behind all that is committed now.
+        """A moment after all that is committed now.
 
         Args:
             settings: the source's options.

@@ -29,7 +29,7 @@ from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection, connect
 from headrace.sources.postgresql.csv_rows import csv_columns
 from headrace.sources.postgresql.keeper import LOCK_NOT_AVAILABLE, PointPassed, lock_table, not_locked, snapshot_ended
-from headrace.sources.postgresql.notices import CONNECTOR
+from headrace.sources.postgresql.markers import CONNECTOR
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.refusals import PostgresError
 from headrace.sources.postgresql.statements import KeyColumn

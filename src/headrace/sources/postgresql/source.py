@@ -26,8 +26,8 @@ from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.log.skips import checked_skip, refuse_rewind
-from headrace.sources.log.slices import NoticesSlice
-from headrace.sources.notices import Notice
+from headrace.sources.log.slices import MarkerSlice
+from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
 from headrace.sources.postgresql.captured_table import columns_of, tables_of
@@ -37,7 +37,7 @@ from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
 from headrace.sources.postgresql.log_state import written_commit
-from headrace.sources.postgresql.notices import CONNECTOR, altered, created, dropped, empty_table, gap, heartbeat
+from headrace.sources.postgresql.markers import CONNECTOR, altered, created, dropped, empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
@@ -59,9 +59,9 @@ from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
-from headrace.sources.snapshots.added_columns import added_column_notices
+from headrace.sources.snapshots.added_columns import added_column_markers
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
-from headrace.sources.snapshots.ends_equal import end_notices
+from headrace.sources.snapshots.ends_equal import end_markers
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import NOW, MovePlan, TableMove
@@ -160,13 +160,13 @@ class PostgresSource(Source):
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
         captured = tables_of(end.schemas)
-        ends = end_notices(start, end, CONNECTOR, captured)
-        values = added_column_notices(start, end, CONNECTOR, captured)
-        notices = (*_come_and_gone(start, end), *_altered(start, end), *ends, *values)
-        if notices:
-            slices.append(NoticesSlice(notices, end.capture_time))
+        ends = end_markers(start, end, CONNECTOR, captured)
+        values = added_column_markers(start, end, CONNECTOR, captured)
+        markers = (*_come_and_gone(start, end), *_altered(start, end), *ends, *values)
+        if markers:
+            slices.append(MarkerSlice(markers, end.capture_time))
         if end.heartbeat != start.heartbeat:
-            slices.append(NoticesSlice((heartbeat(end.commit, end.commit_time),), end.heartbeat))
+            slices.append(MarkerSlice((heartbeat(end.commit, end.commit_time),), end.heartbeat))
         return [slice.planned() for slice in slices]
 
     def _snapshot_slices(self, start: Offset, end: Offset) -> Iterator[PostgresSlice]:
@@ -177,14 +177,14 @@ class PostgresSource(Source):
             if exported is not None or retries.call(partial(planner.can_be_read, path, tables[path])):
                 yield from (SnapshotSlice(tables[path], chunk, exported, end.capture_time) for chunk in chunks)
         for path, position in found_empty(start, end):
-            yield NoticesSlice((empty_table(tables[path].schema, position),), end.capture_time)
+            yield MarkerSlice((empty_table(tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
             asked = {path for path, found in end.gaps.items() if end.skipped.get(path) == found}
             gaps = [
                 gap(self.settings.database, path, after, upto, skipped=path in asked)
                 for path, (after, upto) in sorted(end.gaps.items())
             ]
-            yield NoticesSlice(tuple(gaps), end.capture_time)
+            yield MarkerSlice(tuple(gaps), end.capture_time)
 
     def _stream_slices(self, start: Offset, end: Offset) -> Iterator[PostgresSlice]:
         state = StreamState.of(end)
@@ -267,7 +267,7 @@ class PostgresSource(Source):
     def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
         """What it takes to leave out changes of one table. A place is an LSN as the server writes it, or `now`."""
         refuse_rewind(wanted)
-        head = self.head_behind(offset)
+        head = self.head_after(offset)
         return checked_skip(replace(wanted, to=_place(wanted.to, head)), offset, head)
 
     def signal(self, signal: Signal) -> Sequence[str]:
@@ -308,7 +308,7 @@ class PostgresSource(Source):
         return self._planner_made
 
 
-def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
+def _come_and_gone(start: Offset, end: Offset) -> tuple[Marker, ...]:
     """The tables that a batch of the stream takes in or loses."""
     if start.is_nothing:
         return ()
@@ -317,7 +317,7 @@ def _come_and_gone(start: Offset, end: Offset) -> tuple[Notice, ...]:
     return (*gone, *(created(after[path].schema, end.commit) for path in end.known if path not in start.known))
 
 
-def _altered(start: Offset, end: Offset) -> tuple[Notice, ...]:
+def _altered(start: Offset, end: Offset) -> tuple[Marker, ...]:
     """What was done to names of columns where the batch passes it; where rows are read, their reader says it."""
     state = StreamState.of(end)
     if state.reads or not start.commit < state.earlier.until <= end.commit:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import Before, WindowDecoder
-from headrace.sources.postgresql.notices import altered
+from headrace.sources.postgresql.markers import altered
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.slots import copy_reader
@@ -123,12 +123,12 @@ def read_window(
         while not decoder.finished:
             yield from decoder.feed(reader.receive(_WAIT_SECONDS))
         yield from decoder.finish()
-    notices = tuple(_unshown(window, decoder.shown))
-    if notices:
-        yield notice_batch(notices, capture_time)
+    markers = tuple(_unshown(window, decoder.shown))
+    if markers:
+        yield marker_batch(markers, capture_time)
 
 
-def _unshown(window: Window, shown: Mapping[int, PostgresTable]) -> Iterator[Notice]:
+def _unshown(window: Window, shown: Mapping[int, PostgresTable]) -> Iterator[Marker]:
     """What was done to names of columns and no row of the batch shows, where the batch passes it."""
     if not window.is_last or window.end < window.changed:
         return

@@ -100,7 +100,7 @@ class TableSet:
         id = tables_of(offset.schemas)[path].id
         return id.schema, id.name
 
-    def looked_up(self, connection: Connection, start: Offset, *, restarted: bool, publishes: bool = True) -> Offset:
+    def follow(self, connection: Connection, start: Offset, *, restarted: bool, publishes: bool = True) -> Offset:
         """The offset with the tables as they are now; `start` itself where nothing has changed.
 
         Args:

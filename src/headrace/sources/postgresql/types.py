@@ -169,7 +169,7 @@ class NativeType:
             return None
         if self.name == "numeric":
             precision, scale = self._digits
-            # Four digits in two bytes, before and behind the point.
+            # Four digits in two bytes, before and after the point.
             return 3 + 2 * (-(-max(precision - scale, 0) // 4) + -(-max(scale, 0) // 4))
         if self.length is None:
             return None

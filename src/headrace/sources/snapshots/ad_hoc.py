@@ -167,7 +167,7 @@ class AdHoc:
         """The whole tables of which chunks were read and whose rows that were not found have not gone yet."""
         return tuple(one for one in (*self.ending, *self.requests) if one.since and not one.announced)
 
-    def begun_again(self, wanted: Callable[[Request], bool] = lambda _: True) -> AdHoc:
+    def restart(self, wanted: Callable[[Request], bool] = lambda _: True) -> AdHoc:
         """With reads of whole tables that begin once more, because what they have read does not tell which rows are
         not there.
 
@@ -178,7 +178,7 @@ class AdHoc:
         for request in (*self.ending, *self.requests):
             if request in self.begun and wanted(request):
                 if not any(one.waits_like(request) for one in self.requests):
-                    fresh = request.begun_again(state.numbers)
+                    fresh = request.restart(state.numbers)
                     state = replace(state, requests=(*state.requests, fresh), numbers=state.numbers + 1)
             elif request in self.requests:
                 state = replace(state, requests=(*state.requests, request))
@@ -196,14 +196,14 @@ class AdHoc:
         for request in self.requests:
             table = tables.get(request.table)
             if table is not None and request.reread and request.key not in ((), table.chunk_key):
-                state = state._begun_again(request, keyed=bool(table.chunk_key))
+                state = state._restart(request, keyed=bool(table.chunk_key))
         return state
 
-    def _begun_again(self, request: Request, *, keyed: bool) -> AdHoc:
+    def _restart(self, request: Request, *, keyed: bool) -> AdHoc:
         if not keyed:
             left = self.with_requests(tuple(one for one in self.requests if one is not request))
             return left.reading(request.table, keyed=False)
-        again = request.begun_again(self.numbers)
+        again = request.restart(self.numbers)
         others = tuple(again if one is request else one for one in self.requests)
         return replace(self, requests=others, numbers=self.numbers + 1)
 
@@ -372,10 +372,10 @@ class AdHoc:
             after: as `Request.after`.
         """
         state = replace(self, unequal={**self.unequal, table: self.unequal.get(table, ("", ""))})
-        state = state.begun_again(lambda request: request.table == table)
+        state = state.restart(lambda request: request.table == table)
         for request in state.requests:
             if request.table == table and request.filter is None and request.key:
-                state = state._begun_again(request, keyed=True)
+                state = state._restart(request, keyed=True)
         if again:
             state = state.reading(table, keyed=keyed)
         waiting = tuple(

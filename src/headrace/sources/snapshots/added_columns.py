@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.changes import Operation
 from headrace.changes.position import ADDED_COLUMNS, Position, order_of_read
-from headrace.sources.notices import Notice
+from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.tables.source_table import SourceTable
@@ -25,9 +25,9 @@ _ORDER = "j"
 """Sorts after the rows that were read beside the stream (`i`)."""
 
 
-def added_column_notices(
+def added_column_markers(
     start: Offset, end: Offset, connector: str, tables: Mapping[str, SourceTable[Any]]
-) -> Iterator[Notice]:
+) -> Iterator[Marker]:
     """The marker rows that report the values of added columns with the batch (start, end].
 
     Args:
@@ -46,4 +46,4 @@ def added_column_notices(
         schema = tables[path].schema
         # After everything of the batch, so that its structure is the newest.
         position = Position(end.commit, f"{order_of_read(end.reads)}{_ORDER}{number:06x}")
-        yield Notice(Operation.SCHEMA, position, facts, schema.id, schema=schema)
+        yield Marker(Operation.SCHEMA, position, facts, schema.id, schema=schema)

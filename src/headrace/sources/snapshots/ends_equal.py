@@ -1,8 +1,8 @@
 """Whole tables that are read beside the stream end equal: rows that the source no longer has leave the mirrors.
 
 Chunks only bring rows. A row that the source has no more is one that is older than the read and that no chunk found:
-all that a chunk found stands behind the commit at which the read began. A chunk may leave a row out because its key is
-changed behind the batch; then the change brings it. So the end is announced where the stream has passed all that the
+all that a chunk found stands after the commit at which the read began. A chunk may leave a row out because its key is
+changed after the batch; then the change brings it. So the end is announced where the stream has passed all that the
 log had after the last chunk was read. It is a `schema` row with the position from which the read began; mirrors remove
 what is older, and messages have none of it.
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.changes import Operation
 from headrace.changes.position import READ_AGAIN_FROM
-from headrace.sources.notices import Notice
+from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
@@ -70,7 +70,7 @@ def with_ends(
     if altered:
         state = replace(
             state, ending=tuple(replace(r, announced=r.announced and r.number not in altered) for r in state.ending)
-        ).begun_again(lambda request: request.number in altered)
+        ).restart(lambda request: request.number in altered)
     for request in state.announced:
         say(
             f"Table '{request.table}' was read again beside the stream. Rows that it no longer has go from tables that "
@@ -79,7 +79,7 @@ def with_ends(
     return state
 
 
-def end_notices(start: Offset, end: Offset, connector: str, tables: Mapping[str, SourceTable[Any]]) -> Iterator[Notice]:
+def end_markers(start: Offset, end: Offset, connector: str, tables: Mapping[str, SourceTable[Any]]) -> Iterator[Marker]:
     """The rows that end the tables which end with the batch (start, end].
 
     Args:
@@ -93,4 +93,4 @@ def end_notices(start: Offset, end: Offset, connector: str, tables: Mapping[str,
     for request in AdHoc.from_json(end.ad_hoc).announced:
         schema = tables[request.table].schema
         facts = {"connector": connector, READ_AGAIN_FROM: request.since}
-        yield Notice(Operation.SCHEMA, request.end_position(end.commit, end.reads), facts, schema.id, schema=schema)
+        yield Marker(Operation.SCHEMA, request.end_position(end.commit, end.reads), facts, schema.id, schema=schema)

@@ -159,7 +159,7 @@ class Request:
         reread: a change of structure asked for it, so its chunks have the size that `Pace` gives.
         after: the commit that the stream passes before the first chunk is read. Changes from before a change of
             structure follow the structure of their time, so they must not come after the rows that are read.
-        since: the position behind which all its rows stand, where the whole table is read so that rows that the source
+        since: the position after which all its rows stand, where the whole table is read so that rows that the source
             no longer has go; empty where they stay, and before it was begun.
         definition: what the source says of the table's definition when it was begun, see `KeyRanges.definition`.
         upto: the commit up to which the stream has to be, before it is known which rows were not found; empty until
@@ -199,7 +199,7 @@ class Request:
         mine, others = ((one.table, one.filter, one.surrogate) for one in (self, other))
         return not self.key and mine == others
 
-    def begun_again(self, number: int) -> Request:
+    def restart(self, number: int) -> Request:
         """At the beginning of the table, as another request, so that its rows stand after those that were read."""
         return Request(
             self.table,
@@ -224,7 +224,7 @@ class Request:
         return replace(self, since=Position(commit, order).text, definition=definition)
 
     def end_position(self, commit: str, read: int) -> Position:
-        """Where the end of its reading is announced: behind its rows."""
+        """Where the end of its reading is announced: after its rows."""
         return Position(commit, f"{order_of_read(read)}{_ORDER}{self.number:08x}:z")
 
     def further(

@@ -108,8 +108,8 @@ class SnapshotRows:
 
     def _of_chunk(self, chunk: Chunk, texts: Columns, row: int, *, numbered: bool, last: bool) -> pa.RecordBatch:
         count = _count(texts)
-        place = chunk.position(0).text
-        positions = _places(chunk, row, count) if numbered else repeat(place, pa.string(), count)
+        first = chunk.position(0).text
+        positions = _numbered_positions(chunk, row, count) if numbered else repeat(first, pa.string(), count)
         return self._rows(chunk.commit, texts, pa.array(marks(chunk, row, count, last=last), pa.string()), positions)
 
     def of_increment(
@@ -152,8 +152,8 @@ class SnapshotRows:
             "schema_id": repeat(self.schema.fingerprint, pa.string(), count),
         }
         if self.schema.key:
-            places = map(names.index, self.schema.key)
-            keys = [texts.column(n) if isinstance(texts, WholeRows) else texts[n] for n in places]
+            column_numbers = map(names.index, self.schema.key)
+            keys = [texts.column(n) if isinstance(texts, WholeRows) else texts[n] for n in column_numbers]
             columns["key"] = Images(self.schema.key, keys).maps(rows, count, rows)
             columns["key_text"] = key_texts(keys)
         return change_batch(count, columns)
@@ -163,7 +163,7 @@ def _count(texts: Columns) -> int:
     return len(texts) if isinstance(texts, WholeRows) else len(texts[0])
 
 
-def _places(chunk: Chunk, row: int, count: int) -> pa.Array:
+def _numbered_positions(chunk: Chunk, row: int, count: int) -> pa.Array:
     """The positions of some rows of a chunk that follow one another."""
     begin = chunk.position(0).text[:-_DIGITS].encode()
     texts = np.empty((count, len(begin) + _DIGITS), np.uint8)

@@ -97,7 +97,7 @@ def _columns(table: CapturedTable) -> dict[str, _Captured]:
 
 
 def _said(statement: str, columns: dict[str, _Captured]) -> Iterator[str]:
-    """What a statement did to captured columns that the structure behind it does not show."""
+    """What a statement did to captured columns that the structure after it does not show."""
     found = _ALTER.match(_COMMENT.sub(" ", statement))
     rest = found["rest"] if found else ""
     altered_column = _COLUMN.match(rest)

@@ -175,20 +175,20 @@ class ChangeReader:
         absent = self._absent(batch, operations)
         event_operations = operations[events]
         is_update = event_operations == _NEW
-        before_places = np.flatnonzero((event_operations == _DELETE) | is_update)
-        before_rows = events[before_places]
+        before_indexes = np.flatnonzero((event_operations == _DELETE) | is_update)
+        before_rows = events[before_indexes]
         # The i-th new image pairs with the i-th old one, because commands are contiguous and hold as many of each.
-        before_rows[is_update[before_places]] = old
-        after_places = np.flatnonzero(event_operations != _DELETE)
-        after_rows = events[after_places]
+        before_rows[is_update[before_indexes]] = old
+        after_indexes = np.flatnonzero(event_operations != _DELETE)
+        after_rows = events[after_indexes]
 
         commits = lsn.to_texts(batch.column(0).take(pa.array(events)))
         changes = lsn.to_texts(batch.column(1).take(pa.array(events)))
         columns = {
             "op": _OPS.take(pa.array(event_operations)),
             "table": table_column(self._schema.id, count),
-            "before": images.maps(before_rows, count, before_places, None if absent is None else absent[before_rows]),
-            "after": images.maps(after_rows, count, after_places, None if absent is None else absent[after_rows]),
+            "before": images.maps(before_rows, count, before_indexes, None if absent is None else absent[before_rows]),
+            "after": images.maps(after_rows, count, after_indexes, None if absent is None else absent[after_rows]),
             "changed": self._changed(batch, events, is_update),
             "position": self._positions(batch, events, commits, changes, event_operations, serials),
             "event_time": self._times.of(commits),
@@ -206,7 +206,7 @@ class ChangeReader:
             columns["key"] = Images(self._schema.key, keys).maps(np.arange(count), count, np.arange(count))
             columns["key_text"] = key_texts(keys)
         if self._weighted:
-            columns["transaction"] = self._weights(texts, commits, is_update, before_rows, events, before_places)
+            columns["transaction"] = self._weights(texts, commits, is_update, before_rows, events, before_indexes)
         rows = change_batch(count, columns)
         if self._skip_unchanged and len(new):
             wanted = np.ones(count, dtype=bool)
@@ -221,13 +221,13 @@ class ChangeReader:
         is_update: np.ndarray,
         before_rows: np.ndarray,
         events: np.ndarray,
-        before_places: np.ndarray,
+        before_indexes: np.ndarray,
     ) -> pa.Array:
-        places = before_places[is_update[before_places]]
-        old = pa.array(before_rows[is_update[before_places]])
-        new = pa.array(events[places])
+        indexes = before_indexes[is_update[before_indexes]]
+        old = pa.array(before_rows[is_update[before_indexes]])
+        new = pa.array(events[indexes])
         keys = [(texts[i].take(old), texts[i].take(new)) for i in self._key]
-        return weights(commits, keys, places, self._key_change_events)
+        return weights(commits, keys, indexes, self._key_change_events)
 
     def _check(self, batch: pa.RecordBatch, operations: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
         if not np.isin(operations, (_DELETE, _INSERT, _OLD, _NEW)).all():

@@ -120,17 +120,17 @@ class SqlServerConnection(Connection):
                 f"Database '{self._database}' has no such object ({text}).",
                 remedy="Check that change data capture is enabled and was not switched off meanwhile.",
             )
-        place = f"server '{self._where}', database '{self._database}'"
+        server_text = f"server '{self._where}', database '{self._database}'"
         if _TIMED_OUT.search(text):
             return LostConnection(
-                f"No answer from {place} within {self._patience} milliseconds.",
+                f"No answer from {server_text} within {self._patience} milliseconds.",
                 remedy="See what blocks the server, or raise 'query_timeout_ms'.",
             )
         if number in _BROKEN_NUMBERS or _BROKEN.search(text):
             return LostConnection(
-                f"The connection to {place} broke ({text}).",
+                f"The connection to {server_text} broke ({text}).",
                 remedy="Check the server and the network; the run goes on where it stopped.",
             )
         if number in _AWAY_NUMBERS or _AWAY.search(text):
-            return PassingRefusal(f"{place[0].upper()}{place[1:]}: {text}.")
-        return StatementError(f"{place[0].upper()}{place[1:]}: {text}.")
+            return PassingRefusal(f"{server_text[0].upper()}{server_text[1:]}: {text}.")
+        return StatementError(f"{server_text[0].upper()}{server_text[1:]}: {text}.")

@@ -1,4 +1,4 @@
-"""`SqlServerSource`: SQL Server's databases behind what all sources with change tables do.
+"""`SqlServerSource`: SQL Server's databases after what all sources with change tables do.
 
 Source: Microsoft's documentation of change data capture; Debezium's documentation of its SQL Server connector.
 """

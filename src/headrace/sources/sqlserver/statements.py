@@ -1,6 +1,6 @@
 """Every statement that goes to the server; nothing else is sent.
 
-Only `headrace.sources.change_tables.key_ranges`, which spells what servers spell alike, holds SQL besides.
+Only `headrace.sources.change_tables.key_ranges`, which writes what servers write alike, holds SQL besides.
 
 Identifiers are always quoted and values always bound; what is written into a text are our own names and numbers. Types
 define in `types` how their columns are selected.

@@ -85,8 +85,8 @@ class TableMasks:
         if not self.changes:
             return texts
         masked = list(texts)
-        for place, change, length in self.changes:
-            masked[place] = change(masked[place], length)
+        for index, change, length in self.changes:
+            masked[index] = change(masked[index], length)
         return masked
 
 
@@ -126,7 +126,7 @@ class Masks:
         if not self._rules:
             return NO_MASKS
         found = []
-        for place, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
+        for index, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
             rule = self._rule(schema.id, column.name)
             if rule is None:
                 continue
@@ -142,7 +142,7 @@ class Masks:
                     f"{native.name} has no characters.",
                     remedy="Name character columns only; 'column_exclude_list' keeps any column back.",
                 )
-            found.append((place, _change(rule.mask), native.length))
+            found.append((index, _change(rule.mask), native.length))
         return TableMasks(tuple(found))
 
     def described(self, schema: TableSchema, natives: Sequence[Declared]) -> TableSchema:
@@ -152,10 +152,10 @@ class Masks:
             OptionError: as `of_table`.
         """
         columns = list(schema.columns)
-        for place, _, length in self.of_table(schema, natives).changes:
-            rule = self._rule(schema.id, columns[place].name)
+        for index, _, length in self.of_table(schema, natives).changes:
+            rule = self._rule(schema.id, columns[index].name)
             assert rule is not None
-            columns[place] = rule.mask.described(replace(columns[place], logical=LogicalType("string")), length)
+            columns[index] = rule.mask.described(replace(columns[index], logical=LogicalType("string")), length)
         return replace(schema, columns=tuple(columns))
 
     def _rule(self, table: TableId, column: str) -> Rule | None:
@@ -262,7 +262,7 @@ def _salt(option: str, own: str | None, apart: str) -> str:
     return own
 
 
-def _hashing(algorithm: str, salt: bytes, spelled: Callable[[str], bytes]) -> Change:
+def _hashing(algorithm: str, salt: bytes, written: Callable[[str], bytes]) -> Change:
     """Hashes in hex, cut to the column's length. Python hashes each distinct value of a batch once: Arrow can't."""
     salted = hashlib.new(algorithm, salt, usedforsecurity=False)
 
@@ -271,7 +271,7 @@ def _hashing(algorithm: str, salt: bytes, spelled: Callable[[str], bytes]) -> Ch
         words = []
         for text in encoded.dictionary.to_pylist():
             digest = salted.copy()
-            digest.update(spelled(text))
+            digest.update(written(text))
             words.append(digest.hexdigest()[:length] if length else digest.hexdigest())
         return pa.array(words, pa.string()).take(encoded.indices)
 
@@ -287,7 +287,7 @@ def serialized(text: str) -> bytes:
 
     By the Java Object Serialization Specification: magic, version, the tag of a string, its size, and modified UTF-8.
     """
-    # Modified UTF-8 spells each half of a surrogate pair apart, and NUL in two bytes.
+    # Modified UTF-8 writes each half of a surrogate pair apart, and NUL in two bytes.
     halves = text.encode("utf-16-be", "surrogatepass")
     units = "".join(chr(int.from_bytes(halves[i : i + 2], "big")) for i in range(0, len(halves), 2))
     data = units.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")

@@ -141,7 +141,7 @@ def follow_rewrites(
         tables: the captured tables by path, as they are now.
         settings: the source's options.
         read: the paths of the tables whose rows the options let be read.
-        after: a commit behind all changes of structure, where a catalog showed them before the stream has passed them.
+        after: a commit after all changes of structure, where a catalog showed them before the stream has passed them.
         rows: asks about how many rows tables have, by path; those are left out of which the server can't say.
         since: the commit at which the batch begins, before all changes of structure, where the source reports values.
         under_way: the paths of the tables whose snapshot is under way.

@@ -91,14 +91,14 @@ class TableRules:
         """
         schema = self._masks.described(schema, natives)
         names = [column.name for column in schema.columns]
-        masked = {names[place] for place, _, _ in self._masks.of_table(schema, natives).changes}
+        masked = {names[index] for index, _, _ in self._masks.of_table(schema, natives).changes}
         hidden = (name for name in all_columns if name in masked or self._columns.hides(schema.id, name, names))
         return SourceTable(schema, natives, chunk_key, tuple(dict.fromkeys(hidden)))
 
 
 def numbered(columns: Sequence[tuple[Column, Native]]) -> tuple[Column, ...]:
     """Columns with their places in a table that has no others."""
-    return tuple(replace(column, position=place) for place, (column, _) in enumerate(columns, 1))
+    return tuple(replace(column, position=index) for index, (column, _) in enumerate(columns, 1))
 
 
 def no_column_left(id: TableId) -> OptionError:

@@ -16,7 +16,7 @@ from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
-from headrace.sinks.jdbc.text import Spelling
+from headrace.sinks.jdbc.text import RowEncoding
 from headrace.wire.mysql_session import WITHOUT_LIMITS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _MOST_DIGITS, _MOST_SCALE = 65, 30
 _POSITION = "varchar(255) character set ascii collate ascii_bin"
 _WIDTH = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint)\((\d+)\)")
 _UNICODE = {"mariadb": "utf8mb4_nopad_bin", "mysql": "utf8mb4_0900_bin"}
-_VALUES = Spelling(
+_VALUES = RowEncoding(
     null="NULL",
     begin="(",
     between=",",
@@ -387,7 +387,7 @@ class MariaDb(Database):
         return logical
 
     @property
-    def spelling(self) -> Spelling:
+    def encoding(self) -> RowEncoding:
         """The values of an INSERT."""
         return _VALUES
 

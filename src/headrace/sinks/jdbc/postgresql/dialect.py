@@ -15,7 +15,7 @@ from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.postgresql.permissions import missing_in_postgresql
-from headrace.sinks.jdbc.text import Spelling
+from headrace.sinks.jdbc.text import RowEncoding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ _TIMES = {
     "zoned_timestamp": "timestamp({}) with time zone",
 }
 _MOST_DIGITS = 1000
-_COPY = Spelling(
+_COPY = RowEncoding(
     null=r"\N",
     between="\t",
     end="\n",
@@ -256,7 +256,7 @@ class Postgres(Database):
         return bool(self.ask(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)))
 
     def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
-        """Columns with types as PostgreSQL spells them, and the primary key."""
+        """Columns with types as PostgreSQL writes them, and the primary key."""
         of_table = "c.relname = %s AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
         columns = self.ask(
             connection,
@@ -300,7 +300,7 @@ class Postgres(Database):
         return column.logical
 
     @property
-    def spelling(self) -> Spelling:
+    def encoding(self) -> RowEncoding:
         """The text form of COPY."""
         return _COPY
 

@@ -54,7 +54,7 @@ _READ_VECTORS = ("spark", "databricks", "fabric", "trino", "duckdb", "snowflake"
 _READ_NO_VECTORS = ("deltalake", "polars", "presto", "other")
 
 
-class DeltaPlace(NamedSettings):
+class DeltaLocation(NamedSettings):
     """Where the mirrors lie, and how."""
 
     path: str | None = option(
@@ -102,7 +102,7 @@ class DeltaPlace(NamedSettings):
     )
 
 
-class DeltaSettings(DeltaPlace, IndexSettings, LakeSettings):
+class DeltaSettings(DeltaLocation, IndexSettings, LakeSettings):
     """Of the sink `delta`."""
 
     @property

@@ -176,7 +176,7 @@ class DeltaTable(LakeTable):
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
-        log = self._look()
+        log = self._read_newest()
         if log is None:
             return False
         for name, has_offsets in _applications(batch, source).items():
@@ -341,9 +341,9 @@ class DeltaTable(LakeTable):
     @property
     def _log(self) -> DeltaLog | None:
         """Delta's log of the table, which is there, as it was looked at last; None over Spark Connect."""
-        return self._seen or self._look()
+        return self._seen or self._read_newest()
 
-    def _look(self) -> DeltaLog | None:
+    def _read_newest(self) -> DeltaLog | None:
         """Look at the newest version of the table."""
         if not can_clone(self.session):
             return None
@@ -354,7 +354,7 @@ class DeltaTable(LakeTable):
 
     def properties(self) -> dict[str, str]:
         """As Delta's log has them, which costs no query."""
-        log = self._look()
+        log = self._read_newest()
         return log.facts.all_properties if log is not None and log.known else super().properties()
 
     def types(self) -> dict[str, str]:

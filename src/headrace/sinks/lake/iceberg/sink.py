@@ -74,7 +74,7 @@ _CATALOGUES: dict[str, tuple[Callable[[Address], Database], str]] = {
 """Databases of catalogues that can be reached without Java, each with the package that does it."""
 
 
-class IcebergPlace(NamedSettings):
+class IcebergLocation(NamedSettings):
     """In which catalogue the mirrors lie, and how."""
 
     catalog: str = option(
@@ -132,7 +132,7 @@ class IcebergPlace(NamedSettings):
     )
 
 
-class IcebergSettings(IcebergPlace, IndexSettings, LakeSettings):
+class IcebergSettings(IcebergLocation, IndexSettings, LakeSettings):
     """Of the sink `iceberg`."""
 
 
@@ -189,8 +189,8 @@ class IcebergSink(LakeSink):
                 remedy=f"Set catalog_type to {kinds}, or remove the option.",
                 option=foreign[0],
             )
-        spelled = escaped if settings.catalog_type in _TAKE_ANY_NAME else identifier
-        self._naming = Naming.of(settings, settings.catalog, spelled)
+        written = escaped if settings.catalog_type in _TAKE_ANY_NAME else identifier
+        self._naming = Naming.of(settings, settings.catalog, written)
         self._catalog = _definition(settings)
         self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(settings.index_memory << 20)
 

@@ -1,4 +1,4 @@
-"""How single values are spelled in JSON as Debezium and Java spell them: counts of times, decimals as bytes, numbers.
+"""How single values are written in JSON as Debezium and Java write them: counts of times, decimals as bytes, numbers.
 
 Each kernel takes a canonical text and says where what it wrote ends; -1 for a text that it leaves to the caller.
 """
@@ -60,7 +60,7 @@ def is_boolean(data: Array, i: Any, j: Any) -> Any:
 
 @kernel
 def is_float(data: Array, i: Any, j: Any, most: Any) -> Any:
-    """Whether a text is spelled as Java does: from 0.001 up to 10,000,000, digits that say something, and a point."""
+    """Whether a text is written as Java does: from 0.001 up to 10,000,000, digits that say something, and a point."""
     if i < j and byte(data, i) == 45:
         i += 1
     k = i

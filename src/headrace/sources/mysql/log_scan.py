@@ -1,6 +1,6 @@
 """What a window of the binary log has, before tasks read it: where it may end and be cut, and whether it has rows.
 
-No row is decoded. The window ends between groups, and (start, end] of it is decided by the log alone.
+No row is decoded. The window ends between transactions, and (start, end] of it is decided by the log alone.
 """
 
 from __future__ import annotations
@@ -11,37 +11,45 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.events import event_at
-from headrace.sources.mysql.groups import Decided, Group, GroupEnd, GroupReader, Prepared, RowsEvent, StatementEvent
 from headrace.sources.mysql.ordinary import Run
-from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.statements import Meaning
 from headrace.sources.mysql.table_map import table_named
 from headrace.sources.mysql.table_states import TableStatement
+from headrace.sources.mysql.transactions import (
+    Decided,
+    Prepared,
+    RowsEvent,
+    StatementEvent,
+    Transaction,
+    TransactionEnd,
+    TransactionReader,
+)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScanResult:
     """What was found.
 
     Args:
         until: the boundary up to which that is.
         rows: whether it has rows or statements of captured tables.
-        time: when the last group with such was committed.
-        gtids: the groups that it has, in order; empty where the log has no GTIDs.
+        time: when the last transaction with such was committed.
+        gtids: the transactions that it has, in order; empty where the log has no GTIDs.
         cuts: the boundaries at which several tasks may share it, without its own edges.
         prepared: the distributed transactions that are not decided at its end.
         statements: those that concern captured tables, but for TRUNCATE.
         rows_of: for each description of a captured table, and how many of the statements stand in front of its rows,
-            where the last group with such rows begins, as `Place.text`.
+            where the last transaction with such rows begins, as `BinlogPosition.text`.
         altered: whether tables, captured or not, are made, altered or dropped in it.
     """
 
-    until: Place
+    until: BinlogPosition
     rows: bool = False
     time: dt.datetime | None = None
     gtids: tuple[str, ...] = ()
-    cuts: tuple[Place, ...] = ()
+    cuts: tuple[BinlogPosition, ...] = ()
     prepared: tuple[Prepared, ...] = ()
     statements: tuple[TableStatement, ...] = ()
     rows_of: Mapping[tuple[bytes, int], str] = field(default_factory=dict)
@@ -53,23 +61,23 @@ class Seen:
         return frozenset(table_named(described) for described, _ in self.rows_of)
 
 
-class Look:
+class LogScan:
     """Looks at the events of a window that come one after another.
 
     Args:
         start, end: boundaries; the window ends at the latest at the second one.
-        tables: database and name of each captured table, as the log spells them.
-        commits: how many groups with rows of captured tables are wanted at the most; 0 for no bound.
+        tables: database and name of each captured table, as the log writes them.
+        commits: how many transactions with rows of captured tables are wanted at the most; 0 for no bound.
         cut_bytes: a task reads about so many bytes of the log.
         prepared: the distributed transactions that are known not to be decided at its start.
         earlier: finds another one that was prepared before the start, by its name; without it, such are passed over.
-        folds_names: as of `ServerKind`.
+        folds_names: see `ServerKind`.
     """
 
     def __init__(
         self,
-        start: Place,
-        end: Place,
+        start: BinlogPosition,
+        end: BinlogPosition,
         tables: Collection[tuple[str, str]],
         *,
         commits: int,
@@ -78,13 +86,13 @@ class Look:
         earlier: Callable[[str], Prepared] | None = None,
         folds_names: bool = False,
     ) -> None:
-        self._reader = GroupReader(start, end, tables, folds_names=folds_names)
+        self._reader = TransactionReader(start, end, tables, folds_names=folds_names)
         self._commits, self._cut_bytes = commits, cut_bytes
         self._until = start
         self._counted = 0
-        self._last: Group | None = None
+        self._last: Transaction | None = None
         self._gtids: list[str] = []
-        self._cuts: list[Place] = []
+        self._cuts: list[BinlogPosition] = []
         self._since = 0
         self._has_rows = False
         self._end = end
@@ -100,20 +108,20 @@ class Look:
         return self._reader.finished or bool(self._commits and self._counted >= self._commits)
 
     @property
-    def boundary(self) -> Place | None:
-        """As of `GroupReader`."""
+    def boundary(self) -> BinlogPosition | None:
+        """See `TransactionReader`."""
         return self._reader.boundary
 
     @property
-    def seen(self) -> Seen:
-        """What was found so far. A window that was read to its end reaches there, whatever is between groups."""
+    def scan(self) -> ScanResult:
+        """What was found so far. A window that was read to its end reaches there, whatever is between transactions."""
         is_full = bool(self._commits and self._counted >= self._commits)
         until = self._end if self._reader.finished and not is_full else self._until
         time = None
         if self._last is not None:
             time = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self._last.time)
         cuts = tuple(cut for cut in self._cuts if cut < self._until)
-        return Seen(
+        return ScanResult(
             until,
             self._last is not None,
             time,
@@ -129,35 +137,35 @@ class Look:
         """See that nothing is missing where the log ended.
 
         Raises:
-            FormatError: it ended inside of a group, or before the window's end.
+            FormatError: it ended inside of a transaction, or before the window's end.
         """
         if not self.finished:
             self._reader.finish()
 
     def take(self, data: bytes | memoryview) -> None:
-        """Take whole events, one behind the other, as the server sent them; nothing is taken behind the end.
+        """Take whole events, one after another, as the server sent them; nothing is taken after the end.
 
         Raises:
             FormatError: an event is damaged, or stands where it can't.
             CaptureError: it may concern a captured table and can't be read.
         """
-        place, view = 0, memoryview(data)
-        while place < len(view) and not self.finished:
-            run = self._reader.run(view, place)
+        position, view = 0, memoryview(data)
+        while position < len(view) and not self.finished:
+            run = self._reader.run(view, position)
             if run is not None:
                 self._take_run(run)
-                place = run.behind
+                position = run.behind
                 continue
-            event = event_at(view, place)
-            place += len(event)
+            event = event_at(view, position)
+            position += len(event)
             self._take_event(event)
 
     def _take_run(self, run: Run) -> None:
-        """Ordinary groups, up to the last one that is wanted."""
+        """Ordinary transactions, up to the last one that is wanted."""
         captured = np.array([self._reader.is_captured(described) for described in run.maps], np.bool_)
         events = captured[run.of]
         with_rows = set(np.unique(run.events[events, 0]).tolist())
-        behind = self._reader.place
+        behind = self._reader.position
         ends = [*run.positions[1:], behind.position]
         for number, (start, end, gtid) in enumerate(zip(run.positions, ends, run.gtids, strict=True)):
             if gtid is not None:
@@ -172,18 +180,20 @@ class Look:
                     break
         taken = events & (run.events[:, 0] <= number)
         for described in np.unique(run.of[taken]).tolist():
-            of_group = int(run.events[taken & (run.of == described), 0].max())
+            transaction_facts = int(run.events[taken & (run.of == described), 0].max())
             # No statement stands among them.
-            self._rows_of[run.maps[described], len(self._statements)] = behind.at(run.positions[of_group]).text
+            self._rows_of[run.maps[described], len(self._statements)] = behind.at(run.positions[transaction_facts]).text
         last = max((n for n in with_rows if n <= number), default=None)
         if last is not None:
-            self._last = Group(behind.at(run.positions[last]), run.gtids[last], run.times[last], run.servers[last])
+            self._last = Transaction(
+                behind.at(run.positions[last]), run.gtids[last], run.times[last], run.servers[last]
+            )
         self._until = behind.at(ends[number])
 
     def _take_event(self, data: bytes) -> None:
         self._since += len(data)
         for step in self._reader.read(data):
-            if isinstance(step, GroupEnd):
+            if isinstance(step, TransactionEnd):
                 self._ended(step)
             elif isinstance(step, Prepared):
                 self._prepared[step.xid] = step
@@ -192,11 +202,11 @@ class Look:
                 self._decided(step)
             elif isinstance(step, RowsEvent):
                 self._has_rows = True
-                self._rows_of[step.described, len(self._statements)] = step.group.place.text
+                self._rows_of[step.described, len(self._statements)] = step.transaction.position.text
             elif isinstance(step, StatementEvent):
                 self._has_rows = True
                 if step.statement.meaning is not Meaning.TRUNCATE:
-                    self._statements.append(TableStatement(step.group.place.text, step.statement, step.text))
+                    self._statements.append(TableStatement(step.transaction.position.text, step.statement, step.text))
 
     def _decided(self, step: Decided) -> None:
         """It brings the rows that were held for it, if there are any."""
@@ -208,12 +218,12 @@ class Look:
             held = self._earlier(step.xid)
         self._has_rows |= held is not None and held.captured
 
-    def _ended(self, step: GroupEnd) -> None:
+    def _ended(self, step: TransactionEnd) -> None:
         self._until = step.end
-        if step.group.gtid is not None:
-            self._gtids.append(step.group.gtid)
+        if step.transaction.gtid is not None:
+            self._gtids.append(step.transaction.gtid)
         if self._has_rows:
-            self._last = step.group
+            self._last = step.transaction
             self._counted += 1
         self._has_rows = False
         # Who reads the end of a distributed transaction has to know where it was prepared: before the window, or in

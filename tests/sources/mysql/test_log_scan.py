@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from tests.sources.mysql.recorded_log import recorded, recorded_events
 
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.events import EventType, Frames
-from headrace.sources.mysql.groups import Decided, GroupEnd, GroupReader, Prepared, RowsEvent, StatementEvent, Step
-from headrace.sources.mysql.look import Look
-from headrace.sources.mysql.place import Place
+from headrace.sources.mysql.log_scan import LogScan
 from headrace.sources.mysql.table_map import description, table_named
+from headrace.sources.mysql.transactions import (
+    Decided,
+    Prepared,
+    RowsEvent,
+    StatementEvent,
+    Step,
+    TransactionEnd,
+    TransactionReader,
+)
 
-WINDOW = (Place(0, 1, 4), Place(0, 10**9, 0))
+WINDOW = (BinlogPosition(0, 1, 4), BinlogPosition(0, 10**9, 0))
 OTHER = {("other", "t")}
 
 
@@ -26,7 +34,7 @@ def rows_log() -> list[bytes]:
 
 
 def steps(tables: set[tuple[str, str]]) -> list[Step]:
-    reader = GroupReader(*WINDOW, tables)
+    reader = TransactionReader(*WINDOW, tables)
     return [step for data in rows_log() for step in reader.read(data)]
 
 
@@ -35,35 +43,35 @@ def all_tables() -> set[tuple[str, str]]:
     return {table_named(description(event.body)) for event in events if event.kind == EventType.TABLE_MAP}
 
 
-def looked(tables: set[tuple[str, str]], *, commits: int = 0, cut_bytes: int = 1 << 30) -> Look:
-    look = Look(*WINDOW, tables, commits=commits, cut_bytes=cut_bytes)
+def scan_window(tables: set[tuple[str, str]], *, commits: int = 0, cut_bytes: int = 1 << 30) -> LogScan:
+    log_scan = LogScan(*WINDOW, tables, commits=commits, cut_bytes=cut_bytes)
     for data in rows_log():
-        if look.finished:
+        if log_scan.finished:
             break
-        look.take(data)
-    return look
+        log_scan.take(data)
+    return log_scan
 
 
 def test_a_window_without_captured_tables_has_groups_and_no_rows() -> None:
-    seen = looked(OTHER).seen
-    ends = [step for step in steps(OTHER) if isinstance(step, GroupEnd)]
-    assert (seen.rows, seen.time) == (False, None)
-    assert seen.gtids == tuple(end.group.gtid for end in ends if end.group.gtid is not None)
-    assert seen.until == ends[-1].end
+    scan = scan_window(OTHER).scan
+    ends = [step for step in steps(OTHER) if isinstance(step, TransactionEnd)]
+    assert (scan.rows, scan.time) == (False, None)
+    assert scan.gtids == tuple(end.transaction.gtid for end in ends if end.transaction.gtid is not None)
+    assert scan.until == ends[-1].end
 
 
 def test_the_last_group_with_rows_gives_the_time() -> None:
     found = steps(all_tables())
-    last = [step.group for step in found if isinstance(step, RowsEvent | StatementEvent)][-1]
-    seen = looked(all_tables()).seen
-    assert seen.rows
-    assert seen.time is not None
-    assert seen.time.timestamp() * 1_000_000 == last.time
+    last = [step.transaction for step in found if isinstance(step, RowsEvent | StatementEvent)][-1]
+    scan = scan_window(all_tables()).scan
+    assert scan.rows
+    assert scan.time is not None
+    assert scan.time.timestamp() * 1_000_000 == last.time
 
 
 def test_so_many_groups_with_rows_end_a_window() -> None:
-    ends = [step.end for step in steps(all_tables()) if isinstance(step, GroupEnd)]
-    one, two = (looked(all_tables(), commits=commits).seen.until for commits in (1, 2))
+    ends = [step.end for step in steps(all_tables()) if isinstance(step, TransactionEnd)]
+    one, two = (scan_window(all_tables(), commits=commits).scan.until for commits in (1, 2))
     assert one < two <= ends[-1]
     assert {one, two} <= set(ends)
 
@@ -75,28 +83,28 @@ def test_cuts_are_edges_of_groups_at_which_no_distributed_transaction_is_undecid
             held.add(step.xid)
         elif isinstance(step, Decided):
             held.discard(step.xid)
-        elif isinstance(step, GroupEnd) and not held:
+        elif isinstance(step, TransactionEnd) and not held:
             expected.append(step.end)
-    assert looked(all_tables(), cut_bytes=1).seen.cuts == tuple(expected[:-1])
-    assert looked(all_tables()).seen.cuts == ()
+    assert scan_window(all_tables(), cut_bytes=1).scan.cuts == tuple(expected[:-1])
+    assert scan_window(all_tables()).scan.cuts == ()
 
 
 def test_a_look_names_the_tables_with_rows_and_says_whether_tables_were_altered() -> None:
-    seen = looked(all_tables()).seen
+    scan = scan_window(all_tables()).scan
     rows = {table_named(step.described) for step in steps(all_tables()) if isinstance(step, RowsEvent)}
-    assert (seen.tables, seen.altered) == (rows, True)
-    assert looked(OTHER).seen.tables == set()
+    assert (scan.tables, scan.altered) == (rows, True)
+    assert scan_window(OTHER).scan.tables == set()
 
 
 def test_a_distributed_transaction_has_rows_where_it_is_committed_and_is_named_until_then() -> None:
     held = next(step for step in steps(all_tables()) if isinstance(step, Prepared))
-    before = Look(WINDOW[0], held.end, all_tables(), commits=0, cut_bytes=1 << 30)
-    behind = Look(*WINDOW, all_tables(), commits=0, cut_bytes=1 << 30)
+    before = LogScan(WINDOW[0], held.end, all_tables(), commits=0, cut_bytes=1 << 30)
+    behind = LogScan(*WINDOW, all_tables(), commits=0, cut_bytes=1 << 30)
     for data in rows_log():
         before.take(data)
         behind.take(data)
-    assert held in before.seen.prepared
-    assert held not in behind.seen.prepared
+    assert held in before.scan.prepared
+    assert held not in behind.scan.prepared
 
 
 def test_a_distributed_transaction_that_was_prepared_before_the_look_is_asked_for_where_it_is_committed() -> None:
@@ -107,9 +115,11 @@ def test_a_distributed_transaction_that_was_prepared_before_the_look_is_asked_fo
         asked.append(xid)
         return Prepared(xid, WINDOW[0], WINDOW[0])
 
-    place = decided.group.place
-    look = Look(place, place.at(place.position + 1), all_tables(), commits=1, cut_bytes=1 << 30, earlier=earlier)
+    position = decided.transaction.position
+    log_scan = LogScan(
+        position, position.at(position.position + 1), all_tables(), commits=1, cut_bytes=1 << 30, earlier=earlier
+    )
     for data in rows_log():
-        look.take(data)
+        log_scan.take(data)
     assert asked == [decided.xid]
-    assert look.seen.rows
+    assert log_scan.scan.rows

@@ -41,7 +41,7 @@ _CRC = _tables()
 
 
 class Ordinary(NamedTuple):
-    """What `ordinary_groups` fills, a row each.
+    """What `ordinary_transactions` fills, a row each.
 
     Args:
         groups: where the group begins in its file, its time in seconds, its server, the number of its GTID, where its
@@ -54,7 +54,7 @@ class Ordinary(NamedTuple):
         numbers: room for the tables of one statement, two rows of `MOST_MAPS`.
     """
 
-    groups: Array
+    transactions: Array
     events: Array
     of: Array
     maps: Array
@@ -63,13 +63,13 @@ class Ordinary(NamedTuple):
 
 
 @kernel
-def ordinary_groups(
+def ordinary_transactions(
     data: Array, first: Any, position: Any, limit: Any, checksums: Any, mariadb: Any, out: Ordinary, counts: Array
 ) -> Any:
     """Find groups up to the first that is not ordinary, or not whole, or for which `out` has no room.
 
     Args:
-        data: events, one behind the other.
+        data: events, one after another.
         first: where the first group begins in them.
         position: where it begins in its file.
         limit: no group that begins here or behind is taken; -1 for none.
@@ -81,11 +81,11 @@ def ordinary_groups(
     Returns:
         Where the next group begins in the data.
     """
-    groups, events, maps = 0, 0, 0
+    transactions, events, maps = 0, 0, 0
     tail = _CHECKSUM if checksums else 0
     ids, known = out.numbers[0], out.numbers[1]
     i = first
-    while groups < out.groups.shape[0] and (limit < 0 or position < limit):
+    while transactions < out.transactions.shape[0] and (limit < 0 or position < limit):
         at, place, found, tables = i, position, events, maps
         described, ordinal, whole, state = 0, 0, False, 0
         # 0: the group begins next. 1: BEGIN is next. 2: inside.
@@ -108,34 +108,40 @@ def ordinary_groups(
                     bits = byte(data, body + 12)
                     if bits & _NOT_ORDINARY or (bits & _GROUP_COMMIT and end - body < _GTID_SIZE + 8):
                         break
-                    out.groups[U(groups), U(3)] = _number(data, body, 8)
-                    out.groups[U(groups), U(4)] = _number(data, body + 8, 4)
-                    out.times[U(groups)] = -1
+                    out.transactions[U(transactions), U(3)] = _number(data, body, 8)
+                    out.transactions[U(transactions), U(4)] = _number(data, body + 8, 4)
+                    out.times[U(transactions)] = -1
                     state = 2
                 elif not mariadb and (kind == _MYSQL or kind == _ANONYMOUS):
                     if end - body < _MYSQL_GTID_SIZE:
                         break
-                    out.groups[U(groups), U(3)] = _number(data, body + 17, 8)
-                    out.groups[U(groups), U(4)] = body + 1
-                    out.times[U(groups)] = -1
+                    out.transactions[U(transactions), U(3)] = _number(data, body + 17, 8)
+                    out.transactions[U(transactions), U(4)] = body + 1
+                    out.times[U(transactions)] = -1
                     if end - body > _MYSQL_GTID_SIZE and byte(data, body + 25) == _LOGICAL_CLOCK:
                         if end - body < _MYSQL_GTID_SIZE + 24:
                             break
-                        out.times[U(groups)] = _number(data, body + 42, 7) & ((1 << 55) - 1)
+                        out.times[U(transactions)] = _number(data, body + 42, 7) & ((1 << 55) - 1)
                     state = 1
                 else:
                     break
-                if out.groups[U(groups), U(3)] < 0:
+                if out.transactions[U(transactions), U(3)] < 0:
                     break
-                out.groups[U(groups), U(0)], out.groups[U(groups), U(1)] = place, _number(data, at, 4)
-                out.groups[U(groups), U(2)], out.groups[U(groups), U(5)] = _number(data, at + 5, 4), -1
+                out.transactions[U(transactions), U(0)], out.transactions[U(transactions), U(1)] = (
+                    place,
+                    _number(data, at, 4),
+                )
+                out.transactions[U(transactions), U(2)], out.transactions[U(transactions), U(5)] = (
+                    _number(data, at + 5, 4),
+                    -1,
+                )
             elif state == 1:
                 if kind != _QUERY or end - body < _QUERY_SIZE + BEGIN.size + 1:
                     break
                 text = body + _QUERY_SIZE + np.int64(byte(data, body + 8)) + _number(data, body + 11, 2) + 1
                 if end - text != BEGIN.size or byte(data, text - 1) != 0 or not same(data, text, BEGIN, 0, BEGIN.size):
                     break
-                out.groups[U(groups), U(5)] = _number(data, body, 4)
+                out.transactions[U(transactions), U(5)] = _number(data, body, 4)
                 state = 2
             elif kind == _XID:
                 whole = True
@@ -170,7 +176,7 @@ def ordinary_groups(
                         slot = k
                 if slot < 0:
                     break
-                out.events[U(found), U(0)], out.events[U(found), U(1)] = groups, kind
+                out.events[U(found), U(0)], out.events[U(found), U(1)] = transactions, kind
                 out.events[U(found), U(2)], out.events[U(found), U(3)] = place, ordinal
                 out.events[U(found), U(4)], out.events[U(found), U(5)] = body, end
                 out.of[U(found)] = known[U(slot)]
@@ -190,8 +196,8 @@ def ordinary_groups(
         if not whole:
             break
         i, position, events, maps = at, place, found, tables
-        groups += 1
-    counts[U(0)], counts[U(1)], counts[U(2)] = groups, events, maps
+        transactions += 1
+    counts[U(0)], counts[U(1)], counts[U(2)] = transactions, events, maps
     return i
 
 

@@ -1,4 +1,5 @@
-"""What the events of a window mean: which groups they make, and which rows and statements concern captured tables.
+"""What the events of a window mean: which transactions they make, and which rows and statements concern captured
+tables.
 
 What may concern a captured table and can't be read stops the reader. It is never skipped.
 """
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql import gtid
+from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.compression import payload_events, plain_query, plain_rows
 from headrace.sources.mysql.events import (
     ANCIENT_ROWS,
@@ -25,9 +27,8 @@ from headrace.sources.mysql.events import (
     read_incident,
     rows_query,
 )
-from headrace.sources.mysql.gtid import GroupStart
+from headrace.sources.mysql.gtid import GtidStart
 from headrace.sources.mysql.ordinary import Run, ordinary_run
-from headrace.sources.mysql.place import Place
 from headrace.sources.mysql.query import read_query
 from headrace.sources.mysql.statements import Meaning, Named, Statement, names_in, read_statement
 from headrace.sources.mysql.table_map import description, table_id, table_named
@@ -60,17 +61,17 @@ _OF_TABLES = (Meaning.TRUNCATE, Meaning.DEFINITION, Meaning.UNLOGGED_ROWS)
 
 
 @dataclass(frozen=True)
-class Group:
-    """A group of events that take effect together.
+class Transaction:
+    """A transaction of events that take effect together.
 
     Args:
-        place: where it begins.
+        position: where it begins.
         gtid: its GTID; None where the server has none.
         time: when it was committed, in microseconds since 1970; of MariaDB the second in which its statement began.
         server: the server that wrote it first.
     """
 
-    place: Place
+    position: BinlogPosition
     gtid: str | None
     time: int
     server: int
@@ -80,10 +81,10 @@ class RowsEvent(NamedTuple):
     """Rows of a captured table.
 
     Args:
-        group: whose they are.
+        transaction: whose they are.
         kind: the type of the event; that of the plain one where it was compressed.
         position: where the event begins in its file.
-        ordinal: no row of the group before has a number above it, and each of the event's rows has one of its own
+        ordinal: no row of the transaction before has a number above it, and each of the event's rows has one of its own
             when they are counted from here. Rows of tables that are not captured are counted with.
         described: the table, as `read_table_map` takes it.
         body: of the event.
@@ -91,7 +92,7 @@ class RowsEvent(NamedTuple):
         query: the statement that changed them, as it was sent; None where the log does not have it.
     """
 
-    group: Group
+    transaction: Transaction
     kind: int
     position: int
     ordinal: int
@@ -102,10 +103,10 @@ class RowsEvent(NamedTuple):
 
 
 class HeldRows(NamedTuple):
-    """Rows of a captured table in a group that prepares a distributed transaction.
+    """Rows of a captured table in a transaction that prepares a distributed transaction.
 
     Args:
-        rows: as if they were committed by that group.
+        rows: as if they were committed by that transaction.
     """
 
     rows: RowsEvent
@@ -115,13 +116,13 @@ class StatementEvent(NamedTuple):
     """A statement that names captured tables and changes their structure, or empties them.
 
     Args:
-        group, position, ordinal, thread: as of `RowsEvent`.
+        transaction, position, ordinal, thread: see `RowsEvent`.
         statement: what it means; each of its tables has its database.
         text: all of it.
         database: the one that its session used.
     """
 
-    group: Group
+    transaction: Transaction
     position: int
     ordinal: int
     thread: int | None
@@ -135,13 +136,13 @@ class Prepared(NamedTuple):
 
     Args:
         xid: its name.
-        start, end: where its group begins and ends.
+        start, end: where its transaction begins and ends.
         captured: whether it may have rows of captured tables.
     """
 
     xid: str
-    start: Place
-    end: Place
+    start: BinlogPosition
+    end: BinlogPosition
     captured: bool = True
 
     def to_json(self) -> list[Any]:
@@ -152,55 +153,55 @@ class Prepared(NamedTuple):
     def from_json(cls, data: Sequence[Any]) -> Prepared:
         """Read `to_json`'s form back."""
         xid, start, end, captured = data
-        return cls(xid, Place.of(start), Place.of(end), captured)
+        return cls(xid, BinlogPosition.of(start), BinlogPosition.of(end), captured)
 
 
 class Decided(NamedTuple):
     """The end of a distributed transaction that was prepared before.
 
     Args:
-        group: in which it is decided: that which prepared it, where MySQL commits it in one phase.
+        transaction: in which it is decided: that which prepared it, where MySQL commits it in one phase.
         xid: its name.
-        committed: whether its rows take effect, in this group.
+        committed: whether its rows take effect, in this transaction.
     """
 
-    group: Group
+    transaction: Transaction
     xid: str
     committed: bool
 
 
-class GroupEnd(NamedTuple):
-    """The end of a group.
+class TransactionEnd(NamedTuple):
+    """The end of a transaction.
 
     Args:
-        group: which.
+        transaction: which.
         end: where the next one may begin.
     """
 
-    group: Group
-    end: Place
+    transaction: Transaction
+    end: BinlogPosition
 
 
-Step: TypeAlias = "RowsEvent | HeldRows | StatementEvent | Prepared | Decided | GroupEnd"
+Step: TypeAlias = "RowsEvent | HeldRows | StatementEvent | Prepared | Decided | TransactionEnd"
 
 
 @dataclass
 class _Open:
-    """A group that is not ended.
+    """A transaction that is not ended.
 
     Args:
-        group: which.
+        transaction: which.
         begun: whether a COMMIT or a PREPARE has to end it; if not, the next statement does.
         held: whether it is to be prepared.
         wanted: whether it is of the window.
-        ordinal: as of `RowsEvent`.
-        thread, query: as of `RowsEvent`.
-        without_effect: as of `GroupStart`.
+        ordinal: see `RowsEvent`.
+        thread, query: see `RowsEvent`.
+        without_effect: see `GtidStart`.
         changed: the captured tables that it has rows of.
         maps: the tables that rows may be of, by the numbers that the statement uses; None where not captured.
     """
 
-    group: Group
+    transaction: Transaction
     begun: bool
     held: bool = False
     wanted: bool = True
@@ -212,24 +213,24 @@ class _Open:
     maps: dict[int, tuple[str, bytes] | None] = field(default_factory=dict)
 
 
-class GroupReader:
-    """Reads the groups with `start <= place < end`.
+class TransactionReader:
+    """Reads the transactions with `start <= position < end`.
 
-    Nothing of a group is kept but what its events say of tables, however long it is. Not thread-safe.
+    Nothing of a transaction is kept but what its events say of tables, however long it is. Not thread-safe.
 
     Args:
         start, end: boundaries.
-        tables: database and name of each captured table, as the log spells them.
-        prepared: whether rows of prepared groups are given out as if they were committed: what a reader does that comes
-            back for them.
-        keeps: whether rows of prepared groups are given out as `HeldRows`, so that a reader need not come back.
-        folds_names: as of `ServerKind`; then statements may have the names of tables in any case.
+        tables: database and name of each captured table, as the log writes them.
+        prepared: whether rows of prepared transactions are given out as if they were committed: what a reader does that
+            comes back for them.
+        keeps: whether rows of prepared transactions are given out as `HeldRows`, so that a reader need not come back.
+        folds_names: see `ServerKind`; then statements may have the names of tables in any case.
     """
 
     def __init__(
         self,
-        start: Place,
-        end: Place,
+        start: BinlogPosition,
+        end: BinlogPosition,
         tables: Collection[tuple[str, str]],
         *,
         prepared: bool = False,
@@ -239,7 +240,7 @@ class GroupReader:
         self._start, self._end = start, end
         self._tables = frozenset(tables)
         named = [*tables, *((database, "") for database, _ in tables)] if folds_names else []
-        self._spelled = {(database.lower(), name.lower()): Named(database, name) for database, name in named}
+        self._written = {(database.lower(), name.lower()): Named(database, name) for database, name in named}
         self._databases = frozenset(database for database, _ in tables)
         self._words = frozenset(word.casefold() for word in self._databases)
         self._prepared, self._keeps = prepared, keeps
@@ -269,23 +270,23 @@ class GroupReader:
             else:
                 yield from self._steps(event)
         except (FormatError, CaptureError) as error:
-            place = f"{self._frames.file or 'its first event'}, position {position}"
+            where = f"{self._frames.file or 'its first event'}, position {position}"
             raise type(error)(
-                f"The binary log can't be read at {place}: {error.message}", remedy=error.remedy
+                f"The binary log can't be read at {where}: {error.message}", remedy=error.remedy
             ) from None
         self._turned = self._turned or self._frames.position > 0
         if self._open is None and self._turned and self._here() >= self._end:
             self.finished = True
 
     def finish(self) -> None:
-        """See that the window ended between groups.
+        """See that the window ended between transactions.
 
         Raises:
-            FormatError: the log ended inside of a group, or before the window's end.
+            FormatError: the log ended inside of a transaction, or before the window's end.
         """
         if self._open is not None:
             raise FormatError(
-                f"The binary log ended inside of the transaction at {self._said(self._open.group.place)}."
+                f"The binary log ended inside of the transaction at {self._said(self._open.transaction.position)}."
             )
         if not self.finished:
             raise FormatError(
@@ -293,12 +294,12 @@ class GroupReader:
             )
 
     def run(self, data: memoryview, first: int) -> Run | None:
-        """The ordinary groups at a place of what the server sent, which are passed over then.
+        """The ordinary transactions at a position of what the server sent, which are passed over then.
 
-        They mean what `read` would say of their events: rows, and the ends of groups.
+        They mean what `read` would say of their events: rows, and the ends of transactions.
 
         Args:
-            data: whole events, one behind the other.
+            data: whole events, one after another.
             first: where the next event begins.
 
         Returns:
@@ -323,22 +324,22 @@ class GroupReader:
         return table_named(described) in self._tables
 
     @property
-    def place(self) -> Place:
+    def position(self) -> BinlogPosition:
         """Where the next event begins."""
         return self._here()
 
     @property
-    def boundary(self) -> Place | None:
-        """Where the next group begins that was not read; None inside of one."""
+    def boundary(self) -> BinlogPosition | None:
+        """Where the next transaction begins that was not read; None inside of one."""
         if self._open is not None:
             return None
         return self._here() if self._turned else self._start
 
-    def _here(self) -> Place:
-        return Place(self._start.epoch, self._frames.number, self._frames.position)
+    def _here(self) -> BinlogPosition:
+        return BinlogPosition(self._start.epoch, self._frames.number, self._frames.position)
 
-    def _said(self, place: Place) -> str:
-        return f"position {place.position} of '{self._frames.file}'"
+    def _said(self, position: BinlogPosition) -> str:
+        return f"position {position.position} of '{self._frames.file}'"
 
     def _steps(self, event: Event) -> Iterator[Step]:
         kind = event.kind
@@ -347,7 +348,7 @@ class GroupReader:
         elif kind == EventType.TABLE_MAP:
             self._map(event)
         elif kind in _GTIDS:
-            self._begin(event, self._group_start(event))
+            self._begin(event, self._gtid_start(event))
         elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED):
             yield from self._query(event)
         elif kind == EventType.XID:
@@ -389,36 +390,36 @@ class GroupReader:
             raise FormatError("An event that belongs to a transaction stands outside of one.")
         return self._open
 
-    def _group_start(self, event: Event) -> GroupStart:
+    def _gtid_start(self, event: Event) -> GtidStart:
         if event.kind == EventType.MARIADB_GTID:
             return gtid.read_mariadb_gtid(event.body, event.server)
         return gtid.read_tagged_gtid(event.body) if event.kind == EventType.GTID_TAGGED else gtid.read_gtid(event.body)
 
-    def _begin(self, event: Event, start: GroupStart, *, begun: bool | None = None) -> _Open:
+    def _begin(self, event: Event, start: GtidStart, *, begun: bool | None = None) -> _Open:
         if self._open is not None:
             raise FormatError("A transaction begins inside of another.")
-        place = self._here().at(event.start)
+        position = self._here().at(event.start)
         time = event.time * _MICROSECONDS if start.time is None else start.time
         if begun is None:
             begun = event.kind == EventType.MARIADB_GTID and not start.standalone
-        group = Group(place, start.gtid, time, event.server)
+        transaction = Transaction(position, start.gtid, time, event.server)
         held = start.prepared is not None
-        wanted = self._start <= place < self._end
-        self._open = _Open(group, begun, held, wanted, without_effect=start.without_effect)
+        wanted = self._start <= position < self._end
+        self._open = _Open(transaction, begun, held, wanted, without_effect=start.without_effect)
         return self._open
 
     def _ended(self) -> Iterator[Step]:
         ended = self._inside()
         self._open = None
         if ended.wanted:
-            yield GroupEnd(ended.group, self._here())
+            yield TransactionEnd(ended.transaction, self._here())
 
     def _prepare(self, event: Event) -> Iterator[Step]:
         found, prepared = gtid.read_xa_prepare(event.body), self._inside()
         if prepared.held and prepared.wanted and not self._prepared:
-            yield Prepared(found.xid.text, prepared.group.place, self._here(), bool(prepared.changed))
+            yield Prepared(found.xid.text, prepared.transaction.position, self._here(), bool(prepared.changed))
             if found.one_phase:
-                yield Decided(prepared.group, found.xid.text, True)
+                yield Decided(prepared.transaction, found.xid.text, True)
         yield from self._ended()
 
     def _map(self, event: Event) -> None:
@@ -441,7 +442,7 @@ class GroupReader:
                 within.changed.add(path)
                 if within.wanted and (self._prepared or self._keeps or not within.held):
                     rows = RowsEvent(
-                        within.group,
+                        within.transaction,
                         kind,
                         event.start,
                         within.ordinal,
@@ -466,27 +467,27 @@ class GroupReader:
         within = self._open
         if within is None:
             begun = found.meaning in (Meaning.BEGIN, Meaning.XA_START)
-            within = self._begin(event, GroupStart(None), begun=begun)
+            within = self._begin(event, GtidStart(None), begun=begun)
         elif found.meaning in (Meaning.BEGIN, Meaning.XA_START):
             within.begun = True
         within.held |= found.meaning is Meaning.XA_START
         within.thread = query.thread if event.kind != EventType.QUERY_COMPRESSED or query.thread else None
-        if query.microseconds is not None and not within.begun and within.group.time % _MICROSECONDS == 0:
-            within.group = replace(within.group, time=within.group.time + query.microseconds)
+        if query.microseconds is not None and not within.begun and within.transaction.time % _MICROSECONDS == 0:
+            within.transaction = replace(within.transaction, time=within.transaction.time + query.microseconds)
         match found.meaning:
             case Meaning.ROWS | Meaning.UNKNOWN:
                 self._require_foreign(found, text, (query.database, *query.databases))
             case Meaning.ROLLBACK | Meaning.ROLLBACK_TO:
                 self._require_unchanged(within)
             case Meaning.XA_COMMIT | Meaning.XA_ROLLBACK if found.xid is not None and within.wanted:
-                yield Decided(within.group, found.xid, found.meaning is Meaning.XA_COMMIT)
+                yield Decided(within.transaction, found.xid, found.meaning is Meaning.XA_COMMIT)
             case meaning if meaning in _OF_TABLES and not within.without_effect:
                 statement = self._with_databases(found, query.database)
                 self.altered |= within.wanted and meaning is not Meaning.TRUNCATE
                 if within.wanted and self._concerned(statement):
                     within.ordinal += 1
                     yield StatementEvent(
-                        within.group,
+                        within.transaction,
                         event.start,
                         within.ordinal - 1,
                         query.thread,
@@ -502,7 +503,7 @@ class GroupReader:
 
         def whole(table: Named) -> Named:
             found = Named(database if table.database is None else table.database, table.name)
-            return self._spelled.get(((found.database or "").lower(), found.name.lower()), found)
+            return self._written.get(((found.database or "").lower(), found.name.lower()), found)
 
         return replace(
             statement,

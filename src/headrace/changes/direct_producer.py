@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 
-class Shipment(ABC):
+class Delivery(ABC):
     """The messages of one task, looked at one batch of Arrow after the other before the first of them is sent.
 
     Attributes:
@@ -21,7 +21,7 @@ class Shipment(ABC):
     refusal: str = ""
 
     @abstractmethod
-    def look(self, messages: pa.RecordBatch) -> None:
+    def inspect(self, messages: pa.RecordBatch) -> None:
         """Look at messages that will be sent; sends nothing.
 
         Args:
@@ -40,13 +40,13 @@ class Shipment(ABC):
         """
 
 
-class Unsent(Shipment):
+class Unsent(Delivery):
     """Sends nothing, for a reason that is known beforehand."""
 
     def __init__(self, refusal: str) -> None:
         self.refusal = refusal
 
-    def look(self, messages: pa.RecordBatch) -> None:
+    def inspect(self, messages: pa.RecordBatch) -> None:
         """Nothing to look for."""
 
     def send(self, messages: Iterable[pa.RecordBatch]) -> None:
@@ -55,7 +55,7 @@ class Unsent(Shipment):
 
 
 @dataclass(frozen=True)
-class Outlet(ABC):
+class DirectProducer(ABC):
     """Where the workers of a source send their messages. Pickled to executors; holds secrets, and shows none."""
 
     sink: ClassVar[str]
@@ -67,11 +67,11 @@ class Outlet(ABC):
 
     @classmethod
     @abstractmethod
-    def from_text(cls, text: str) -> Outlet:
+    def from_text(cls, text: str) -> DirectProducer:
         """Read `to_text`'s form back."""
 
     @abstractmethod
-    def shipment(self, batch: int) -> Shipment:
+    def delivery(self, batch: int) -> Delivery:
         """Begin to send a task's messages, which no other task of the batch may write beside it. Runs in a worker.
 
         Args:

@@ -1,14 +1,14 @@
-"""The notices of the MySQL source: ends of empty snapshots, gaps and heartbeats."""
+"""The marker rows of the MySQL source: ends of empty snapshots, gaps and heartbeats."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 from headrace.changes import Operation, Position, TableId, TableSchema
+from headrace.sources.markers import Marker
+from headrace.sources.mysql.binlog_position import boundary, file_name
 from headrace.sources.mysql.connection import MARIADB, MYSQL
 from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.place import boundary, file_name
-from headrace.sources.notices import Notice
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE
 
 _GAP_ORDER = "g"
@@ -30,17 +30,17 @@ def table_id(path: str) -> TableId:
     return TableId(database, "", name)
 
 
-def empty_table(log: LogState, schema: TableSchema, position: Position) -> Notice:
+def empty_table(log: LogState, schema: TableSchema, position: Position) -> Marker:
     """Ends the snapshot of a table without rows."""
     facts = {"connector": connector(log.kind)}
-    return Notice(Operation.SCHEMA, position, facts, schema.id, schema=schema, snapshot=LAST_OF_TABLE)
+    return Marker(Operation.SCHEMA, position, facts, schema.id, schema=schema, snapshot=LAST_OF_TABLE)
 
 
-def gap(log: LogState, path: str, after: str, upto: str, *, skipped: bool = False) -> Notice:
+def gap(log: LogState, path: str, after: str, upto: str, *, skipped: bool = False) -> Marker:
     """Reports that changes of a table are lost, or were left out because a user wanted that."""
     why = "a repair skipped them" if skipped else "the server did not keep these files of its log"
     low, high = _said(log, after), _said(log, upto)
-    return Notice(
+    return Marker(
         Operation.GAP,
         Position(after, _GAP_ORDER),
         {"connector": connector(log.kind), "from": low, "to": high},
@@ -49,32 +49,32 @@ def gap(log: LogState, path: str, after: str, upto: str, *, skipped: bool = Fals
     )
 
 
-def created(log: LogState, schema: TableSchema, commit: str) -> Notice:
+def created(log: LogState, schema: TableSchema, commit: str) -> Marker:
     """Reports that a table is captured from now on."""
     facts = {**_facts(log, commit), "change": "CREATE"}
-    return Notice(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, schema.id, schema=schema)
+    return Marker(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, schema.id, schema=schema)
 
 
-def dropped(log: LogState, table: TableId, commit: str) -> Notice:
+def dropped(log: LogState, table: TableId, commit: str) -> Marker:
     """Reports that a table is not captured any more."""
     facts = {**_facts(log, commit), "change": "DROP", "ddl": "N/A"}
-    return Notice(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, table)
+    return Marker(Operation.SCHEMA, Position(commit, _TABLES_ORDER), facts, table)
 
 
-def heartbeat(log: LogState, commit: str, time: dt.datetime | None) -> Notice:
+def heartbeat(log: LogState, commit: str, time: dt.datetime | None) -> Marker:
     """Reports how far the log was read."""
-    return Notice(Operation.HEARTBEAT, Position(commit, _HEARTBEAT_ORDER), _facts(log, commit), event_time=time)
+    return Marker(Operation.HEARTBEAT, Position(commit, _HEARTBEAT_ORDER), _facts(log, commit), event_time=time)
 
 
 def _facts(log: LogState, commit: str) -> dict[str, str]:
-    place = boundary(commit)
+    position = boundary(commit)
     return {
         "connector": connector(log.kind),
-        "file": file_name(log.base, place.file),
-        "pos": str(place.position),
+        "file": file_name(log.base, position.file),
+        "pos": str(position.position),
     }
 
 
 def _said(log: LogState, commit: str) -> str:
-    place = boundary(commit)
-    return f"{file_name(log.base, place.file)}:{place.position}"
+    position = boundary(commit)
+    return f"{file_name(log.base, position.file)}:{position.position}"

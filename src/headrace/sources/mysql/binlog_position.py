@@ -1,12 +1,12 @@
 """Places in the binary log of MySQL and MariaDB.
 
-A place is a byte of a file of the log. The files have numbers, which count on. After a failover another server has
+A position is a byte of a file of the log. The files have numbers, which count on. After a failover another server has
 other files, so an epoch stands in front: it counts the servers that a pipeline has followed.
 
-A transaction is at the place where its first event begins: its GTID event, or its BEGIN where the log has no GTIDs. A
-boundary is a place where such a group of events begins or where the log ends. An offset's `commit` is the byte before
-a boundary: it has every transaction that begins there or before. So the next read begins one byte further, and a batch
-(start, end] has the transactions with start < place <= end.
+A transaction is at the position where its first event begins: its GTID event, or its BEGIN where the log has no GTIDs.
+A boundary is a position where such a transaction of events begins or where the log ends. An offset's `commit` is the
+byte before a boundary: it has every transaction that begins there or before. So the next read begins one byte further,
+and a batch (start, end] has the transactions with start < position <= end.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 FIRST = 4
-"""Where the first event of a file begins, behind the four bytes that say what the file is."""
+"""Where the first event of a file begins, after the four bytes that say what the file is."""
 _TEXT = re.compile(r"(\d{4}):(\d{10}):(\d{20})", re.ASCII)
 _FILE_TEXT = len("eeee:ffffffffff:")
 _NAME = re.compile(r"(.+)\.(\d+)", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, order=True)
-class Place:
-    """A byte of the log; places compare as the log goes on.
+class BinlogPosition:
+    """A byte of the log; positions compare as the log goes on.
 
     Args:
         epoch: how many servers the pipeline followed before this one; 9,999 at the most.
@@ -47,12 +47,12 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The form of offsets and change rows, `eeee:ffffffffff:pppppppppppppppppppp`; it sorts as places do."""
+        """The form of offsets and change rows, `eeee:ffffffffff:pppppppppppppppppppp`; it sorts as positions do."""
         return f"{self.epoch:04}:{self.file:010}:{self.position:020}"
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The place of a text.
+        """The position of a text.
 
         Raises:
             ValueError: it is none.
@@ -72,24 +72,24 @@ class Place:
         return [f"{file}{position:020}" for position in positions]
 
 
-ZERO = Place(0, 0, 0).text
+ZERO = BinlogPosition(0, 0, 0).text
 """The commit before all others."""
 
 
-def boundary(commit: str) -> Place:
-    """Where reading goes on behind an offset's commit: transactions that begin here or later."""
-    place = Place.of(commit)
-    return place.at(place.position + 1)
+def boundary(commit: str) -> BinlogPosition:
+    """Where reading goes on after an offset's commit: transactions that begin here or later."""
+    position = BinlogPosition.of(commit)
+    return position.at(position.position + 1)
 
 
-def commit_before(boundary: Place) -> str:
+def commit_before(boundary: BinlogPosition) -> str:
     """The commit of the offset that ends at a boundary."""
     return boundary.at(boundary.position - 1).text
 
 
 def in_epoch_of(commit: str, other: str) -> str:
     """A commit of the server that another one is of, where that was not known."""
-    return replace(Place.of(commit), epoch=Place.of(other).epoch).text
+    return replace(BinlogPosition.of(commit), epoch=BinlogPosition.of(other).epoch).text
 
 
 def file_name(base: str, number: int) -> str:

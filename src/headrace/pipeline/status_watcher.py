@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.observe.history import Moment
+from headrace.observe.history import Reading
 from headrace.observe.page import figures, figures_of_status
 from headrace.observe.progress import PipelineProgress
 from headrace.observe.troubles import Troubles
@@ -24,7 +24,7 @@ _FIGURES_SECONDS = 2.0
 _STATUS_SECONDS = 5.0
 
 
-class Onlooker:
+class StatusWatcher:
     """One pipeline, looked at every few seconds by a thread of its own until it is closed.
 
     Where a run keeps its figures in the checkpoint, they are read, and nobody else is asked. Else the source is.
@@ -45,7 +45,7 @@ class Onlooker:
         self._figures: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, name=f"headrace-onlooker-{self.name}", daemon=True)
+        self._thread = threading.Thread(target=self._keep_refreshing, name=f"headrace-status-{self.name}", daemon=True)
 
     def begin(self) -> None:
         """Begin to look."""
@@ -65,16 +65,16 @@ class Onlooker:
         with self._lock:
             return self._figures
 
-    def look(self) -> float:
+    def refresh(self) -> float:
         """Look now. Gives how many seconds later to look again."""
-        found, pause = self._looked()
+        found, pause = self._read_figures()
         with self._lock:
             self._figures = found
             if not self._points or found["time"] > self._points[-1]["time"]:
                 self._points.append({name: found[name] for name in ("time", "lag_seconds", "rows_per_second")})
         return pause
 
-    def _looked(self) -> tuple[dict[str, Any], float]:
+    def _read_figures(self) -> tuple[dict[str, Any], float]:
         now = self._clock()
         try:
             status = pipeline_status(self._model, self._spark, ask_source=False)
@@ -86,9 +86,9 @@ class Onlooker:
             # Whatever it is, the next look may be better.
             met = Troubles()
             met.add(error)
-            found = figures(Moment(now, PipelineProgress(troubles=met.recent())), self._flow)
+            found = figures(Reading(now, PipelineProgress(troubles=met.recent())), self._flow)
             return found | {"level": "bad", "state": "can't be looked at"}, _STATUS_SECONDS
 
-    def _keep_looking(self) -> None:
+    def _keep_refreshing(self) -> None:
         while not self._closed.is_set():
-            self._closed.wait(self.look())
+            self._closed.wait(self.refresh())

@@ -33,8 +33,8 @@ _LONGEST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the log has behind the look's beginning.
+class ScanResult:
+    """What the log has after the scan's beginning.
 
     Args:
         until: the boundary up to which that is known.
@@ -59,7 +59,7 @@ class _Transaction:
     signals: list[Signal] = field(default_factory=list)
 
 
-class Look:
+class LogScan:
     """Looks at the log from a boundary on.
 
     Args:
@@ -90,18 +90,18 @@ class Look:
         self._relations: dict[int, bool] = {}
         self._signal_relations: set[int] = set()
         self._open = _Transaction()
-        self._seen = Seen(start)
+        self._result = ScanResult(start)
 
     @property
     def reads_through(self) -> bool:
-        """Whether it goes on behind the first row."""
+        """Whether it goes on after the first row."""
         return bool(self._settings.max_commits_per_trigger) or self._finds_signals
 
     def close(self) -> None:
         """Give the slot back."""
         self._stack.close()
 
-    def upto(self, head: int, commits: int = 0) -> Seen:
+    def upto(self, head: int, commits: int = 0) -> ScanResult:
         """What there is from the beginning to a boundary.
 
         Args:
@@ -111,7 +111,7 @@ class Look:
         """
         through = bool(commits) or self.reads_through
         counted, deadline = 0, time.monotonic() + _LONGEST_SECONDS
-        while self._seen.until < head:
+        while self._result.until < head:
             if not self._waiting:
                 self._waiting.extend(self._reader.receive(_WAIT_SECONDS))
             if not self._waiting:
@@ -123,20 +123,20 @@ class Look:
                 self._reach(head)
                 break
             had_rows = self._take(self._waiting.popleft())
-            if self._seen.rows and not through:
+            if self._result.rows and not through:
                 break
             counted += had_rows
             if commits and counted >= commits:
                 break
-        return self._seen
+        return self._result
 
     def forget_before(self, boundary: int) -> None:
         """A batch ends at this boundary, so the next look begins there."""
         self.start = boundary
-        signals = tuple((commit, signal) for commit, signal in self._seen.signals if commit >= boundary)
-        # Rows that were seen behind it are still there to be read.
-        rows = self._seen.rows and self._seen.until > boundary
-        self._seen = replace(self._seen, until=max(self._seen.until, boundary), rows=rows, signals=signals)
+        signals = tuple((commit, signal) for commit, signal in self._result.signals if commit >= boundary)
+        # Rows that were seen after it are still there to be read.
+        rows = self._result.rows and self._result.until > boundary
+        self._result = replace(self._result, until=max(self._result.until, boundary), rows=rows, signals=signals)
 
     def _take(self, payload: bytes) -> bool:
         """Take one payload; gives whether it ended a transaction with rows."""
@@ -148,8 +148,8 @@ class Look:
             oid = int.from_bytes(payload[_HEADER + 1 : _HEADER + 5], "big")
             if self._relations.get(oid, True):
                 self._open.rows = True
-                if not self._seen.rows:
-                    self._seen = replace(self._seen, rows=True)
+                if not self._result.rows:
+                    self._result = replace(self._result, rows=True)
             if kind == "I" and oid in self._signal_relations:
                 self._signal_row(payload)
             return False
@@ -164,13 +164,13 @@ class Look:
         elif isinstance(message, pgoutput.Commit):
             ended = self._open
             found = tuple((ended.commit, signal) for signal in ended.signals)
-            self._seen = replace(
-                self._seen,
-                rows=self._seen.rows or ended.rows,
-                commit_time=ended.time if ended.rows else self._seen.commit_time,
-                signals=self._seen.signals + found,
+            self._result = replace(
+                self._result,
+                rows=self._result.rows or ended.rows,
+                commit_time=ended.time if ended.rows else self._result.commit_time,
+                signals=self._result.signals + found,
             )
-            # Any place behind the commit record's beginning ends a window with this commit in it.
+            # Any place after the commit record's beginning ends a window with this commit in it.
             self._reach(ended.commit + 1)
             self._open = _Transaction()
             return ended.rows
@@ -182,14 +182,14 @@ class Look:
         elif isinstance(message, pgoutput.Truncate):
             if any(self._relations.get(oid, True) for oid in message.oids):
                 self._open.rows = True
-                self._seen = replace(self._seen, rows=True)
+                self._result = replace(self._result, rows=True)
         elif isinstance(message, pgoutput.Message):
             self._logical(message)
         return False
 
     def _reach(self, boundary: int) -> None:
-        self._seen = replace(self._seen, until=max(self._seen.until, boundary))
-        self._reader.confirm(self._seen.until)
+        self._result = replace(self._result, until=max(self._result.until, boundary))
+        self._reader.confirm(self._result.until)
 
     def _logical(self, message: pgoutput.Message) -> None:
         if self._settings.signal_prefix and message.prefix == self._settings.signal_prefix:
@@ -199,11 +199,11 @@ class Look:
             elif message.transactional:
                 self._open.signals.append(signal)
             else:
-                self._seen = replace(self._seen, signals=(*self._seen.signals, (message.lsn - 1, signal)))
+                self._result = replace(self._result, signals=(*self._result.signals, (message.lsn - 1, signal)))
         elif self._settings.messages:
             if message.transactional:
                 self._open.rows = True
-            self._seen = replace(self._seen, rows=True)
+            self._result = replace(self._result, rows=True)
 
     def _signal_row(self, payload: bytes) -> None:
         message = _content(payload)

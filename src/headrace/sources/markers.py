@@ -14,7 +14,7 @@ from headrace.sources.offset import time_of, time_text
 
 
 @dataclass(frozen=True)
-class Notice:
+class Marker:
     """A row that is no data: a schema, a gap or a heartbeat.
 
     Args:
@@ -56,7 +56,7 @@ class Notice:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Notice:
+    def from_json(cls, data: Mapping[str, Any]) -> Marker:
         """Read `to_json`'s form back."""
         return cls(
             Operation(data["op"]),
@@ -71,25 +71,25 @@ class Notice:
         )
 
 
-def notice_batch(notices: Sequence[Notice], capture_time: dt.datetime | None) -> pa.RecordBatch:
-    """Notices as change rows."""
+def marker_batch(markers: Sequence[Marker], capture_time: dt.datetime | None) -> pa.RecordBatch:
+    """Marker rows as change rows."""
     schema = arrow_schema()
     rows = []
-    for notice in notices:
-        table, new = notice.table, notice.schema
+    for marker in markers:
+        table, new = marker.table, marker.schema
         rows.append(
             {
                 **dict.fromkeys(schema.names),
-                "op": notice.op.value,
+                "op": marker.op.value,
                 "table": None if table is None else asdict(table),
-                "position": notice.position.text,
-                "source": list(notice.source.items()),
+                "position": marker.position.text,
+                "source": list(marker.source.items()),
                 "schema_id": None if new is None else new.fingerprint,
                 "table_schema": None if new is None else new.to_text(),
-                "snapshot": notice.snapshot,
-                "event_time": notice.event_time,
-                "capture_time": notice.capture_time or capture_time,
-                "error": notice.error,
+                "snapshot": marker.snapshot,
+                "event_time": marker.event_time,
+                "capture_time": marker.capture_time or capture_time,
+                "error": marker.error,
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=schema)

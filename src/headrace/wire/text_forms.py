@@ -1,4 +1,4 @@
-"""How texts are spelled: which are integers or numbers, and the parts of days and clocks. Nothing is converted."""
+"""How texts are written: which are integers or numbers, and the parts of days and clocks. Nothing is converted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Moments:
 
     @property
     def fine(self) -> Array:
-        """Which texts are spelled so."""
+        """Which texts are written so."""
         return self.parts[:, _IS] != 0
 
     @property
@@ -103,18 +103,18 @@ def _fill_numbers(data: Array, offsets: Array, at: Array, points: Any, found: Ar
         i, end = np.int64(offsets[at[r]]), np.int64(offsets[at[r] + 1])
         if i < end and (byte(data, i) == 43 or byte(data, i) == 45):
             i += 1
-        behind = _behind_digits(data, i, end)
+        behind = _after_digits(data, i, end)
         count = behind - i
         i = behind
         if points and i < end and byte(data, i) == 46:
-            behind = _behind_digits(data, i + 1, end)
+            behind = _after_digits(data, i + 1, end)
             count += behind - i - 1
             i = behind
         if points and count > 0 and i < end and (byte(data, i) == 69 or byte(data, i) == 101):
             i += 1
             if i < end and (byte(data, i) == 43 or byte(data, i) == 45):
                 i += 1
-            behind = _behind_digits(data, i, end)
+            behind = _after_digits(data, i, end)
             if behind == i:
                 count = 0
             i = behind
@@ -122,7 +122,7 @@ def _fill_numbers(data: Array, offsets: Array, at: Array, points: Any, found: Ar
 
 
 @kernel
-def _behind_digits(data: Array, i: Any, end: Any) -> Any:
+def _after_digits(data: Array, i: Any, end: Any) -> Any:
     while i < end and 48 <= byte(data, i) <= 57:
         i += 1
     return i
@@ -149,7 +149,7 @@ def _read_moment(data: Array, i: Any, end: Any, parts: Array) -> None:
     sign = np.int64(byte(data, j)) if j < end else np.int64(0)
     if sign == 43 or sign == 45:
         j += 1
-    behind = _behind_digits(data, j, end)
+    behind = _after_digits(data, j, end)
     parts[_SIGN] = 1
     if behind < end and byte(data, behind) == 45:
         if behind - j < 4 or behind - j > 9:
@@ -176,11 +176,11 @@ def _read_moment(data: Array, i: Any, end: Any, parts: Array) -> None:
 
 @kernel
 def _read_clock(data: Array, i: Any, end: Any, parts: Array) -> Any:
-    """The index behind a clock; -1 where there is none."""
+    """The index after a clock; -1 where there is none."""
     if i < end and byte(data, i) == 45:
         parts[_SIGN] = -1
         i += 1
-    behind = _behind_digits(data, i, end)
+    behind = _after_digits(data, i, end)
     if behind - i < 2 or behind - i > 9 or behind >= end or byte(data, behind) != 58:
         return np.int64(-1)
     parts[_HOUR] = _number(data, i, behind)
@@ -192,7 +192,7 @@ def _read_clock(data: Array, i: Any, end: Any, parts: Array) -> Any:
     parts[_HAS_CLOCK] = 1
     i += 5
     if i < end and byte(data, i) == 46:
-        behind = _behind_digits(data, i + 1, end)
+        behind = _after_digits(data, i + 1, end)
         digits = behind - i - 1
         if digits < 1 or digits > 9:
             return np.int64(-1)

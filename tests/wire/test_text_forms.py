@@ -1,4 +1,4 @@
-"""The spellings of numbers, days and clocks are those of these patterns, for any text."""
+"""The text_forms of numbers, days and clocks are those of these patterns, for any text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoke import examples
 
-from headrace.wire import spellings
+from headrace.wire import text_forms
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
@@ -31,9 +31,9 @@ TEXTS = st.lists(st.lists(_PIECE, max_size=6).map("".join), min_size=1, max_size
 @given(TEXTS)
 def test_numbers_and_moments_are_those_of_their_patterns(texts: list[str]) -> None:
     column, at = pa.array(["x", *texts], pa.string()).slice(1), np.arange(len(texts), dtype=np.int32)
-    assert spellings.integers(column, at).tolist() == [_INTEGER.fullmatch(text) is not None for text in texts]
-    assert spellings.numbers(column, at).tolist() == [_NUMBER.fullmatch(text) is not None for text in texts]
-    found = spellings.moments(column, at)
+    assert text_forms.integers(column, at).tolist() == [_INTEGER.fullmatch(text) is not None for text in texts]
+    assert text_forms.numbers(column, at).tolist() == [_NUMBER.fullmatch(text) is not None for text in texts]
+    found = text_forms.moments(column, at)
     for row, text in enumerate(texts):
         match = next((m for pattern in _MOMENTS if (m := pattern.fullmatch(text))), None)
         assert found.fine[row] == (match is not None), text

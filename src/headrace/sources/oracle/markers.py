@@ -1,11 +1,11 @@
-"""The notices of the Oracle source: gaps, heartbeats and definitions."""
+"""The marker rows of the Oracle source: gaps, heartbeats and definitions."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 from headrace.changes import Operation, Position, TableId
-from headrace.sources.notices import Notice
+from headrace.sources.markers import Marker
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR, instant
@@ -19,10 +19,10 @@ _HEARTBEAT_ORDER = "z"
 """Order of a heartbeat: after everything of its commit."""
 
 
-def gap(database: str, path: str, after: str, upto: str) -> Notice:
+def gap(database: str, path: str, after: str, upto: str) -> Marker:
     """Reports that changes of a table are lost."""
     low, high = scn.number(after) + 1, scn.number(upto)
-    return Notice(
+    return Marker(
         Operation.GAP,
         Position(after, _GAP_ORDER),
         {"connector": CONNECTOR, "from_scn": str(low), "to_scn": str(high)},
@@ -32,13 +32,13 @@ def gap(database: str, path: str, after: str, upto: str) -> Notice:
     )
 
 
-def heartbeat(commit: str, time: dt.datetime | None) -> Notice:
+def heartbeat(commit: str, time: dt.datetime | None) -> Marker:
     """Reports how far the source was read."""
     facts = {"connector": CONNECTOR, "commit_scn": str(scn.number(commit))}
-    return Notice(Operation.HEARTBEAT, Position(commit, _HEARTBEAT_ORDER), facts, event_time=time)
+    return Marker(Operation.HEARTBEAT, Position(commit, _HEARTBEAT_ORDER), facts, event_time=time)
 
 
-def definition_notice(definition: Definition, database: str, table: OracleTable | None) -> Notice:
+def definition_marker(definition: Definition, database: str, table: OracleTable | None) -> Marker:
     """A definition as its user wrote it.
 
     Args:
@@ -56,7 +56,7 @@ def definition_notice(definition: Definition, database: str, table: OracleTable 
         "txId": definition.xid,
         "user_name": definition.user,
     }
-    return Notice(
+    return Marker(
         Operation.SCHEMA,
         Position(scn.to_text(definition.commit), _DEFINITION_ORDER, str(definition.scn)),
         {name: text for name, text in facts.items() if text is not None},

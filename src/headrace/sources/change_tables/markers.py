@@ -14,7 +14,7 @@ from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.notices import Notice, notice_batch
+from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.snapshots.first_reads import is_read_first, reads_all
 from headrace.sources.tables.lost import say_changes_gone
 
@@ -68,7 +68,7 @@ def say_switched_off(window: Window, settings: ChangeTableSettings) -> None:
 
 def _gap(connector: str, window: Window, capture_time: dt.datetime | None, why: str) -> pa.RecordBatch:
     table = window.table.id
-    gap = Notice(
+    gap = Marker(
         Operation.GAP,
         Position(window.after, "s", "g"),
         {
@@ -81,4 +81,4 @@ def _gap(connector: str, window: Window, capture_time: dt.datetime | None, why: 
         error=f"Changes of table '{table.path}' from LSN {lsn.after(window.after)} to {window.upto} are lost, or some "
         f"of them: {why}.",
     )
-    return notice_batch([gap], capture_time)
+    return marker_batch([gap], capture_time)
