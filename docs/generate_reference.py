@@ -26,7 +26,7 @@ from headrace.observe.completeness import Completeness
 from headrace.observe.open_telemetry import parse_endpoint
 from headrace.observe.server import parse_address
 from headrace.options import Option
-from headrace.pipeline.dead_letter import LetterTableSettings, LetterTopicSettings
+from headrace.pipeline.dead_letter import DeadLetterTableSettings, DeadLetterTopicSettings
 from headrace.pipeline.kafka_source import KafkaTopics, OnErrorSettings
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.run import RunningPipeline
@@ -150,7 +150,7 @@ def options_page() -> str:
             parts.append(_ON_ERROR_HEAD)
             parts.extend(map(_row, OnErrorSettings.declared))
     parts.append(_LETTERS_HEAD)
-    parts.extend(_row(option) for option in (*LetterTopicSettings.declared, *LetterTableSettings.declared))
+    parts.extend(_row(option) for option in (*DeadLetterTopicSettings.declared, *DeadLetterTableSettings.declared))
     parts.append(_SHAPING_HEAD)
     for title, declared in (
         ("`transforms` of a pipeline", TransformSettings.declared),

@@ -12,7 +12,7 @@ import pytest
 from headrace.cli.dead_letters import group_lines, plan_lines
 from headrace.errors import OptionError
 from headrace.pipeline import Pipeline, load_pipeline
-from headrace.pipeline.replay import LetterGroup, ReplayPlan, SinkReplay, TableReplay
+from headrace.pipeline.replay import DeadLetterGroup, ReplayPlan, SinkReplay, TableReplay
 from headrace.pipeline.replayed import Replayed, ReplayedBatch
 from headrace.spark.local_rows import local_rows
 from headrace.testing.waiting import PATIENCE
@@ -49,9 +49,9 @@ def test_a_record_that_can_not_be_read_stops(text: str) -> None:
 
 def test_letters_are_listed_by_partition_and_reason() -> None:
     groups = [
-        LetterGroup("orders", 0, "The value is not JSON.", 2, 5, 1006, AT),
-        LetterGroup("orders", 1, "No key.", 1, 7, 7, None, replayed=1),
-        LetterGroup("orders", 1, "No table.", 3, 8, 10, AT, replayed=1),
+        DeadLetterGroup("orders", 0, "The value is not JSON.", 2, 5, 1006, AT),
+        DeadLetterGroup("orders", 1, "No key.", 1, 7, 7, None, replayed=1),
+        DeadLetterGroup("orders", 1, "No table.", 3, 8, 10, AT, replayed=1),
     ]
     assert group_lines(groups) == [
         "2 dead letters: topic orders, partition 0, offsets 5 to 1,006, the newest of 2024-05-01 12:00:00 UTC. "

@@ -12,7 +12,7 @@ import pytest
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.shared_places import identities, may_meet_letters, refuse_shared_places
+from headrace.pipeline.shared_places import identities, may_meet_dead_letters, refuse_shared_places
 
 A, B = TableId("shop", "dbo", "a"), TableId("shop", "dbo", "b")
 ONLY_A: dict[str, Any] = {"routes": [{"tables": "dbo.a"}], "unrouted_tables": "leave_out"}
@@ -169,6 +169,6 @@ def test_dead_letters_in_the_place_of_a_table_are_refused_before_a_row_is_writte
     if not refused:
         refuse_shared_places(found.targets, [table], "sqlserver", places)
         return
-    assert may_meet_letters(found.targets, found.dead_letters)
+    assert may_meet_dead_letters(found.targets, found.dead_letters)
     with pytest.raises(OptionError, match=rf"would write table {table.path} to .*, where dead letters go\. Give dead"):
         refuse_shared_places(found.targets, [table], "sqlserver", places)

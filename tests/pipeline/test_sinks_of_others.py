@@ -54,7 +54,7 @@ class Post(Sink):
         self.sent += [json.loads(row["value"])["data"] for row in rows.orderBy("position").collect()]
 
 
-class Letters(Post):
+class DeadLetterRows(Post):
     """Takes messages of any size."""
 
     @property
@@ -106,7 +106,7 @@ def test_workers_of_the_source_make_its_messages_as_lines_where_it_takes_them(tm
     sink = {"type": "files", "path": "./messages"}
     file.write_text(json.dumps({"source": source, "format": format, "sink": sink, "pipeline": run}))
     model = read_model(file)
-    with_letters = replace(model, targets=(replace(model.targets[0], sink=Letters()),))
+    with_letters = replace(model, targets=(replace(model.targets[0], sink=DeadLetterRows()),))
     assert Fusing.of(with_letters).options["format.lines"] == "true"
     with_limit = replace(model, targets=(replace(model.targets[0], sink=Post()),))
     assert Fusing.of(with_limit).reason == "sink 1 (files) leaves out large columns"

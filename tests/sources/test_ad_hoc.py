@@ -88,12 +88,12 @@ def test_chunks_tile_the_table_batch_by_batch():
         (0, None, ("3",), True),
         (1, ("3",), ("6",), False),
     ]
-    behind = request.behind()
-    assert (behind.chunk, behind.lower, behind.bounds) == (2, ("6",), ())
-    assert behind.behind() == behind
+    after = request.after()
+    assert (after.chunk, after.lower, after.bounds) == (2, ("6",), ())
+    assert after.after() == after
     state = AdHoc(requests=(Request("dbo.a", 4, done=True), request))
-    assert state.behind().requests == (behind,)
-    assert state.behind().behind() == state.behind()
+    assert state.after().requests == (after,)
+    assert state.after().after() == state.after()
 
 
 def test_rows_stand_after_the_changes_of_their_commit_and_after_earlier_chunks():

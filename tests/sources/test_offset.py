@@ -58,8 +58,8 @@ def test_an_offset_of_a_later_release_is_refused():
 
 def test_a_table_without_a_chunk_in_the_next_batch_goes_on_where_it_stopped():
     progress = TableProgress("c", chunk=4, lower=("10",), bounds=(("20",), ("30",)))
-    assert progress.behind() == TableProgress("c", chunk=6, lower=("30",), bounds=())
-    assert progress.behind().behind() == progress.behind()
+    assert progress.advanced() == TableProgress("c", chunk=6, lower=("30",), bounds=())
+    assert progress.advanced().advanced() == progress.advanced()
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_chunks_over_batches_tile_the_table(sizes):
     for number, size in enumerate(sizes):
         taken, bounds = bounds[:size], bounds[size:]
         last = number == len(sizes) - 1
-        progress = replace(progress.behind(), bounds=(*taken, None) if last else tuple(taken), done=last)
+        progress = replace(progress.advanced(), bounds=(*taken, None) if last else tuple(taken), done=last)
         end = offset(initial=not last, t=progress)
         seen += plan_chunks(start, end)
         start = end
@@ -68,7 +68,7 @@ def test_chunks_over_batches_tile_the_table(sizes):
 
 def test_a_finished_snapshot_is_not_planned_again():
     done = TableProgress(C, bounds=(None,), done=True)
-    assert plan_chunks(offset(a=done), offset(initial=False, a=done.behind())) == []
+    assert plan_chunks(offset(a=done), offset(initial=False, a=done.advanced())) == []
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from headrace.wire.json_exact import BROKEN, NULL, READ
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=5), st.binary(max_size=3))
-def test_what_was_written_is_read(records: list[dict[str, Any]], behind: bytes) -> None:
-    tape = AvroTape(pa.array([written(record) + behind for record in records], pa.binary()), AvroSchema(SCHEMA))
+def test_what_was_written_is_read(records: list[dict[str, Any]], after: bytes) -> None:
+    tape = AvroTape(pa.array([written(record) + after for record in records], pa.binary()), AvroSchema(SCHEMA))
     assert (tape.verdict == READ).all()
     fields = tape.records(tape.root, 7)
     assert tape.numbers(fields[0]).tolist() == [record["number"] for record in records]

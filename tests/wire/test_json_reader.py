@@ -33,9 +33,9 @@ def tokens_of(texts: list[bytes], read: Any) -> list[tuple[int, list[tuple[int, 
     read(data, offsets, tokens, first, verdict)
     found = []
     for row, begin in enumerate(first):
-        end = tokens.behind[begin] if verdict[row] == READ else begin
+        end = tokens.after[begin] if verdict[row] == READ else begin
         lines = zip(*(part[begin:end].tolist() for part in tokens), strict=True)
-        moved = [(kind, start - int(offsets[row]), size, behind - int(begin)) for kind, start, size, behind in lines]
+        moved = [(kind, start - int(offsets[row]), size, after - int(begin)) for kind, start, size, after in lines]
         found.append((int(verdict[row]), moved))
     return found
 
@@ -55,19 +55,19 @@ def test_the_kernel_and_the_exact_reader_agree_on_a_million_texts(texts: list[by
 
 def rebuilt(text: bytes, tokens: list[json_exact.JsonToken], at: int = 0) -> Any:
     """The Python value of a token."""
-    kind, start, size, behind = tokens[at]
+    kind, start, size, after = tokens[at]
     if kind == json_exact.OBJECT:
         found, at = {}, at + 1
-        while at < behind:
+        while at < after:
             name = json.loads(b'"' + text[tokens[at].start : tokens[at].start + tokens[at].size] + b'"')
             found[name] = rebuilt(text, tokens, at + 1)
-            at = tokens[at + 1].behind
+            at = tokens[at + 1].after
         return found
     if kind == json_exact.ARRAY:
         items, at = [], at + 1
-        while at < behind:
+        while at < after:
             items.append(rebuilt(text, tokens, at))
-            at = tokens[at].behind
+            at = tokens[at].after
         return items
     quote = b'"' if kind in (json_exact.STRING, json_exact.ESCAPED) else b""
     return json.loads(quote + text[start : start + size] + quote)

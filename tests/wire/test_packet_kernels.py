@@ -21,8 +21,8 @@ def packets(*payloads: bytes, number: int = 0) -> bytes:
 def taken(data: bytes, number: int = 0, skip: int = 0) -> tuple[int, int, bytes, int, int]:
     out, found = np.zeros(len(data), np.uint8), np.zeros(5, np.int64)
     take_payloads(np.frombuffer(data, np.uint8), 0, len(data), number, skip, out, found)
-    behind, next_number, written, why, wanted = found.tolist()
-    return behind, next_number, out[:written].tobytes(), why, wanted
+    after, next_number, written, why, wanted = found.tolist()
+    return after, next_number, out[:written].tobytes(), why, wanted
 
 
 _PAYLOADS = st.lists(st.binary(min_size=1, max_size=40).filter(lambda one: one[0] < 0xFE), max_size=6)
@@ -36,16 +36,16 @@ def test_what_is_whole_is_taken_and_the_rest_stays(
     cut = data.draw(st.integers(0, len(whole)))
     ends = np.cumsum([0, *(len(payload) + 4 for payload in payloads)]).tolist()
     count = sum(end <= cut for end in ends) - 1
-    behind, next_number, out, why, wanted = taken(whole[:cut], number, skip)
-    assert (behind, next_number, why) == (ends[count], (number + count) & 255, MORE)
+    after, next_number, out, why, wanted = taken(whole[:cut], number, skip)
+    assert (after, next_number, why) == (ends[count], (number + count) & 255, MORE)
     assert out == b"".join(payload[skip:] for payload in payloads[:count])
-    assert cut - behind < wanted <= (ends[count + 1] - behind if count < len(payloads) else 4)
+    assert cut - after < wanted <= (ends[count + 1] - after if count < len(payloads) else 4)
 
 
 @pytest.mark.parametrize("last", [b"\xfe\0\0\2\0", b"\xff\x17\x04#HY000no"])
 def test_an_error_and_the_end_are_left(last: bytes) -> None:
-    behind, number, out, why, _ = taken(packets(b"\0one", b"\0two", last), skip=1)
-    assert (behind, number, out, why) == (16, 2, b"onetwo", LAST)
+    after, number, out, why, _ = taken(packets(b"\0one", b"\0two", last), skip=1)
+    assert (after, number, out, why) == (16, 2, b"onetwo", LAST)
 
 
 def test_a_long_value_is_no_end() -> None:
@@ -64,6 +64,6 @@ def test_a_payload_of_several_packets_is_one(rest: int) -> None:
     parts = payload[:0xFFFFFF], payload[0xFFFFFF:][:rest]
     data = packets(*parts)
     assert taken(data, skip=1)[2] == b"".join(parts)[1:]
-    behind, _, out, why, wanted = taken(data[:-1], skip=1)
-    assert (behind, out, why) == (0, b"", MORE)
+    after, _, out, why, wanted = taken(data[:-1], skip=1)
+    assert (after, out, why) == (0, b"", MORE)
     assert wanted == len(data), "more than is there, or nobody would wait for the rest"

@@ -16,7 +16,7 @@ from headrace.cli.run import Debug, session_for
 from headrace.pipeline.replay import OnTrimmed, OutOfOrder
 
 if TYPE_CHECKING:
-    from headrace.pipeline.replay import LetterGroup, ReplayPlan
+    from headrace.pipeline.replay import DeadLetterGroup, ReplayPlan
 
 commands = typer.Typer(
     name="dead-letters", help="List and replay messages that could not be read.", no_args_is_help=True
@@ -105,7 +105,7 @@ def replay(
             out.print(f"Replayed {_letters(done.letters)}, as batch {done.batch:,} of the checkpoint.")
 
 
-def group_lines(groups: Sequence[LetterGroup]) -> list[str]:
+def group_lines(groups: Sequence[DeadLetterGroup]) -> list[str]:
     """Dead letters as text for people."""
     if not groups:
         return ["No dead letters."]
@@ -143,7 +143,7 @@ def _letters(count: int) -> str:
     return f"{count:,} dead letter{'' if count == 1 else 's'}"
 
 
-def _group_json(group: LetterGroup) -> dict[str, object]:
+def _group_json(group: DeadLetterGroup) -> dict[str, object]:
     return {
         "topic": group.topic,
         "partition": group.partition,

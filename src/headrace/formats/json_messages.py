@@ -67,7 +67,7 @@ def _one_set(names: tuple[str, ...]) -> Names:
 
 def filled(tape: Tape, at: Array) -> Array:
     """The places of objects that have members; -1 for all else."""
-    has_members = (tape.kinds(at) == OBJECT) & (tape.tokens.behind[at] > at + 1)
+    has_members = (tape.kinds(at) == OBJECT) & (tape.tokens.after[at] > at + 1)
     return np.where(has_members, at, np.int32(-1))
 
 

@@ -150,8 +150,8 @@ def of_tables(offset: Offset, parked: Collection[str] = ()) -> dict[str, dt.date
 
 
 def _level(offset: Offset, path: str) -> bool:
-    behind = offset.tables.get(path)
-    level = behind is None or (behind.done and behind.commit >= offset.commit)
+    advanced = offset.tables.get(path)
+    level = advanced is None or (advanced.done and advanced.commit >= offset.commit)
     return level and path not in offset.gaps and path not in offset.uncaptured
 
 

@@ -30,7 +30,7 @@ from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
-from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
+from headrace.pipeline.shared_places import identities, may_meet, may_meet_dead_letters, refuse_shared_places
 from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.target import Target
 from headrace.pipeline.topic_files import TopicFiles
@@ -169,7 +169,7 @@ class BatchWriter:
         self._told = ""
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
-        self._may_meet_letters = may_meet_letters(targets, dead_letters)
+        self._may_meet_dead_letters = may_meet_dead_letters(targets, dead_letters)
         self._uses = Counter(target.format_key for target in targets if target.format is not None)
         self._checkpoint: str | None = None
         self._state = threading.Condition()
@@ -312,10 +312,10 @@ class BatchWriter:
                 if not self._sent:
                     # Reading may have taken long.
                     self._holds()
-                if self._may_meet or self._may_meet_letters:
+                if self._may_meet or self._may_meet_dead_letters:
                     # Before the first sink has a row: of topics, and of tables that appeared later, nobody knew.
-                    letters = self._places_of_letters(changes, without)
-                    refuse_shared_places(self._targets, tables_in(rows), self._connector, letters)
+                    dead_letters = self._dead_letter_targets(changes, without)
+                    refuse_shared_places(self._targets, tables_in(rows), self._connector, dead_letters)
                 for number, target in enumerate(self._targets, 1):
                     own = shaped[target.shaping.key]
                     own = None if own is None else self._share(target, own)
@@ -380,15 +380,15 @@ class BatchWriter:
             reach(f"sink.{self._targets[0].type}.after_write")
         return not summary.left
 
-    def _places_of_letters(self, changes: DataFrame, without: MessageCounts) -> frozenset[str]:
+    def _dead_letter_targets(self, changes: DataFrame, without: MessageCounts) -> frozenset[str]:
         """Where dead letters go, as far as sinks could go there too."""
-        letters = self._dead_letters
-        if letters is None or not self._may_meet_letters:
+        dead_letters = self._dead_letters
+        if dead_letters is None or not self._may_meet_dead_letters:
             return frozenset()
-        if not letters.go_by_topic or not without.unreadable:
-            return letters.places()
+        if not dead_letters.go_by_topic or not without.unreadable:
+            return dead_letters.places()
         topics = changes.where("op = 'error'").selectExpr("message.topic as topic").distinct().collect()
-        return letters.places(row["topic"] for row in topics)
+        return dead_letters.places(row["topic"] for row in topics)
 
     def _shaped(self, rows: DataFrame, cleanup: ExitStack) -> dict[str, DataFrame | None]:
         """The rows as sinks get them, by `Shaping.key`; null where a sink gets none.
@@ -430,9 +430,9 @@ class BatchWriter:
         left = unreadable - sum(reasons.values())
         if left:
             reasons[OTHER_REASONS] = reasons.get(OTHER_REASONS, 0) + left
-        letters = unreadable if self._dead_letters is not None else 0
+        dead_letters = unreadable if self._dead_letters is not None else 0
         kept = self._on_error == "row" and any(target.sink.takes_errors for target in self._targets)
-        return MessageCounts(reasons, no_event, letters, 0 if kept else unreadable - letters)
+        return MessageCounts(reasons, no_event, dead_letters, 0 if kept else unreadable - dead_letters)
 
 
 def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSchemas | None = None) -> DataFrame | None:

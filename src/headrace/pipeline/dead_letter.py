@@ -51,7 +51,7 @@ _COLUMNS = {
 """The table of dead letters: each column's logical type, and Spark SQL for its value."""
 
 
-class LetterTopicSettings(Settings):
+class DeadLetterTopicSettings(Settings):
     """Of the section `dead_letter`, beside a sink that takes messages."""
 
     topic: str = option(
@@ -61,7 +61,7 @@ class LetterTopicSettings(Settings):
     )
 
 
-class LetterTableSettings(Settings):
+class DeadLetterTableSettings(Settings):
     """Of the section `dead_letter`, beside a sink that takes change rows."""
 
     table: str = option(

@@ -52,14 +52,14 @@ from headrace.pipeline.components import (
     type_in,
     with_folders,
 )
-from headrace.pipeline.dead_letter import DeadLetters, LetterTableSettings, LetterTopicSettings
+from headrace.pipeline.dead_letter import DeadLetters, DeadLetterTableSettings, DeadLetterTopicSettings
 from headrace.pipeline.kafka_source import KafkaTopics, KafkaTopicsSettings, OnErrorSettings
 from headrace.pipeline.parking import PARK, on_table_error
 from headrace.pipeline.sections import Sections, listed_sinks, read_sections
 from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
-from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
+from headrace.pipeline.shared_places import refuse_dead_letters_in_a_sink, refuse_same_places
 from headrace.pipeline.tables_apart import refuse_databases_alike
 from headrace.pipeline.target import Target, session_settings
 from headrace.pipeline.watch import ObserveSettings
@@ -117,9 +117,9 @@ class Model:
     @property
     def sinks(self) -> tuple[tuple[str, Sink], ...]:
         """All sinks with their labels, that of dead letters last."""
-        letters = self.dead_letters
+        dead_letters = self.dead_letters
         named = [(target.label, target.sink) for target in self.targets]
-        return (*named, *([] if letters is None else [(f"dead_letter ({letters.type})", letters.sink)]))
+        return (*named, *([] if dead_letters is None else [(f"dead_letter ({dead_letters.type})", dead_letters.sink)]))
 
     @property
     def session_settings(self) -> dict[str, str]:
@@ -164,11 +164,11 @@ def read_model(path: Path) -> Model:
         _check_counts(document, source, targets)
         _check_notifications(document, source, targets)
         made_in(document, ("sinks",), partial(refuse_databases_alike, targets, source.databases(), section.type))
-    letters = _dead_letters(document, sections.dead_letter, source)
-    if letters is not None:
-        made_in(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, section.type))
+    dead_letters = _dead_letters(document, sections.dead_letter, source)
+    if dead_letters is not None:
+        made_in(document, ("dead_letter",), partial(refuse_dead_letters_in_a_sink, targets, dead_letters, section.type))
     places = [(place, target.sink) for (_, place), target in zip(listed_sinks(sections), targets, strict=True)]
-    for place, sink in [*places, *([] if letters is None else [(("dead_letter",), letters.sink)])]:
+    for place, sink in [*places, *([] if dead_letters is None else [(("dead_letter",), dead_letters.sink)])]:
         _check_apart(document, place, sink, checkpoint)
     made = Model(
         file=path,
@@ -185,7 +185,7 @@ def read_model(path: Path) -> Model:
         source_options=section.options,
         source=source,
         targets=targets,
-        dead_letters=letters,
+        dead_letters=dead_letters,
         observe=_observe(document, sections.observe),
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
         warns_of_rewrites=warns,
@@ -260,12 +260,13 @@ def _check_counts(document: Document, source: Source, targets: Iterable[Target])
     for target in targets:
         skipped = sorted(counted & target.format.left_out if target.format else ())
         if skipped:
-            letters = ",".join(sorted(set("cud") - counted | set(skipped)))
+            skipped_operations = ",".join(sorted(set("cud") - counted | set(skipped)))
             raise document.error(
                 ("source",),
                 f"END of a transaction would count operations ({', '.join(skipped)}) that the format of {target.label} "
                 "leaves out.",
-                f"Leave them out in the source too, for all sinks (skipped.operations: '{letters}'), or in no format.",
+                f"Leave them out in the source too, for all sinks (skipped.operations: '{skipped_operations}'), or in "
+                "no format.",
             )
 
 
@@ -426,27 +427,28 @@ def _dead_letters(
     given = {name: value for name, value in section.items() if name != "type"}
     if "format" in given:
         raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
-    kinds = (LetterTopicSettings, LetterTableSettings)
+    kinds = (DeadLetterTopicSettings, DeadLetterTableSettings)
     ours, others = kinds if found.takes == "messages" else kinds[::-1]
-    [letter], [other] = ours.declared, others.declared
+    [dead_letter], [other] = ours.declared, others.declared
     if misplaced := next(filter(other.has_name, given), None):
         raise document.error(
             (*place, misplaced),
             f"Dead letters in sink '{kind}' have no '{misplaced}'.",
-            f"Use '{letter.name}', or leave it out.",
+            f"Use '{dead_letter.name}', or leave it out.",
         )
-    own = {name: value for name, value in given.items() if letter.has_name(name)}
+    own = {name: value for name, value in given.items() if dead_letter.has_name(name)}
     sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
-    name = parse_in(document, ours, own, place, "section 'dead_letter'").get(letter.name)
-    letters = DeadLetters(kind, sink, source, name)
+    name = parse_in(document, ours, own, place, "section 'dead_letter'").get(dead_letter.name)
+    dead_letters = DeadLetters(kind, sink, source, name)
     for topic in source.settings.topics:
-        if letters.reads_itself(topic):
+        if dead_letters.reads_itself(topic):
             raise document.error(
                 place,
-                f"Dead letters of topic '{topic}' would go to '{letters.topic_of(topic)}', which this pipeline reads.",
+                f"Dead letters of topic '{topic}' would go to '{dead_letters.topic_of(topic)}', which this pipeline "
+                "reads.",
                 "Give 'dead_letter' another topic.",
             )
-    return letters
+    return dead_letters
 
 
 def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target, ...]:

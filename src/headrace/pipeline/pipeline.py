@@ -20,7 +20,7 @@ from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.repair import Repair, move_tables, reread_tables
-from headrace.pipeline.replay import LetterGroup, OnTrimmed, OutOfOrder, Replay, list_letters, prepared_replay
+from headrace.pipeline.replay import DeadLetterGroup, OnTrimmed, OutOfOrder, Replay, list_dead_letters, prepared_replay
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
@@ -238,7 +238,7 @@ class Pipeline:
             raise OptionError("Kafka is asked through Spark.", remedy="Give a Spark session: spark=spark.")
         return move_topics(self._model, spark, tables, kind, to)
 
-    def dead_letters(self, spark: SparkSession) -> Sequence[LetterGroup]:
+    def dead_letters(self, spark: SparkSession) -> Sequence[DeadLetterGroup]:
         """The dead letters that the pipeline has kept, by partition and reason. Nothing is written.
 
         Args:
@@ -248,7 +248,7 @@ class Pipeline:
             OptionError: the pipeline keeps none.
             SinkError: their sink can't be read back.
         """
-        return list_letters(self._model, spark)
+        return list_dead_letters(self._model, spark)
 
     def replay(
         self,

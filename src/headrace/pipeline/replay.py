@@ -62,7 +62,7 @@ _KEYS = (
 
 
 @dataclass(frozen=True)
-class LetterGroup:
+class DeadLetterGroup:
     """Dead letters of one partition that have the same reason.
 
     Args:
@@ -172,7 +172,7 @@ class ReplayPlan:
         }
 
 
-def list_letters(model: Model, spark: SparkSession) -> list[LetterGroup]:
+def list_dead_letters(model: Model, spark: SparkSession) -> list[DeadLetterGroup]:
     """The dead letters of a pipeline, by partition and reason. Reads the sink of dead letters; changes nothing.
 
     Raises:
@@ -181,7 +181,7 @@ def list_letters(model: Model, spark: SparkSession) -> list[LetterGroup]:
     """
     from pyspark.sql import functions as sf
 
-    kept = _letters_of(model).kept(spark, model.name)
+    kept = _dead_letters_of(model).kept(spark, model.name)
     if kept is None:
         return []
     done = Replayed.from_text(Checkpoint(spark, model.checkpoint).text(REPLAYED))
@@ -197,7 +197,7 @@ def list_letters(model: Model, spark: SparkSession) -> list[LetterGroup]:
     for row in grouped.orderBy("topic", "partition", "first", "reason").collect():
         newest = None if row["newest"] is None else dt.datetime.fromtimestamp(row["newest"] / 1e6, dt.UTC)
         place = (row["topic"], row["partition"], row["reason"] or "", row["letters"], row["first"], row["last"])
-        found.append(LetterGroup(*place, newest, row["replayed"]))
+        found.append(DeadLetterGroup(*place, newest, row["replayed"]))
     return found
 
 
@@ -228,7 +228,7 @@ def prepared_replay(
         DataLossError: a topic was deleted and made again.
         HeadraceError: the sink of dead letters or Kafka can't be read.
     """
-    letters = _letters_of(model)
+    letters = _dead_letters_of(model)
     checkpoint = Checkpoint(spark, model.checkpoint)
     confirm: Callable[[], None] = _not_held
     with ExitStack() as cleanup:
@@ -353,7 +353,7 @@ class Replay:
             return rows
         if target.sink.takes == "messages":
             return rows if self._out_of_order == "send" else None
-        return rows.where("op = 'schema'").unionByName(self._of_letters(rows.where("op <> 'schema'")))
+        return rows.where("op = 'schema'").unionByName(self._from_dead_letters(rows.where("op <> 'schema'")))
 
     # What there is to replay.
 
@@ -427,7 +427,7 @@ class Replay:
         """For each letter whether it is `readable` or `unreadable`, and the `reason`."""
         from pyspark.sql import functions as sf
 
-        rows = self._of_letters(self._decoded).selectExpr(*_AT, "op", "error")
+        rows = self._from_dead_letters(self._decoded).selectExpr(*_AT, "op", "error")
         verdicts = rows.groupBy(*(f"_{name}" for name in _PLACE)).agg(
             sf.expr("bool_or(op is not null and op <> 'error')").alias("readable"),
             sf.expr("coalesce(bool_or(op = 'error'), false)").alias("unreadable"),
@@ -443,10 +443,10 @@ class Replay:
         from pyspark.sql import functions as sf
 
         known = self._decoded.where("op is not null and op <> 'error'")
-        ours = self._of_letters(known.where("op <> 'schema'"))
+        ours = self._from_dead_letters(known.where("op <> 'schema'"))
         changed = ours.where(f"op in ({_DATA})")
         about = self._persisted(changed.selectExpr(f"{_TABLE} as _table", f"explode_outer({_KEYS}) as _key").distinct())
-        theirs = self._of_letters(known).where("table is not null")
+        theirs = self._from_dead_letters(known).where("table is not null")
         tables = sf.broadcast(theirs.selectExpr(f"{_TABLE} as _table").distinct())
         of_tables = known.selectExpr("*", f"{_TABLE} as _table", f"{_KEYS} as _keys").join(tables, "_table", "leftsemi")
         others = _away(of_tables.where(f"op in ({_DATA})"), self._places)
@@ -468,7 +468,7 @@ class Replay:
         assert self._waiting is not None
         return sf.broadcast(self._waiting.selectExpr(*(f"{name} as _{name}" for name in _PLACE)))
 
-    def _of_letters(self, rows: DataFrame) -> DataFrame:
+    def _from_dead_letters(self, rows: DataFrame) -> DataFrame:
         """The rows that letters gave."""
         return rows.join(self._places, _same_place(rows, self._places), "leftsemi")
 
@@ -484,7 +484,7 @@ class Replay:
     def _tables(self) -> list[TableReplay]:
         rows = self._rows.where(f"op in ({_DATA})")
         found: dict[str, list[int]] = {}
-        for place, part in enumerate((self._of_letters(rows), _away(rows, self._places))):
+        for place, part in enumerate((self._from_dead_letters(rows), _away(rows, self._places))):
             for row in part.selectExpr(f"{_NAME} as name").groupBy("name").count().collect():
                 found.setdefault(row["name"], [0, 0])[place] = row["count"]
         return [TableReplay(name, changes, later) for name, (changes, later) in sorted(found.items())]
@@ -540,7 +540,7 @@ def _not_held() -> None:
     raise OptionError("A replay that only looks can't be run.", remedy="Prepare it with holds=True.")
 
 
-def _letters_of(model: Model) -> DeadLetters:
+def _dead_letters_of(model: Model) -> DeadLetters:
     if model.dead_letters is None:
         raise OptionError(
             f"Pipeline '{model.name}' keeps no dead letters.",

@@ -13,7 +13,7 @@ from headrace.versions import require_readable
 
 _VERSION = 1
 
-Letters = Mapping[str, Mapping[int, tuple[tuple[int, int], ...]]]
+DeadLetterRows = Mapping[str, Mapping[int, tuple[tuple[int, int], ...]]]
 """Offsets of dead letters: first and last of those that follow one another, in order, by topic and partition."""
 
 
@@ -41,7 +41,7 @@ class Replayed:
         batches: the replays, in order.
     """
 
-    letters: Letters = field(default_factory=dict)
+    letters: DeadLetterRows = field(default_factory=dict)
     batches: tuple[ReplayedBatch, ...] = ()
 
     @property

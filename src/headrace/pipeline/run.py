@@ -220,8 +220,8 @@ class RunningPipeline:
         if self._board.is_reading:
             self._board.read(rows_read(self._spark, str(self._query.runId), self._loads.rows))
         if isinstance(self._model.source, KafkaTopics):
-            level, behind = self._level_topics(), self._behind_messages()
-            return self._board.progress(None, level, behind_messages=behind, **self._wrong)
+            level, messages_left = self._level_topics(), self._messages_left()
+            return self._board.progress(None, level, behind_messages=messages_left, **self._wrong)
         offsets = _offsets(committed)
         level, health = self._level_database(committed), self._health_of_source(offsets)
         return self._board.progress(
@@ -429,7 +429,7 @@ class RunningPipeline:
                 self._board.planned(int(report.batchId()), max(0, spent.get("triggerExecution") - written) / 1000)
         self._reported = newest
 
-    def _behind_messages(self) -> int | None:
+    def _messages_left(self) -> int | None:
         """How many messages the last batch left in the topics, as Spark reported it; None before the first report."""
         last: Any = self._query.lastProgress
         if not last or not last["sources"]:

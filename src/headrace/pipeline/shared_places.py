@@ -24,7 +24,7 @@ _LETTERS_REMEDY = "Give dead letters a place of their own."
 
 
 def refuse_shared_places(
-    targets: Sequence[Target], tables: Iterable[TableId], connector: str, letters: Collection[str] = ()
+    targets: Sequence[Target], tables: Iterable[TableId], connector: str, dead_letters: Collection[str] = ()
 ) -> None:
     """Stop where two sinks would write the rows of these tables to the same place, or one where dead letters go.
 
@@ -37,7 +37,7 @@ def refuse_shared_places(
     Raises:
         OptionError: they would.
     """
-    if not letters and not any(_meeting(targets)):
+    if not dead_letters and not any(_meeting(targets)):
         return
     owners: dict[str, tuple[Target, TableId]] = {}
     for id in tables:
@@ -46,7 +46,7 @@ def refuse_shared_places(
             if destination is None:
                 continue
             for place in _places(target, destination.id, connector):
-                if place in letters:
+                if place in dead_letters:
                     raise OptionError(
                         f"{_capital(target)} would write table {id.path} to {place}, where dead letters go.",
                         remedy=_LETTERS_REMEDY,
@@ -75,13 +75,13 @@ def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
                 raise OptionError(f"{_pair(other, target)} write the same tables to {where}.", remedy=_REMEDY)
 
 
-def refuse_letters_in_a_sink(targets: Sequence[Target], letters: DeadLetters, connector: str) -> None:
+def refuse_dead_letters_in_a_sink(targets: Sequence[Target], dead_letters: DeadLetters, connector: str) -> None:
     """Stop where a sink writes the place of dead letters whatever the tables are; makes no request.
 
     Raises:
         OptionError: one does.
     """
-    theirs = letters.places()
+    theirs = dead_letters.places()
     for target in targets:
         fixed = _places(target, _ANY_TABLE, connector) & _places(target, _OTHER_TABLE, connector)
         same = (target.sink.places() | fixed if target.sink.is_one_place else fixed) & theirs
@@ -107,9 +107,9 @@ def may_meet(targets: Sequence[Target]) -> bool:
     return any(_meeting(targets))
 
 
-def may_meet_letters(targets: Sequence[Target], letters: DeadLetters | None) -> bool:
+def may_meet_dead_letters(targets: Sequence[Target], dead_letters: DeadLetters | None) -> bool:
     """Whether some sink shares one with dead letters."""
-    theirs = frozenset() if letters is None else letters.sink.places()
+    theirs = frozenset() if dead_letters is None else dead_letters.sink.places()
     return any(_within(a, b) for target in targets for a in target.sink.places() for b in theirs)
 
 

@@ -75,7 +75,7 @@ class TableProgress:
         left = max(0, self.rows - self.chunk * chunk_rows)
         return 0 if not self.bounds else left if not chunk_rows else most if self.rows < 0 else min(most, left)
 
-    def behind(self) -> TableProgress:
+    def advanced(self) -> TableProgress:
         """The same place, seen from a batch that holds no chunk of this table."""
         lower = self.bounds[-1] if self.bounds else self.lower
         return replace(self, chunk=self.chunk + len(self.bounds), lower=lower, bounds=())

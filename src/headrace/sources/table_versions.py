@@ -36,7 +36,7 @@ def next_versions(versions: Versions, start: Iterable[TableSchema], end: Iterabl
         if table not in found and table not in before:
             continue
         version, last = found.get(table) or (1, before[table][-1])
-        later = _behind(before.get(table, [last]), schemas)
+        later = _new_schemas(before.get(table, [last]), schemas)
         if later:
             found[table] = (version + len(later), schemas[-1])
     gone = {table: (1, schemas[-1]) for table, schemas in before.items() if table not in after}
@@ -76,7 +76,7 @@ def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]
         yield with_fact(batch, FACT, pc.if_else(is_schema, texts.take(place), None))
 
 
-def _behind(known: list[str], schemas: list[str]) -> list[str]:
+def _new_schemas(known: list[str], schemas: list[str]) -> list[str]:
     """Schemas without those at their beginning that were known last."""
     held = next((n for n in range(len(known), 0, -1) if known[-n:] == schemas[:n]), 0)
     return schemas[held:]

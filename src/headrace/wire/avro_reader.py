@@ -70,7 +70,7 @@ def read_records(
     encoding: TextEncoding,
     first: Array,
     verdict: Array,
-    behind: Array,
+    after: Array,
 ) -> Any:
     """Read one record of each message; what follows it is left to the caller.
 
@@ -96,10 +96,10 @@ def read_records(
     for r in range(first.size):
         first[r] = t
         verdict[r] = BROKEN
-        behind[r] = begins[r]
+        after[r] = begins[r]
         if root[r] >= 0:
             written = o
-            verdict[r], t, behind[r], o = _read_record(
+            verdict[r], t, after[r], o = _read_record(
                 data, begins[r], ends[r], root[r], schema, tokens, branch, frames, encoding, t, o
             )
             if verdict[r] != READ:
@@ -137,7 +137,7 @@ def _read_record(
             return BROKEN, t, i, o
         tokens.start[U(t)] = i
         tokens.size[U(t)] = 0
-        tokens.behind[U(t)] = t + 1
+        tokens.after[U(t)] = t + 1
         if not named:
             branch[U(t)] = chosen
         chosen = 0
@@ -174,7 +174,7 @@ def _read_record(
                         tokens.kind[U(t)] = NAME
                         tokens.start[U(t)] = encoding.names + schema.name_start[U(field)]
                         tokens.size[U(t)] = schema.name_size[U(field)]
-                        tokens.behind[U(t)] = t + 1
+                        tokens.after[U(t)] = t + 1
                         t += 1
                     break
             else:
@@ -194,7 +194,7 @@ def _read_record(
                         tokens.kind[U(t)] = NAME
                         tokens.start[U(t)] = i
                         tokens.size[U(t)] = size
-                        tokens.behind[U(t)] = t + 1
+                        tokens.after[U(t)] = t + 1
                         if not named:
                             branch[U(t)] = 0
                         t += 1
@@ -204,7 +204,7 @@ def _read_record(
             whole = frames.token[depth]
             if not named:
                 tokens.size[U(whole)] = i - tokens.start[U(whole)]
-            tokens.behind[U(whole)] = t
+            tokens.after[U(whole)] = t
         if depth == 0:
             return READ, t, i, o
 
@@ -216,12 +216,12 @@ def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, 
         tokens.kind[U(t)] = NULL
         return i
     if kind == VARINT or kind == ENUM:
-        value, behind = varint(data, i, end)
-        if behind < 0 or (kind == ENUM and (value < 0 or value >= schema.size[U(node)])):
+        value, after = varint(data, i, end)
+        if after < 0 or (kind == ENUM and (value < 0 or value >= schema.size[U(node)])):
             return np.int64(-1)
         tokens.kind[U(t)] = NUMBER
-        tokens.size[U(t)] = behind - i
-        return behind
+        tokens.size[U(t)] = after - i
+        return after
     size = np.int64(schema.size[U(node)])
     if kind == FLOAT:
         tokens.kind[U(t)] = FLOATING
@@ -262,21 +262,21 @@ def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, enco
         if o + 20 > encoding.out.size:
             return np.int64(-1)
         tokens.kind[U(t)] = json_exact.NUMBER
-        behind = put_integer(encoding.out, o, value)
+        after = put_integer(encoding.out, o, value)
     elif kind == BYTES:
         if o + 4 * (size // 3) + 4 > encoding.out.size:
             return np.int64(-1)
         tokens.kind[U(t)] = STRING
-        behind = put_base64(encoding.out, o, data, i, size)
+        after = put_base64(encoding.out, o, data, i, size)
     elif kind == TRUE or kind == FALSE:
         if o + 5 > encoding.out.size:
             return np.int64(-1)
-        behind = copy(encoding.out, o, _WORDS, 0, 4) if kind == TRUE else copy(encoding.out, o, _WORDS, 4, 5)
+        after = copy(encoding.out, o, _WORDS, 0, 4) if kind == TRUE else copy(encoding.out, o, _WORDS, 4, 5)
     else:
         return o
     tokens.start[U(t)] = encoding.texts + o
-    tokens.size[U(t)] = behind - o
-    return np.int64(behind)
+    tokens.size[U(t)] = after - o
+    return np.int64(after)
 
 
 @kernel
@@ -318,11 +318,11 @@ def fill_numbers(data: Array, tokens: Tokens, at: Array, out: Array) -> None:
 
 
 @kernel
-def fill_trailing(data: Array, ends: Array, root: Array, behind: Array, out: Array) -> None:
+def fill_trailing(data: Array, ends: Array, root: Array, after: Array, out: Array) -> None:
     """Fill the number that follows each record; what is not a number there is left out."""
     for r in range(root.size):
         if root[r] >= 0:
-            out[r] = varint(data, behind[r], np.int64(ends[r]))[0]
+            out[r] = varint(data, after[r], np.int64(ends[r]))[0]
 
 
 @kernel
@@ -333,7 +333,7 @@ def fill_fields(tokens: Tokens, at: Array, found: Array) -> None:
         for place in range(found.shape[0]):
             if at[r] >= 0:
                 found[place, r] = t
-                t = tokens.behind[U(t)]
+                t = tokens.after[U(t)]
 
 
 @kernel

@@ -23,7 +23,7 @@ def frames_of(schema: AvroSchema) -> ReadFrames:
 class AvroTape(Tape):
     """Records of one schema. Records and maps are its objects, and records have no names.
 
-    `branch` has each token's place in the union that it is of, `behind` where each record ended.
+    `branch` has each token's place in the union that it is of, `after` where each record ended.
 
     Args:
         values: messages as `binary`; together less than 2 GiB.
@@ -37,12 +37,12 @@ class AvroTape(Tape):
         room = 2 * int(view.offsets[-1]) + len(schema.program.kind) * count
         self._start(view.data, room, count)
         self.branch: Array = np.empty(room, np.uint8)
-        self.behind: Array = np.empty(count, np.int64)
+        self.after: Array = np.empty(count, np.int64)
         places = view.offsets.astype(np.int64)
         self._ends: Array = places[1:]
         avro_reader.read_records(
             self.data, places[:-1], self._ends, np.full(count, schema.root), schema.program, self.tokens,
-            self.branch, frames_of(schema), AS_THEY_ARE, self.root, self.verdict, self.behind,
+            self.branch, frames_of(schema), AS_THEY_ARE, self.root, self.verdict, self.after,
         )  # fmt: skip
         self._forget_unread(values)
 
@@ -72,7 +72,7 @@ class AvroTape(Tape):
     def trailing_number(self) -> Array:
         """The number that follows each record; 0 where there is none."""
         out = np.zeros(self.root.size, np.int64)
-        avro_reader.fill_trailing(self.data, self._ends, self.root, self.behind, out)
+        avro_reader.fill_trailing(self.data, self._ends, self.root, self.after, out)
         return out
 
     def bytes(self, at: Array) -> pa.BinaryArray:

@@ -52,19 +52,19 @@ class AvroJson(Tape):
         encoding = TextEncoding(out, data.size, data.size + program.names.size)
         roots = np.full(len(values), -1, np.int64)
         roots[read] = schema.roots[which[read]]
-        behind = np.empty(len(values), np.int64)
+        after = np.empty(len(values), np.int64)
         self._depth = schema.depth + 1
         written = avro_reader.read_records(
             data, begins, ends, roots, program, tokens, np.empty(0, np.uint8), frames_of(schema), encoding, self.root,
-            self.verdict, behind,
+            self.verdict, after,
         )  # fmt: skip
-        self.verdict[behind != ends] = BROKEN
+        self.verdict[after != ends] = BROKEN
         self._forget_unread(values)
         self.append(program.names, out[:written])
         self._spell_floats()
 
     def _spell_floats(self) -> None:
-        used = int(self.tokens.behind[self.root[self.root >= 0]].max(initial=0))
+        used = int(self.tokens.after[self.root[self.root >= 0]].max(initial=0))
         floats = np.flatnonzero(self.tokens.kind[:used] == FLOATING)
         sizes = self.tokens.size[floats]
         for width, kind in ((4, "<f4"), (8, "<f8")):
@@ -123,7 +123,7 @@ def _measure_values(tokens: Tokens, data: Array, at: Array) -> Any:
     """How many bytes these values have at most."""
     total = 0
     for r in range(at.size):
-        for t in range(at[r], tokens.behind[U(at[r])]):
+        for t in range(at[r], tokens.after[U(at[r])]):
             kind, i = tokens.kind[U(t)], tokens.start[U(t)]
             if kind == STRING or kind == NAME:
                 total += 2 + quoted_size(data, i, i + tokens.size[U(t)])
@@ -149,7 +149,7 @@ def _write_values(data: Array, tokens: Tokens, at: Array, open_: Array, base: An
 @kernel
 def _write_value(data: Array, tokens: Tokens, t: Any, open_: Array, out: Array, o: Any) -> Any:
     """Write one value; `open_` has the end of each container that is open, and the bracket that closes it."""
-    last, depth, fresh = tokens.behind[U(t)], 0, True
+    last, depth, fresh = tokens.after[U(t)], 0, True
     while t < last:
         kind, i, size = tokens.kind[U(t)], np.int64(tokens.start[U(t)]), np.int64(tokens.size[U(t)])
         # In an object the comma stands in front of the name.
@@ -168,7 +168,7 @@ def _write_value(data: Array, tokens: Tokens, t: Any, open_: Array, out: Array, 
         elif kind == OBJECT or kind == ARRAY:
             out[U(o)] = 123 if kind == OBJECT else 91
             o += 1
-            open_[0, depth] = tokens.behind[U(t)]
+            open_[0, depth] = tokens.after[U(t)]
             open_[1, depth] = 125 if kind == OBJECT else 93
             depth += 1
             fresh = True

@@ -339,21 +339,21 @@ def write_texts(data: Array, o: Any, labels: Any, cells: Cells, shapes: Shapes, 
             if size < 0 or form <= JSON:
                 continue
             i = cells.starts[U(cell + c)]
-            behind = o
+            after = o
             begin = o
             if form == SIGNED:
                 value = _little(data, i, size)
                 shift = 64 - 8 * size
-                behind = put_integer(data, o, value << shift >> shift)
+                after = put_integer(data, o, value << shift >> shift)
             elif form == UNSIGNED:
-                behind = put_integer(data, o, U(_little(data, i, size)))
+                after = put_integer(data, o, U(_little(data, i, size)))
             elif form == UTF8:
                 if not is_utf8(data, i, i + size):
-                    behind = -1
+                    after = -1
             elif form == ENUM:
                 value = _little(data, i, size)
                 if value > shapes.firsts_of[U(first + c)]:
-                    behind = -1
+                    after = -1
                 else:
                     cells.sizes[U(cell + c)] = 0
                     if value > 0:
@@ -361,62 +361,62 @@ def write_texts(data: Array, o: Any, labels: Any, cells: Cells, shapes: Shapes, 
                         cells.starts[U(cell + c)] = labels + shapes.labels[label]
                         cells.sizes[U(cell + c)] = shapes.labels[label + U(1)] - shapes.labels[label]
             elif form == DECIMAL:
-                begin, behind = _put_decimal(data, o, i, shapes.firsts_of[U(first + c)], shapes.seconds[U(first + c)])
+                begin, after = _put_decimal(data, o, i, shapes.firsts_of[U(first + c)], shapes.seconds[U(first + c)])
             elif form == YEAR:
                 year = np.int64(byte(data, i))
-                behind = put_integer(data, o, year + 1900 if year > 0 else 0)
+                after = put_integer(data, o, year + 1900 if year > 0 else 0)
             elif form == DATE:
                 packed = _little(data, i, 3)
-                behind = _put_date(data, o, packed >> 9, packed >> 5 & 15, packed & 31)
+                after = _put_date(data, o, packed >> 9, packed >> 5 & 15, packed & 31)
             elif form == DATETIME:
-                behind = _put_datetime(data, o, i, shapes.firsts_of[U(first + c)])
+                after = _put_datetime(data, o, i, shapes.firsts_of[U(first + c)])
             elif form == TIMESTAMP:
                 digits = shapes.firsts_of[U(first + c)]
-                behind = _put_instant(data, o, _big(data, i, 4), _big(data, i + 4, size - 4), digits)
+                after = _put_instant(data, o, _big(data, i, 4), _big(data, i + 4, size - 4), digits)
             elif form == TIME:
-                behind = _put_time(data, o, i, size, shapes.firsts_of[U(first + c)])
+                after = _put_time(data, o, i, size, shapes.firsts_of[U(first + c)])
             elif form == OLD_TIMESTAMP:
-                behind = _put_instant(data, o, _little(data, i, 4), 0, 0)
+                after = _put_instant(data, o, _little(data, i, 4), 0, 0)
             elif form == OLD_DATETIME:
                 value = _little(data, i, 8)
                 day, clock = value // 1000000, value % 1000000
-                behind = -1
+                after = -1
                 if value >= 0:
-                    behind = _put_date(data, o, day // 10000, day // 100 % 100, day % 100)
-                if behind >= 0:
-                    data[U(behind)] = 32
-                    behind = _put_clock(data, behind + 1, clock // 10000, 23, clock // 100 % 100, clock % 100)
+                    after = _put_date(data, o, day // 10000, day // 100 % 100, day % 100)
+                if after >= 0:
+                    data[U(after)] = 32
+                    after = _put_clock(data, after + 1, clock // 10000, 23, clock // 100 % 100, clock % 100)
             elif form == OLD_TIME:
                 value = _little(data, i, 3) << 40 >> 40
                 if value < 0:
                     data[U(o)] = 45
-                    behind += 1
+                    after += 1
                     value = -value
-                behind = _put_clock(data, behind, value // 10000, 838, value // 100 % 100, value % 100)
+                after = _put_clock(data, after, value // 10000, 838, value // 100 % 100, value % 100)
             elif form == FLAG:
-                behind = _put_flag(data, o, byte(data, i) != 0)
+                after = _put_flag(data, o, byte(data, i) != 0)
             elif form == BITS:
                 room = o + (size + 2) // 3 * 4
                 for k in range(size):
                     data[U(room + k)] = byte(data, i + size - 1 - k)
-                behind = put_base64(data, o, data, room, size)
+                after = put_base64(data, o, data, room, size)
             elif form == BYTES:
                 padded = shapes.firsts_of[U(first + c)]
                 if size >= padded:
-                    behind = put_base64(data, o, data, i, size)
+                    after = put_base64(data, o, data, i, size)
                 else:
                     room = o + (padded + 2) // 3 * 4
                     _put_padded(data, room, i, size, padded)
-                    behind = put_base64(data, o, data, room, padded)
+                    after = put_base64(data, o, data, room, padded)
             elif form == UUID:
-                behind = -1 if size > 16 else _put_uuid(data, o, i, size)
-            if behind < 0:
+                after = -1 if size > 16 else _put_uuid(data, o, i, size)
+            if after < 0:
                 wrong[0], wrong[1] = image, c
-                return behind
+                return after
             if form != UTF8 and form != ENUM:
                 cells.starts[U(cell + c)] = begin
-                cells.sizes[U(cell + c)] = behind - begin
-                o = behind
+                cells.sizes[U(cell + c)] = after - begin
+                o = after
     return o
 
 

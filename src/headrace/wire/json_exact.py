@@ -34,7 +34,7 @@ class JsonToken(NamedTuple):
     kind: int
     start: int
     size: int
-    behind: int
+    after: int
 
 
 class NotJson(ValueError):
@@ -80,7 +80,7 @@ def read(text: bytes) -> list[JsonToken]:
 
 def _value(text: bytes, at: int, tokens: list[JsonToken], open_: list[int]) -> int:
     """Read one scalar, or the opening bracket of what holds others; where it ends."""
-    behind = len(tokens) + 1
+    after = len(tokens) + 1
     first = text[at : at + 1]
     if first in (b"{", b"["):
         open_.append(len(tokens))
@@ -88,17 +88,17 @@ def _value(text: bytes, at: int, tokens: list[JsonToken], open_: list[int]) -> i
         return at + 1
     if first == b'"':
         end, escaped = _string(text, at)
-        tokens.append(JsonToken(ESCAPED if escaped else STRING, at + 1, end - at - 2, behind))
+        tokens.append(JsonToken(ESCAPED if escaped else STRING, at + 1, end - at - 2, after))
         return end
     for word, kind in _WORDS.items():
         if text.startswith(word, at):
-            tokens.append(JsonToken(kind, at, len(word), behind))
+            tokens.append(JsonToken(kind, at, len(word), after))
             return at + len(word)
     # A point or an exponent without digits is broken, and not the number before it with something behind.
     found = _NUMBER_LIKE.match(text, at)
     if found is None or not _NUMBER.fullmatch(found[0]):
         raise NotJson(BROKEN)
-    tokens.append(JsonToken(NUMBER, at, found.end() - at, behind))
+    tokens.append(JsonToken(NUMBER, at, found.end() - at, after))
     return found.end()
 
 

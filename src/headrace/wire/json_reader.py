@@ -1,6 +1,6 @@
 """The kernel that reads JSON as `json_exact` says, and writes down each value and name as a token.
 
-There is no limit to how deep a message is nested: while an object is open, its token's `behind` holds the object around
+There is no limit to how deep a message is nested: while an object is open, its token's `after` holds the object around
 it. A JSON text of n bytes has at most (n + 1) / 2 tokens, so a message that asks for more is broken.
 """
 
@@ -51,7 +51,7 @@ class Tokens(NamedTuple):
     kind: Array
     start: Array
     size: Array
-    behind: Array
+    after: Array
 
 
 @kernel
@@ -99,10 +99,10 @@ def _read_message(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
                 q = _skip_string(data, i + 1, end)
                 if q < 0 or t >= room:
                     return BROKEN, t
-                behind = (q >> 1) + 1
-                _put(tokens, t, NAME + (q & 1) * (ESCAPED_NAME - NAME), i + 1, behind - 1)
+                after = (q >> 1) + 1
+                _put(tokens, t, NAME + (q & 1) * (ESCAPED_NAME - NAME), i + 1, after - 1)
                 t += 1
-                i = _skip_space(data, behind, end)
+                i = _skip_space(data, after, end)
                 if i >= end or byte(data, i) != 58:
                     return BROKEN, t
                 i += 1
@@ -119,7 +119,7 @@ def _read_message(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
                 in_object = c == 123
                 tokens.kind[U(t)] = OBJECT if in_object else ARRAY
                 tokens.start[U(t)] = i
-                tokens.behind[U(t)] = parent
+                tokens.after[U(t)] = parent
                 state = _FIRST_NAME if in_object else _FIRST_ITEM
                 parent = t
                 t += 1
@@ -135,9 +135,9 @@ def _read_message(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
         if c != (125 if in_object else 93):
             return BROKEN, t
         i += 1
-        around = tokens.behind[U(parent)]
+        around = tokens.after[U(parent)]
         tokens.size[U(parent)] = i - tokens.start[U(parent)]
-        tokens.behind[U(parent)] = t
+        tokens.after[U(parent)] = t
         parent = around
         in_object = parent >= 0 and tokens.kind[U(parent)] == OBJECT
         state = _DONE if parent < 0 else _BEHIND
@@ -148,7 +148,7 @@ def _put(tokens: Tokens, t: Any, kind: Any, start: Any, end: Any) -> None:
     tokens.kind[U(t)] = kind
     tokens.start[U(t)] = start
     tokens.size[U(t)] = end - start
-    tokens.behind[U(t)] = t + 1
+    tokens.after[U(t)] = t + 1
 
 
 @kernel

@@ -276,28 +276,28 @@ def _spell(
             if code == BOOLEAN:
                 how[cell] = _RAW if is_boolean(data, i, j) else _LEFT
                 continue
-            behind = np.int64(-1)
+            after = np.int64(-1)
             if code == DECIMAL:
-                behind = put_decimal(made, o, data, i, j, layout.one[col])
+                after = put_decimal(made, o, data, i, j, layout.one[col])
             elif code == FLOAT:
                 if is_float(data, i, j, layout.one[col]):
                     how[cell] = _RAW
                     continue
-                behind = put_float(made, o, data, i, j, layout.one[col])
+                after = put_float(made, o, data, i, j, layout.one[col])
             elif code == ZONED:
-                behind = put_zoned(made, o, data, i, j)
+                after = put_zoned(made, o, data, i, j)
             elif code == CAPITALS:
-                behind = put_capitals(made, o, data, i, j)
+                after = put_capitals(made, o, data, i, j)
             elif code != ODD:
                 count = count_of(data, i, j, code, layout.one[col])
                 # A number of 32 bits holds no more, and 64 bits no less than `NO_COUNT`.
                 if count != NO_COUNT and (layout.two[col] != 32 or -2147483648 <= count <= 2147483647):
-                    behind = put_integer(made, o, count)
-            if behind < 0:
+                    after = put_integer(made, o, count)
+            if after < 0:
                 how[cell] = _LEFT
                 continue
-            start[cell], end[cell], how[cell] = o, behind, _MADE
-            o = behind
+            start[cell], end[cell], how[cell] = o, after, _MADE
+            o = after
     return o
 
 

@@ -75,7 +75,7 @@ def json_to_avro(tape: Tape, at: Array, schema: AvroSchema, which: Array) -> pa.
     rows = at.size
     roots = np.where(at >= 0, schema.roots[which] if schema.roots.size else 0, -1)
     frames = _Frames(*(np.full(schema.depth + 2, -1, np.int64) for _ in range(4)))
-    used = int(tape.tokens.behind[at[at >= 0]].max(initial=0))
+    used = int(tape.tokens.after[at[at >= 0]].max(initial=0))
     floats = _Floats(*(np.empty(used + 1, np.int64) for _ in range(3)))
     offsets = np.zeros(rows + 1, np.int32)
     out, row, count = np.empty(tape.data.size + 16 * rows + 64, np.uint8), 0, 0
@@ -187,7 +187,7 @@ def _write_value(
         if kind == RECORD or kind == MAP or kind == LIST:
             if token != (ARRAY if kind == LIST else OBJECT) or depth >= frames.node.size - 1:
                 return np.int64(MISFIT), count
-            if kind != RECORD and tokens.behind[U(t)] > t + 1:
+            if kind != RECORD and tokens.after[U(t)] > t + 1:
                 o = put_varint(out, o, _members(tokens, t, kind))
                 if o < 0:
                     return o, count
@@ -220,16 +220,16 @@ def _write_value(
                     node = np.int64(schema.children[U(first + field)])
                     t = _value_of(data, tokens, whole, member, schema, first + field)
                     if t >= 0:
-                        frames.member[depth - 1] = tokens.behind[U(t)]
+                        frames.member[depth - 1] = tokens.after[U(t)]
                     break
-            elif member < tokens.behind[U(whole)]:
+            elif member < tokens.after[U(whole)]:
                 node, t = np.int64(schema.children[U(first)]), member
                 if kind == MAP:
                     o = _put_text(data, tokens, member, out, o)
                     if o < 0:
                         return o, count
                     t = member + 1
-                frames.member[depth - 1] = tokens.behind[U(t)]
+                frames.member[depth - 1] = tokens.after[U(t)]
                 break
             else:
                 if o >= out.size:
@@ -254,9 +254,9 @@ def _branch(schema: Program, node: Any, is_null: Any) -> Any:
 @kernel
 def _members(tokens: Tokens, t: Any, kind: Any) -> Any:
     """How many items an array has, or members an object."""
-    found, k, end = np.int64(0), t + 1, tokens.behind[U(t)]
+    found, k, end = np.int64(0), t + 1, tokens.after[U(t)]
     while k < end:
-        k = np.int64(tokens.behind[U(k + 1 if kind == MAP else k)])
+        k = np.int64(tokens.after[U(k + 1 if kind == MAP else k)])
         found += 1
     return found
 
@@ -265,14 +265,14 @@ def _members(tokens: Tokens, t: Any, kind: Any) -> Any:
 def _value_of(data: Array, tokens: Tokens, whole: Any, member: Any, schema: Program, field: Any) -> Any:
     """The token of a field's value: the next member's, or that of any other; -1 where the object has none."""
     start, size = np.int64(schema.name_start[U(field)]), np.int64(schema.name_size[U(field)])
-    end = np.int64(tokens.behind[U(whole)])
+    end = np.int64(tokens.after[U(whole)])
     if member < end and _is_name(data, tokens, member, schema, start, size):
         return np.int64(member + 1)
     t = np.int64(whole + 1)
     while t < end:
         if _is_name(data, tokens, t, schema, start, size):
             return t + 1
-        t = np.int64(tokens.behind[U(t + 1)])
+        t = np.int64(tokens.after[U(t + 1)])
     return np.int64(-1)
 
 

@@ -137,8 +137,8 @@ def _laid(parts: Sequence[Part], rows: int) -> tuple[Array, Array, Array, Array]
         if missing is None:
             starts[number], ends[number] = (places[:-1], places[1:]) if at is None else (places[at], places[1:][at])
         else:
-            behind = np.where(missing, -1, places[1:])
-            starts[number], ends[number] = (places[:-1], behind) if at is None else (places[at], behind[at])
+            after = np.where(missing, -1, places[1:])
+            starts[number], ends[number] = (places[:-1], after) if at is None else (places[at], after[at])
     every = np.concatenate([*data, np.zeros(8, np.uint8)])
     every.flags.writeable = False
     return every, starts, ends, how

@@ -231,11 +231,11 @@ def _put_array(data: Array, i: Any, end: Any, delimiter: Any, quoted: Any, out: 
         elif state == _ITEM or (c == 34 and not quoted):
             return -1
         elif c == 34:
-            behind = _put_quoted(data, i, end, out, o)
-            if behind < 0:
+            after = _put_quoted(data, i, end, out, o)
+            if after < 0:
                 return -1
-            o += behind - i
-            i, state = behind, _ITEM
+            o += after - i
+            i, state = after, _ITEM
             continue
         else:
             first = i
@@ -274,13 +274,13 @@ def _write_arrays(
         if not present[r]:
             continue
         start, end = np.int64(places[r]), np.int64(places[r + 1])
-        behind = -1
+        after = -1
         if start < end and byte(data, start) == 123:
-            behind = _put_array(data, start, end, delimiter, quoted, out, o)
-        if behind < 0:
+            after = _put_array(data, start, end, delimiter, quoted, out, o)
+        if after < 0:
             left[r] = True
         else:
-            o = behind
+            o = after
     offsets[present.size] = o
 
 
@@ -290,19 +290,19 @@ def _put_hstore(data: Array, i: Any, end: Any, out: Array, o: Any) -> Any:
     out[U(o)] = 123
     o += 1
     while i < end:
-        behind = _put_quoted(data, i, end, out, o) if byte(data, i) == 34 else -1
-        if behind < 0 or behind + 2 >= end or byte(data, behind) != 61 or byte(data, behind + 1) != 62:
+        after = _put_quoted(data, i, end, out, o) if byte(data, i) == 34 else -1
+        if after < 0 or after + 2 >= end or byte(data, after) != 61 or byte(data, after + 1) != 62:
             return -1
-        o += behind - i
-        i = behind + 2
+        o += after - i
+        i = after + 2
         out[U(o)] = 58
         o += 1
         if byte(data, i) == 34:
-            behind = _put_quoted(data, i, end, out, o)
-            if behind < 0:
+            after = _put_quoted(data, i, end, out, o)
+            if after < 0:
                 return -1
-            o += behind - i
-            i = behind
+            o += after - i
+            i = after
         elif i + 4 <= end and _is_null(data, i, 4):
             o = _put_null(out, o)
             i += 4
@@ -326,9 +326,9 @@ def _write_hstores(data: Array, places: Array, present: Array, offsets: Array, o
         offsets[r] = o
         if not present[r]:
             continue
-        behind = _put_hstore(data, np.int64(places[r]), np.int64(places[r + 1]), out, o)
-        if behind < 0:
+        after = _put_hstore(data, np.int64(places[r]), np.int64(places[r + 1]), out, o)
+        if after < 0:
             left[r] = True
         else:
-            o = behind
+            o = after
     offsets[present.size] = o

@@ -69,7 +69,7 @@ class Tape:
         tape.tokens.kind[:count] = np.where(missing, NULL, STRING)
         tape.tokens.start[:count] = view.offsets[:count]
         tape.tokens.size[:count] = np.diff(view.offsets[: count + 1])
-        tape.tokens.behind[:count] = np.arange(1, count + 1)
+        tape.tokens.after[:count] = np.arange(1, count + 1)
         tape.root = np.arange(len(texts), dtype=np.int32)
         return tape
 
@@ -88,7 +88,7 @@ class Tape:
         self.root[unread] = -1
 
     def _unescape_names(self) -> None:
-        used = int(self.tokens.behind[self.root[self.root >= 0]].max(initial=0))
+        used = int(self.tokens.after[self.root[self.root >= 0]].max(initial=0))
         escaped = np.flatnonzero(self.tokens.kind[:used] == ESCAPED_NAME).astype(np.int32)
         if escaped.size:
             self.replace(escaped, self.texts(escaped))
@@ -228,6 +228,6 @@ def read_exactly(data: Array, offsets: Array, tokens: Tokens, first: Array, verd
             tokens.kind[number] = token.kind
             tokens.start[number] = begin + token.start
             tokens.size[number] = token.size
-            tokens.behind[number] = count + token.behind
+            tokens.after[number] = count + token.after
         count += len(found)
     return count

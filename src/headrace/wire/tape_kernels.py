@@ -24,7 +24,7 @@ def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable,
         o = at[r]
         if o < 0 or tokens.kind[U(o)] != OBJECT:
             continue
-        t, end, k = o + 1, tokens.behind[U(o)], 0
+        t, end, k = o + 1, tokens.after[U(o)], 0
         while t < end:
             start, size = tokens.start[U(t)], tokens.size[U(t)]
             last = seen[U(0), U(k)]
@@ -40,7 +40,7 @@ def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable,
                 seen[U(0), U(k)], seen[U(1), U(k)], seen[U(2), U(k)] = t, group[r], place
             if place >= 0:
                 found[U(place), U(r)] = t + 1
-            t = tokens.behind[U(t + 1)]
+            t = tokens.after[U(t + 1)]
             if k + 1 < seen.shape[1]:
                 k += 1
 
@@ -53,10 +53,10 @@ def count_items(tokens: Tokens, at: Array, offsets: Array) -> Any:
         offsets[r] = count
         o = at[r]
         if o >= 0 and tokens.kind[U(o)] == ARRAY:
-            t, end = o + 1, tokens.behind[U(o)]
+            t, end = o + 1, tokens.after[U(o)]
             while t < end:
                 count += 1
-                t = tokens.behind[U(t)]
+                t = tokens.after[U(t)]
     offsets[at.size] = count
     return count
 
@@ -68,11 +68,11 @@ def list_items(tokens: Tokens, at: Array, found: Array) -> None:
     for r in range(at.size):
         o = at[r]
         if o >= 0 and tokens.kind[U(o)] == ARRAY:
-            t, end = o + 1, tokens.behind[U(o)]
+            t, end = o + 1, tokens.after[U(o)]
             while t < end:
                 found[U(count)] = t
                 count += 1
-                t = tokens.behind[U(t)]
+                t = tokens.after[U(t)]
 
 
 @kernel
@@ -82,9 +82,9 @@ def count_members(tokens: Tokens, at: Array, over: Array) -> Any:
     for r in range(at.size):
         here = 0
         if at[r] >= 0 and tokens.kind[U(at[r])] == OBJECT:
-            here += (tokens.behind[U(at[r])] - at[r]) // 2
+            here += (tokens.after[U(at[r])] - at[r]) // 2
         if over[r] >= 0 and tokens.kind[U(over[r])] == OBJECT:
-            here += (tokens.behind[U(over[r])] - over[r]) // 2
+            here += (tokens.after[U(over[r])] - over[r]) // 2
         count += here
         if here > largest:
             largest = here
@@ -115,7 +115,7 @@ def _add_members(
     if o < 0 or tokens.kind[U(o)] != OBJECT:
         return count
     mask = U(seen.size - 1)
-    t, end = o + 1, tokens.behind[U(o)]
+    t, end = o + 1, tokens.after[U(o)]
     while t < end:
         start, size = tokens.start[U(t)], tokens.size[U(t)]
         i = hashed(data, start, size, 0) & mask
@@ -133,7 +133,7 @@ def _add_members(
                 values[U(k)] = t + 1
                 break
             i = (i + U(1)) & mask
-        t = tokens.behind[U(t + 1)]
+        t = tokens.after[U(t + 1)]
     return count
 
 
@@ -189,10 +189,10 @@ def count_fields(tokens: Tokens, at: Array, counts: Array) -> None:
         counts[r] = 0
         o = at[r]
         if o >= 0 and tokens.kind[U(o)] == OBJECT:
-            t, end = o + 1, tokens.behind[U(o)]
+            t, end = o + 1, tokens.after[U(o)]
             while t < end:
                 counts[r] += 1
-                t = tokens.behind[U(t + 1)]
+                t = tokens.after[U(t + 1)]
 
 
 @kernel

@@ -103,21 +103,21 @@ def _fill_numbers(data: Array, offsets: Array, at: Array, points: Any, found: Ar
         i, end = np.int64(offsets[at[r]]), np.int64(offsets[at[r] + 1])
         if i < end and (byte(data, i) == 43 or byte(data, i) == 45):
             i += 1
-        behind = _after_digits(data, i, end)
-        count = behind - i
-        i = behind
+        after = _after_digits(data, i, end)
+        count = after - i
+        i = after
         if points and i < end and byte(data, i) == 46:
-            behind = _after_digits(data, i + 1, end)
-            count += behind - i - 1
-            i = behind
+            after = _after_digits(data, i + 1, end)
+            count += after - i - 1
+            i = after
         if points and count > 0 and i < end and (byte(data, i) == 69 or byte(data, i) == 101):
             i += 1
             if i < end and (byte(data, i) == 43 or byte(data, i) == 45):
                 i += 1
-            behind = _after_digits(data, i, end)
-            if behind == i:
+            after = _after_digits(data, i, end)
+            if after == i:
                 count = 0
-            i = behind
+            i = after
         found[r] = count > 0 and i == end
 
 
@@ -149,13 +149,13 @@ def _read_moment(data: Array, i: Any, end: Any, parts: Array) -> None:
     sign = np.int64(byte(data, j)) if j < end else np.int64(0)
     if sign == 43 or sign == 45:
         j += 1
-    behind = _after_digits(data, j, end)
+    after = _after_digits(data, j, end)
     parts[_SIGN] = 1
-    if behind < end and byte(data, behind) == 45:
-        if behind - j < 4 or behind - j > 9:
+    if after < end and byte(data, after) == 45:
+        if after - j < 4 or after - j > 9:
             return
-        year = _number(data, j, behind)
-        month = behind + 1
+        year = _number(data, j, after)
+        month = after + 1
         if not _two(data, month, end) or month + 2 >= end or byte(data, month + 2) != 45:
             return
         if not _two(data, month + 3, end):
@@ -180,11 +180,11 @@ def _read_clock(data: Array, i: Any, end: Any, parts: Array) -> Any:
     if i < end and byte(data, i) == 45:
         parts[_SIGN] = -1
         i += 1
-    behind = _after_digits(data, i, end)
-    if behind - i < 2 or behind - i > 9 or behind >= end or byte(data, behind) != 58:
+    after = _after_digits(data, i, end)
+    if after - i < 2 or after - i > 9 or after >= end or byte(data, after) != 58:
         return np.int64(-1)
-    parts[_HOUR] = _number(data, i, behind)
-    i = behind + 1
+    parts[_HOUR] = _number(data, i, after)
+    i = after + 1
     if not _two(data, i, end) or i + 2 >= end or byte(data, i + 2) != 58 or not _two(data, i + 3, end):
         return np.int64(-1)
     parts[_MINUTE] = _number(data, i, i + 2)
@@ -192,16 +192,16 @@ def _read_clock(data: Array, i: Any, end: Any, parts: Array) -> Any:
     parts[_HAS_CLOCK] = 1
     i += 5
     if i < end and byte(data, i) == 46:
-        behind = _after_digits(data, i + 1, end)
-        digits = behind - i - 1
+        after = _after_digits(data, i + 1, end)
+        digits = after - i - 1
         if digits < 1 or digits > 9:
             return np.int64(-1)
-        nanos = _number(data, i + 1, behind)
+        nanos = _number(data, i + 1, after)
         for _ in range(9 - digits):
             nanos *= 10
         parts[_DIGITS] = digits
         parts[_NANOS] = nanos
-        i = behind
+        i = after
     return i
 
 

@@ -39,11 +39,11 @@ def find_rows(data: Array, begin: Any, starts: Array, ends: Array, found: Array)
     i, count, why = begin, 0, MORE
     while i + _HEADER <= data.size:
         size = np.int64(byte(data, i)) | np.int64(byte(data, i + 1)) << 8 | np.int64(byte(data, i + 2)) << 16
-        behind = i + _HEADER + size
+        after = i + _HEADER + size
         if size == _LONGEST:
             why = OTHER
             break
-        if behind > data.size:
+        if after > data.size:
             break
         first = np.int64(byte(data, i + _HEADER)) if size else np.int64(0)
         if first == _ERROR or (first == _END and size < _END_BYTES):
@@ -53,9 +53,9 @@ def find_rows(data: Array, begin: Any, starts: Array, ends: Array, found: Array)
             why = FULL
             break
         starts[count] = i + _HEADER
-        ends[count] = behind
+        ends[count] = after
         count += 1
-        i = behind
+        i = after
     found[0], found[1], found[2] = count, i, why
 
 

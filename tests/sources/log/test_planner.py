@@ -233,7 +233,7 @@ class TestWhatIsLost:
     """The log forgot what follows the offset, seen by the process that read it or by a new one."""
 
     @staticmethod
-    def behind(new_process: bool, **options: Any) -> Run:
+    def advanced(new_process: bool, **options: Any) -> Run:
         log = ToyLog()
         run = Run(log, **options).settled()
         for _ in range(4):
@@ -242,13 +242,13 @@ class TestWhatIsLost:
         return run.restarted() if new_process else run
 
     def test_stops_the_run(self, new_process: bool) -> None:
-        run = self.behind(new_process)
+        run = self.advanced(new_process)
         for _ in range(2):
             with pytest.raises(DataLossError, match="forgot"):
                 run.batch()
 
     def test_is_said_table_by_table_and_the_rest_is_read(self, new_process: bool) -> None:
-        run = self.behind(new_process, fail_on_data_loss=False)
+        run = self.advanced(new_process, fail_on_data_loss=False)
         gap = run.batch()
         assert gap is not None
         assert gap.gaps == dict.fromkeys(("s.a", "s.b"), (place(1), place(3)))
@@ -257,7 +257,7 @@ class TestWhatIsLost:
         assert (rest.commit, rest.gaps, ToyState.of_log(rest).reads) == (place(5), {}, True)
 
     def test_reaches_to_the_logs_end_where_it_can_not_be_read_on(self, new_process: bool) -> None:
-        run = self.behind(new_process, fail_on_data_loss=False)
+        run = self.advanced(new_process, fail_on_data_loss=False)
         run.log.resumes = False
         gap = run.batch()
         assert gap is not None
@@ -265,7 +265,7 @@ class TestWhatIsLost:
         assert run.batch() is None or run.offset.commit == place(5)
 
     def test_makes_tables_read_again_where_the_mode_says_so(self, new_process: bool) -> None:
-        run = self.behind(new_process, snapshot_mode="when_needed")
+        run = self.advanced(new_process, snapshot_mode="when_needed")
         gap = run.batch()
         assert gap is not None
         assert (gap.gaps["s.b"], gap.tables["s.b"].commit) == ((place(1), place(5)), place(5))

@@ -219,4 +219,4 @@ def test_the_size_of_chunks_stands_in_the_offset_while_a_table_is_read() -> None
     sizes = [state.pace.rows for state in run.all()]
     # The last batch says that the read has ended.
     assert sizes == [4_096, 16_384, 65_536, *5 * [100_000], 4_096]
-    assert run.reads.behind() == AdHoc(numbers=1)
+    assert run.reads.advanced() == AdHoc(numbers=1)

@@ -58,8 +58,8 @@ def test_the_rest_of_a_file_is_read_from_the_middle():
     frames = Frames()
     events = recorded()
     frames.event(turn("binlog.000001", 4467))
-    behind = [frames.event(data) for data, e in zip(events, recorded_events(), strict=True) if e.start >= 4467]
-    assert behind[0].start == 4467
+    after = [frames.event(data) for data, e in zip(events, recorded_events(), strict=True) if e.start >= 4467]
+    assert after[0].start == 4467
 
 
 def test_events_of_a_transaction_need_not_say_where_they_end():

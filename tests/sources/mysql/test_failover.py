@@ -115,9 +115,9 @@ def test_a_run_goes_on_where_it_was_in_the_log_of_a_replica(pair: Pair) -> None:
     assert [int(row["id"]) for _, _, row in data(rows)] == [7]
     start = run.offset
     # MariaDB adds an event of its own some time after it began a file.
-    behind = run.source.head_after(start)
-    assert behind >= start.commit
-    assert boundary(behind).epoch == 1
+    after = run.source.head_after(start)
+    assert after >= start.commit
+    assert boundary(after).epoch == 1
     pair.other.insert("t", 8, "new")
     assert run.source.head_after(start) > start.commit > run.source.head()
     assert run.restarted().batch()

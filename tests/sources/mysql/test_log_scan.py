@@ -99,12 +99,12 @@ def test_a_look_names_the_tables_with_rows_and_says_whether_tables_were_altered(
 def test_a_distributed_transaction_has_rows_where_it_is_committed_and_is_named_until_then() -> None:
     held = next(step for step in steps(all_tables()) if isinstance(step, Prepared))
     before = LogScan(WINDOW[0], held.end, all_tables(), commits=0, cut_bytes=1 << 30)
-    behind = LogScan(*WINDOW, all_tables(), commits=0, cut_bytes=1 << 30)
+    after = LogScan(*WINDOW, all_tables(), commits=0, cut_bytes=1 << 30)
     for data in rows_log():
         before.take(data)
-        behind.take(data)
+        after.take(data)
     assert held in before.scan.prepared
-    assert held not in behind.scan.prepared
+    assert held not in after.scan.prepared
 
 
 def test_a_distributed_transaction_that_was_prepared_before_the_look_is_asked_for_where_it_is_committed() -> None:

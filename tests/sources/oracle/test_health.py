@@ -71,8 +71,8 @@ def test_commits_that_wait_are_counted(database, run):
     assert run.source.health(run.offset).waiting_commits == 0
 
 
-@pytest.mark.parametrize(("behind", "headroom"), [(0, 5), (2, 3), (9, 0)], ids=["level", "behind", "far behind"])
-def test_how_long_logs_are_kept_is_how_far_back_they_reach_once_some_were_deleted(database, run, behind, headroom):
+@pytest.mark.parametrize(("after", "headroom"), [(0, 5), (2, 3), (9, 0)], ids=["level", "after", "far behind"])
+def test_how_long_logs_are_kept_is_how_far_back_they_reach_once_some_were_deleted(database, run, after, headroom):
     health = run.source.health(run.offset)
     assert (health.retention_seconds, health.headroom_seconds) == (None, None)
     for _ in range(3):
@@ -85,7 +85,7 @@ def test_how_long_logs_are_kept_is_how_far_back_they_reach_once_some_were_delete
             'UPDATE "sys.logs" SET first_time = ? WHERE NOT deleted AND archived',
             (f"{now - dt.timedelta(hours=5):%Y-%m-%d %H:%M:%S}",),
         )
-    health = run.source.health(replace(run.offset, commit_time=now - dt.timedelta(hours=behind)))
+    health = run.source.health(replace(run.offset, commit_time=now - dt.timedelta(hours=after)))
     assert health.lost == ()
     assert health.retention_seconds == pytest.approx(5 * 3600, abs=120)
     assert health.headroom_seconds == pytest.approx(headroom * 3600, abs=120)

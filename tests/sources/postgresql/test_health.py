@@ -44,7 +44,7 @@ def of_log(offset: Offset, **changes: Any) -> Offset:
 
 
 @pytest.mark.parametrize(
-    ("behind", "words"),
+    ("after", "words"),
     [
         (lambda offset: replace(offset, commit=lsn.commit_before(2**62)), "it was restored from a backup"),
         (lambda offset: of_log(offset, timeline=7), "a standby was promoted, or a backup restored"),
@@ -52,9 +52,9 @@ def of_log(offset: Offset, **changes: Any) -> Offset:
     ],
 )
 def test_a_restored_server_is_said_as_a_run_says_it(
-    postgres_database: PostgresDatabase, behind: Callable[[Offset], Offset], words: str
+    postgres_database: PostgresDatabase, after: Callable[[Offset], Offset], words: str
 ) -> None:
-    health = ask(postgres_database, behind(prepare(postgres_database)), snapshot_mode="when_needed")
+    health = ask(postgres_database, after(prepare(postgres_database)), snapshot_mode="when_needed")
     assert (health.state, health.lost) == (CaptureState.NOT_CAPTURING, ())
     assert words in health.sentence
     assert "new snapshot" in health.remedy

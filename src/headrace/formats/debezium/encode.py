@@ -254,8 +254,8 @@ class DebeziumEncoder(Codec):
         found = events.only(at)
         of_moved = np.flatnonzero(changed[at])
         found.kind[of_moved] = np.tile(np.array(kinds, np.int64), int(changed.sum()))
-        behind = 1 + writing.tombstones if len(kinds) > 1 else 0
-        found.place[of_moved] = np.where(found.kind[of_moved] == MOVED_TO, behind, 0)
+        after = 1 + writing.tombstones if len(kinds) > 1 else 0
+        found.place[of_moved] = np.where(found.kind[of_moved] == MOVED_TO, after, 0)
         return found
 
     # ------------------------------------------------------------------------------------------- what tables say

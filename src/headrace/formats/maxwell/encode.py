@@ -88,9 +88,9 @@ class MaxwellEncoder(Codec):
         names = pc.binary_join_element_wise("pk.", keys.names, "")
         columns = objects(keys.entries, names, keys.values, plain)
         empty = pc.equal(columns, "{}")
-        behind = pc.if_else(empty, "}", pc.binary_replace_slice(columns, 0, 1, ","))
+        after = pc.if_else(empty, "}", pc.binary_replace_slice(columns, 0, 1, ","))
         database, table = (Part(table_part(rows, name), quoted=True) for name in ("database", "name"))
-        made = messages(['{"database":', database, ',"table":', table, Part(behind)], rows.num_rows)
+        made = messages(['{"database":', database, ',"table":', table, Part(after)], rows.num_rows)
         key = where(keys.entries.present, made)
         return message_batch(rows, topics(rows, self._topic), values, key)
 

@@ -219,14 +219,14 @@ class _Envelopes:
         framed = pa.array(start > 0)
         if pc.any(framed).as_py():
             # Without an end, Arrow computes a negative size for any even number of values.
-            behind = pc.binary_slice(values.filter(framed), _FRAME, np.iinfo(np.int32).max)
-            values = pc.replace_with_mask(values, framed, behind)
+            after = pc.binary_slice(values.filter(framed), _FRAME, np.iinfo(np.int32).max)
+            values = pc.replace_with_mask(values, framed, after)
         values = pc.if_else(pa.array(self.there), values, pa.scalar(None, pa.binary()))
         tape = AvroTape(values, _ENVELOPE)
         at = tape.records(tape.root, len(ENVELOPE["fields"]))
         kind, id, schema, message = (np.ascontiguousarray(at[line]) for line in (1, 3, 4, 5))
         ends = own_view(values).offsets
-        whole = (tape.verdict == READ) & (tape.behind == ends[1:])
+        whole = (tape.verdict == READ) & (tape.after == ends[1:])
         for place in (kind, id, schema):
             whole &= tape.is_text(place)
         self._note(self.there & ~whole, "The envelope can't be read.")

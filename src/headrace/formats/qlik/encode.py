@@ -203,8 +203,8 @@ class QlikEncoder(Codec):
         if all(part.texts.null_count == rows.num_rows for part in more.values()):
             return [*parts, "}"]
         added = members(more, rows.num_rows)
-        behind = pc.if_else(pc.equal(added, "{}"), "}", pc.binary_replace_slice(added, 0, 1, ","))
-        return [*parts, Part(behind)]
+        after = pc.if_else(pc.equal(added, "{}"), "}", pc.binary_replace_slice(added, 0, 1, ","))
+        return [*parts, Part(after)]
 
 
 _PARTS = ("database", "schema", "name")

@@ -82,15 +82,15 @@ def after(
     shown = local[0] if read.mark is None else np.datetime64(read.mark[1], "us")
     peaks = np.maximum.accumulate(np.concatenate([[shown], local]))[:-1]
     set_back = local < peaks - np.timedelta64(MINUTE)
-    behind = np.logical_or.accumulate(set_back)
+    after = np.logical_or.accumulate(set_back)
     if readings is not None:
         instants, again = readings
-        found: np.ndarray = np.where(behind, again, instants) > _naive(read.at.instant)
+        found: np.ndarray = np.where(after, again, instants) > _naive(read.at.instant)
         return found
     later = local > np.datetime64(read.at.local, "us")
     if now.minutes < read.at.minutes:
         # It was set back since the read.
-        return np.asarray(behind | later)
+        return np.asarray(after | later)
     ahead = np.append(np.logical_or.accumulate(set_back[::-1])[::-1][1:], False)
     return np.asarray(later & ~ahead & (local <= np.datetime64(now.local + MINUTE, "us")))
 

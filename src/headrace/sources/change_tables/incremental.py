@@ -75,7 +75,7 @@ class AdHocPlanner:
             commit: the last commit of the batch.
             histories: how the tables are read that this batch goes on with.
         """
-        state = AdHoc.from_json(start.ad_hoc).behind()
+        state = AdHoc.from_json(start.ad_hoc).advanced()
         signals = self._rows(start, commit, histories)
         files, from_files = take_files(self._settings.signal_path, state.files, say)
         signals += from_files
@@ -199,8 +199,8 @@ class AdHocPlanner:
     def _stalled(self) -> str:
         """Why a reader would wait in vain for the capture job now; empty when nothing is known against it."""
         health = self._health()
-        behind = health.behind_seconds or 0.0
-        late = health.state is CaptureState.LAGGING and behind > self._settings.capture_timeout_seconds / 2
+        advanced = health.behind_seconds or 0.0
+        late = health.state is CaptureState.LAGGING and advanced > self._settings.capture_timeout_seconds / 2
         return health.sentence if late or health.state is CaptureState.NOT_CAPTURING else ""
 
 

@@ -136,7 +136,7 @@ class Planner:
         return replace(
             end,
             heartbeat=start.heartbeat,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).advanced().restart().to_json(),
             uncaptured=uncaptured_tables(start, self._catalog, self._means),
             gaps={path: (start.commit, lsn.after(end.commit)) for path in start.known if path in end.known},
         )
@@ -181,7 +181,7 @@ class Planner:
                 for path in self._read_first(known)
             }
         before = AdHoc.from_json(start.ad_hoc)
-        settled = requests = before.behind()
+        settled = requests = before.advanced()
         if not initial:
             requested = self._ad_hoc.requested(start, commit, histories)
             requested = self._read_again(requested, rewrites, histories)
@@ -233,7 +233,7 @@ class Planner:
             if progress.done and streaming and progress.commit <= commit:
                 catching_up |= progress.commit < commit
             else:
-                lagging[path] = progress.behind()
+                lagging[path] = progress.advanced()
         return lagging, catching_up
 
     def _moved(

@@ -88,13 +88,13 @@ class HealthProbe:
             )
         if until is None:
             return Health(CaptureState.UNKNOWN, "Nothing was captured yet.", _START)
-        behind = (now - until).total_seconds()
-        if behind > _STILL_SECONDS:
-            return Health(CaptureState.NOT_CAPTURING, f"Nothing was captured for {span_text(behind)}.", _START)
-        if behind > _LATE_SECONDS:
+        lag = (now - until).total_seconds()
+        if lag > _STILL_SECONDS:
+            return Health(CaptureState.NOT_CAPTURING, f"Nothing was captured for {span_text(lag)}.", _START)
+        if lag > _LATE_SECONDS:
             remedy = "See what the Capture program waits for; COMMIT_INTERVAL and MEMORY_LIMIT bound its speed."
-            return Health(CaptureState.LAGGING, f"The Capture program is {span_text(behind)} behind.", remedy)
-        return Health(CaptureState.CAPTURING, f"The log was read {span_text(behind)} ago.")
+            return Health(CaptureState.LAGGING, f"The Capture program is {span_text(lag)} behind.", remedy)
+        return Health(CaptureState.CAPTURING, f"The log was read {span_text(lag)} ago.")
 
     def _with_headroom(self, connection: Connection, clock: CommitClock, health: Health, offset: Offset) -> Health:
         delivered = min([offset.commit, *(progress.commit for progress in offset.tables.values())])

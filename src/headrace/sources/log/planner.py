@@ -278,7 +278,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             moved = start.commit != known.commit or bool(start.gaps and start.gaps != known.gaps)
             if moved:
                 # Rows that were left out of chunks may have changed in what is lost, or on another server.
-                end = replace(start, ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json())
+                end = replace(start, ad_hoc=AdHoc.from_json(start.ad_hoc).advanced().restart().to_json())
             elif any(not progress.done for progress in start.tables.values()):
                 end = self._snapshot(start, limit)
             elif self._settings.snapshot_mode == "initial_only":
@@ -356,8 +356,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         return {path: TableProgress(commit=end.commit, rows=rows.get(path, -1), read=read) for path in paths}
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
-        behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
-        advanced = self._chunks(behind, self._tables_of(start.schemas), limit)
+        advanced = {path: p if p.done and not p.bounds else p.advanced() for path, p in start.tables.items()}
+        advanced = self._chunks(advanced, self._tables_of(start.schemas), limit)
         return self._state(start).settled().in_offset(replace(start, tables=advanced, gaps={}))
 
     def _chunks(
@@ -407,8 +407,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         if cut is not None:
             window = self._window(start, cut, commits)
         before = AdHoc.from_json(start.ad_hoc)
-        settled = before.behind().after_added(start.commit)
-        reads = AdHoc.from_json(end.ad_hoc).behind().after_added(start.commit)
+        settled = before.advanced().after_added(start.commit)
+        reads = AdHoc.from_json(end.ad_hoc).advanced().after_added(start.commit)
         reads = reads.cut_again(self._tables_of(end.schemas))
         if not self._restarted:
             reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
@@ -462,7 +462,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     def _without_skipped(self, start: Offset) -> Offset | None:
         """A batch of its own, without a window, that leaves out what signal files ask to skip: the changes in the
         window that follows are not delivered then. Null where none asks for that."""
-        before = AdHoc.from_json(start.ad_hoc).behind()
+        before = AdHoc.from_json(start.ad_hoc).advanced()
         if not self._ad_hoc.skips_by_file(before):
             return None
         reads, end = self._skipping(self._ad_hoc.requested(before, start, ()), replace(start, gaps={}))
@@ -550,14 +550,14 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 def _with_unread(start: Offset, known: Collection[str]) -> AdHoc:
     """The ad-hoc snapshots of an offset, and the tables among the known ones whose snapshot was not read to its end."""
     unread = [path for path, progress in start.tables.items() if not progress.done and path in known]
-    state = AdHoc.from_json(start.ad_hoc).behind().restart()
+    state = AdHoc.from_json(start.ad_hoc).advanced().restart()
     return replace(state, blocking=tuple(dict.fromkeys((*state.blocking, *unread))))
 
 
 def _catching_up(start: Offset, commit: str) -> dict[str, TableProgress]:
     """The tables whose snapshot is newer than the stream at the end of a batch."""
     return {
-        path: progress.behind()
+        path: progress.advanced()
         for path, progress in start.tables.items()
         if path in start.schemas and progress.done and progress.commit > commit
     }

@@ -74,16 +74,18 @@ def altered_tables(
     for path, table in known.items():
         since = read_at.get(path, "")
         own = [one for one in statements if one.position > since and one.concerns(path)]
-        behind = None if later is None else [one for one in later if one.position > since and one.concerns(path)]
+        later_statements = (
+            None if later is None else [one for one in later if one.position > since and one.concerns(path)]
+        )
         before = None if path in unsure else table
         if not own:
-            if path in shown and (behind is None or behind):
+            if path in shown and (later_statements is None or later_statements):
                 # What the catalog shows may come after the window.
                 found[path] = table if is_altered(table, shown[path]) else shown[path]
                 still += [path] if path in unsure else []
             continue
-        chain = [*own, *(behind or ())]
-        after = None if behind is None else shown.get(path)
+        chain = [*own, *(later_statements or ())]
+        after = None if later_statements is None else shown.get(path)
         seen = states_of(path, before, chain, after, proven=len(own), dropped=gone.pop(path, ()))
         if seen.dropped:
             gone[path] = seen.dropped

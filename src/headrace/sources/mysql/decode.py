@@ -211,7 +211,7 @@ class WindowDecoder:
             run = self._reader.run(view, position) if self._takes_runs else None
             if run is not None:
                 self._take_run(run, view)
-                position = run.behind
+                position = run.after
                 if self._block.is_full:
                     yield from self._flush()
                 continue
@@ -298,10 +298,10 @@ class WindowDecoder:
         query = None
         if self._with_query and event.query is not None:
             query = event.query.decode("utf-8", "backslashreplace")
-        behind = block.size + len(event.body)
-        block.rows += (len(block.steps), layout, event.kind, event.ordinal, block.size, behind)
+        after = block.size + len(event.body)
+        block.rows += (len(block.steps), layout, event.kind, event.ordinal, block.size, after)
         block.pieces.append(event.body)
-        block.size = behind
+        block.size = after
         unchecked = bool(event.body[_FLAGS] & _WITHOUT_FOREIGN_KEYS)
         position = event.transaction.position
         block.steps.add(transaction, position.file, event.position, self._thread(event), query, unchecked=unchecked)

@@ -205,14 +205,14 @@ class Frames:
             if kind == EventType.ROTATE:
                 self._turn(read_rotate(event.body))
             return event
-        behind = start + length
-        if following != behind % _WRAP:
+        after = start + length
+        if following != after % _WRAP:
             if following == 0 and not self._says_no_end(kind):
                 # Sent in front of a part of a file.
                 return event
             if following != 0:
-                raise FormatError(f"The event says that it ends at {following}, and it ends at {behind}.")
-        self.position = behind
+                raise FormatError(f"The event says that it ends at {following}, and it ends at {after}.")
+        self.position = after
         return event
 
     def _says_no_end(self, kind: int) -> bool:

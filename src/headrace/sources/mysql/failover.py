@@ -73,13 +73,13 @@ def taken_over(
         )
     epoch, file = before.log.epoch + 1, now.files[known - 1]
     head = Snapshots(session.server, epoch).head(session)
-    position = _behind(ours, settings, now, BinlogPosition(epoch, file.number, FIRST), head)
+    position = _boundary_after_known(ours, settings, now, BinlogPosition(epoch, file.number, FIRST), head)
     mark = mark_of(settings, file_name(now.base, position.file))
     folds = session.server.folds_names
     return position, LogState(now.kind, now.server, now.base, mark, epoch, before.log.gtids, folds)
 
 
-def _behind(
+def _boundary_after_known(
     ours: GtidSet, settings: MysqlSettings, now: ServerState, begin: BinlogPosition, head: BinlogPosition
 ) -> BinlogPosition:
     """The boundary after the transactions that are known; what follows has none of them."""

@@ -95,13 +95,13 @@ class _Examination:
         if ours is None or ours.size < position.position:
             # Another server took over, whose log has other positions.
             return well
-        behind = [file for file in files if file.number > position.file]
-        waiting = ours.size - position.position + sum(file.size for file in behind)
+        after = [file for file in files if file.number > position.file]
+        waiting = ours.size - position.position + sum(file.size for file in after)
         since, scan = self._first_change(ours, position, waiting) if waiting else (None, True)
         left = kept
-        if kept is not None and behind:
+        if kept is not None and after:
             # A file is purged so long after its last event, which is about when the next one was begun.
-            begun = self._begun(behind[0])
+            begun = self._begun(after[0])
             left = kept - (now - begun).total_seconds()
         sentence = f"{size_text(waiting)} of log wait"
         if left is not None:

@@ -154,7 +154,7 @@ class LogScan:
             run = self._reader.run(view, position)
             if run is not None:
                 self._take_run(run)
-                position = run.behind
+                position = run.after
                 continue
             event = event_at(view, position)
             position += len(event)
@@ -165,14 +165,14 @@ class LogScan:
         captured = np.array([self._reader.is_captured(described) for described in run.maps], np.bool_)
         events = captured[run.of]
         with_rows = set(np.unique(run.events[events, 0]).tolist())
-        behind = self._reader.position
-        ends = [*run.positions[1:], behind.position]
+        after = self._reader.position
+        ends = [*run.positions[1:], after.position]
         for number, (start, end, gtid) in enumerate(zip(run.positions, ends, run.gtids, strict=True)):
             if gtid is not None:
                 self._gtids.append(gtid)
             self._since += end - start
             if self._since >= self._cut_bytes and not self._within:
-                self._cuts.append(behind.at(end))
+                self._cuts.append(after.at(end))
                 self._since = 0
             if number in with_rows:
                 self._counted += 1
@@ -182,13 +182,11 @@ class LogScan:
         for described in np.unique(run.of[taken]).tolist():
             transaction_facts = int(run.events[taken & (run.of == described), 0].max())
             # No statement stands among them.
-            self._rows_of[run.maps[described], len(self._statements)] = behind.at(run.positions[transaction_facts]).text
+            self._rows_of[run.maps[described], len(self._statements)] = after.at(run.positions[transaction_facts]).text
         last = max((n for n in with_rows if n <= number), default=None)
         if last is not None:
-            self._last = Transaction(
-                behind.at(run.positions[last]), run.gtids[last], run.times[last], run.servers[last]
-            )
-        self._until = behind.at(ends[number])
+            self._last = Transaction(after.at(run.positions[last]), run.gtids[last], run.times[last], run.servers[last])
+        self._until = after.at(ends[number])
 
     def _take_event(self, data: bytes) -> None:
         self._since += len(data)

@@ -43,7 +43,7 @@ class Run(NamedTuple):
     events: Array
     of: Array
     maps: list[bytes]
-    behind: int
+    after: int
 
 
 def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, checksums: bool, mariadb: bool) -> Run:
@@ -72,7 +72,7 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
         np.empty((2, kernels.MOST_MAPS), np.int64),
     )
     counts = np.zeros(3, np.int64)
-    behind = kernels.ordinary_transactions(seen, 0, position, limit, checksums, mariadb, out, counts)
+    after = kernels.ordinary_transactions(seen, 0, position, limit, checksums, mariadb, out, counts)
     transactions, events, maps = counts.tolist()
     positions, seconds, servers, numbers, names, threads = out.transactions[:transactions].T
     times: Array = np.where(out.times[:transactions] < 0, seconds * _MICROSECONDS, out.times[:transactions])
@@ -91,7 +91,7 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
         _from(first, out.events[:events]),
         out.of[:events],
         [bytes(near[start:end]) for start, end in out.maps[:maps].tolist()],
-        first + int(behind),
+        first + int(after),
     )
 
 

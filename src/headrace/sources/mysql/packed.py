@@ -73,8 +73,8 @@ def decimal_text(data: bytes, precision: int, scale: int) -> str:
     if negative:
         data = bytes(byte ^ 0xFF for byte in data)
     whole = precision - scale
-    rest, behind = ([digits % 9] if digits % 9 else [] for digits in (whole, scale))
-    transactions = [*rest, *[9] * (whole // 9 + scale // 9), *behind]
+    rest, after = ([digits % 9] if digits % 9 else [] for digits in (whole, scale))
+    transactions = [*rest, *[9] * (whole // 9 + scale // 9), *after]
     reader, digits = Reader(data, 0, len(data)), ""
     for transaction in transactions:
         found = int.from_bytes(reader.take(_DIGIT_BYTES[transaction]), "big")

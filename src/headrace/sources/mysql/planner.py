@@ -455,8 +455,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         if window is not None:
             # A statement may be in the log a moment before the catalog shows what it did.
             self._scan_again = window.altered
-        behind = self._behind(end, window) if isinstance(window, BinlogWindow) else end
-        return behind if set(end.known) <= set(start.known) else _with_all_held(behind)
+        after = self._at_end_of_window(end, window) if isinstance(window, BinlogWindow) else end
+        return after if set(end.known) <= set(start.known) else _with_all_held(after)
 
     def _tables_at(self, start: Offset) -> dict[str, MysqlTable]:
         """The captured tables as a new process begins with them.
@@ -470,7 +470,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
                 self._scan_again = True
         return found
 
-    def _behind(self, end: Offset, window: BinlogWindow) -> Offset:
+    def _at_end_of_window(self, end: Offset, window: BinlogWindow) -> Offset:
         """The offset with what it keeps of the log at the end of a window."""
         state, file = StreamState.of(end), _file(window.end)
         log = replace(state.log, gtids=window.gtids, folds_names=self._sql.server.folds_names)

@@ -94,7 +94,7 @@ class SnapshotReader:
             self.connector, table.schema, masks, partial(_sources, self.connector, self.log), capture_time
         )
 
-    def live(self, table: MysqlTable, behind: BinlogPosition, sql: str) -> Iterator[tuple[Visible, WholeRows]]:
+    def live(self, table: MysqlTable, after: BinlogPosition, sql: str) -> Iterator[tuple[Visible, WholeRows]]:
         """Rows of a table as it is at a moment after a position, and what is seen at that moment.
 
         Args:
@@ -109,7 +109,7 @@ class SnapshotReader:
         session = self.connect()
         try:
             quoted = (statements.quoted(table.id),)
-            seen = self.snapshots.opened(session, behind, tables=quoted, another=self.connect)
+            seen = self.snapshots.opened(session, after, tables=quoted, another=self.connect)
             require_as_known(session, table)
             for batch in texts_of(session, table, sql):
                 yield seen, batch
@@ -119,19 +119,19 @@ class SnapshotReader:
 
     def _texts(self, table: MysqlTable, chunk: Chunk) -> Iterator[Columns]:
         select = SelectOverrides.of(self.settings, for_mysql=True).select(table.id)
-        behind = boundary(chunk.commit)
+        after = boundary(chunk.commit)
         if select is not None:
             try:
-                for _, batch in self.live(table, behind, statements.rows_of_select(table, select)):
+                for _, batch in self.live(table, after, statements.rows_of_select(table, select)):
                     yield batch
             except MysqlError as error:
                 raise failed(table.id, error) from error
         elif table.chunk_key:
             sql = statements.rows(table, statements.in_range(table, chunk.lower, chunk.upper))
-            for _, batch in self.live(table, behind, sql):
+            for _, batch in self.live(table, after, sql):
                 yield batch
         else:
-            yield from self._taken_back(table, behind)
+            yield from self._taken_back(table, after)
 
     def _taken_back(self, table: MysqlTable, position: BinlogPosition) -> Iterator[Columns]:
         """The rows of a table without a key as they were at a position."""

@@ -143,7 +143,7 @@ class _Followed:
         self._reasons: list[list[str]] = []
         self._unknown: set[int] = set()
         """The statements after which columns are not those from before."""
-        self._behind: list[list[_ColumnState]] = []
+        self._columns_after: list[list[_ColumnState]] = []
         self.replaced = False
         slots = [_Slot(column.name, column.name) for column in before.schema.columns] if before else []
         if before is None:
@@ -151,7 +151,7 @@ class _Followed:
         self._first = [_ColumnState(slot, slot.name, 0) for slot in slots]
         for number, statement in enumerate(statements):
             slots = self._follow(number, statement, slots)
-            self._behind.append([_ColumnState(slot, slot.name, len(slot.declared)) for slot in slots])
+            self._columns_after.append([_ColumnState(slot, slot.name, len(slot.declared)) for slot in slots])
         self._chain = self._fits()
 
     def result(self, proven: int) -> TableStates:
@@ -279,11 +279,11 @@ class _Followed:
 
     def _fits(self) -> bool:
         """Whether the columns that the statements lead to are those that the catalog shows after the last one."""
-        if self._after is None or not self._behind or self._is_unknown(len(self._behind) - 1):
+        if self._after is None or not self._columns_after or self._is_unknown(len(self._columns_after) - 1):
             return False
         names = {column.name.casefold() for column in self._after.schema.columns}
-        found = {seen.name.casefold() for seen in self._behind[-1]}
-        left_out = [seen for seen in self._behind[-1] if seen.name.casefold() not in names]
+        found = {seen.name.casefold() for seen in self._columns_after[-1]}
+        left_out = [seen for seen in self._columns_after[-1] if seen.name.casefold() not in names]
         # What is added or renamed may be left out by the options.
         return names <= found and all(seen.slot.born is None or seen.name != seen.slot.born for seen in left_out)
 
@@ -300,7 +300,7 @@ class _Followed:
         if number < 0 or self._changes_nothing_before(number):
             return self._before
         found: list[tuple[Column, NativeType]] = []
-        for seen in self._behind[number]:
+        for seen in self._columns_after[number]:
             if self._chain and self._last_name(seen.slot) is not None and self._of_after(seen.slot) is None:
                 # The options leave it out.
                 continue
@@ -333,14 +333,14 @@ class _Followed:
 
     def _key(self, number: int) -> tuple[str, ...] | None:
         """The names of the key's columns after a statement; None where nothing says which they were."""
-        behind = self._behind[number]
+        after = self._columns_after[number]
         if not any(self._moves_key(n) for n in range(number + 1)) and self._before is not None:
-            names = [next((s.name for s in behind if s.slot.born == name), None) for name in self._before.schema.key]
+            names = [next((s.name for s in after if s.slot.born == name), None) for name in self._before.schema.key]
         elif not any(self._moves_key(n) for n in range(number + 1, len(self._statements))) and self._chain:
             assert self._after is not None
-            last = {seen.name: seen.slot for seen in self._behind[-1]}
+            last = {seen.name: seen.slot for seen in self._columns_after[-1]}
             slots = [last.get(name) for name in self._after.schema.key]
-            names = [next((s.name for s in behind if s.slot is slot), None) for slot in slots]
+            names = [next((s.name for s in after if s.slot is slot), None) for slot in slots]
         else:
             return None
         found = [name for name in names if name is not None]
@@ -354,7 +354,7 @@ class _Followed:
         )
 
     def _last_name(self, slot: _Slot) -> str | None:
-        return next((seen.name for seen in self._behind[-1] if seen.slot is slot), None)
+        return next((seen.name for seen in self._columns_after[-1] if seen.slot is slot), None)
 
     def _of_after(self, slot: _Slot) -> tuple[Column, NativeType] | None:
         """A column as the catalog shows it after the last statement."""
@@ -380,7 +380,9 @@ class _Followed:
         if any(_CHARSET.search(one.text) for one in self._statements):
             return None
         without = [
-            seen.slot for seen in self._behind[-1] if seen.slot.declared and lacks_charset(seen.slot.declared[-1])
+            seen.slot
+            for seen in self._columns_after[-1]
+            if seen.slot.declared and lacks_charset(seen.slot.declared[-1])
         ]
         found = {column[1].charset for slot in without if (column := self._of_after(slot)) is not None}
         return found.pop() if len(found) == 1 else None
@@ -397,10 +399,10 @@ class _Followed:
             reasons.append("it was altered, and how it was before is not known")
         if self._is_unknown(number) or reasons:
             return reasons
-        behind = {id(seen.slot): seen for seen in self._behind[number]}
-        in_front = {id(seen.slot): seen for seen in (self._behind[number - 1] if number else self._first)}
+        after = {id(seen.slot): seen for seen in self._columns_after[number]}
+        in_front = {id(seen.slot): seen for seen in (self._columns_after[number - 1] if number else self._first)}
         for action in self._actions[number]:
-            reason = self._harm(action, in_front, behind)
+            reason = self._harm(action, in_front, after)
             if reason is not None:
                 reasons.append(reason)
         return reasons
@@ -413,17 +415,17 @@ class _Followed:
         return bool(before.structure) and before.structure == after.structure
 
     def _harm(
-        self, action: Action, in_front: Mapping[int, _ColumnState], behind: Mapping[int, _ColumnState]
+        self, action: Action, in_front: Mapping[int, _ColumnState], after: Mapping[int, _ColumnState]
     ) -> str | None:
         """What an action may have done to rows; None where it is proven that it did nothing to them."""
         if isinstance(action, Engine):
             same = self._before is not None and self._before.engine == action.name
             return None if same else f"it got the engine {action.name}"
         if isinstance(action, Change):
-            return self._changed(action, in_front, behind)
+            return self._changed(action, in_front, after)
         if isinstance(action, Convert):
             for key, seen in in_front.items():
-                if key in behind and not self._is_kept(seen, behind[key]):
+                if key in after and not self._is_kept(seen, after[key]):
                     return f"column '{seen.name}' got another character set"
         if isinstance(action, AddPrimaryKey):
             wanted = {name.casefold() for name in action.columns}
@@ -434,9 +436,9 @@ class _Followed:
         return None
 
     def _changed(
-        self, action: Change, in_front: Mapping[int, _ColumnState], behind: Mapping[int, _ColumnState]
+        self, action: Change, in_front: Mapping[int, _ColumnState], after: Mapping[int, _ColumnState]
     ) -> str | None:
-        found = [(seen, behind.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
+        found = [(seen, after.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
         if not found or found[0][1] is None or self._is_gone(found[0][0].slot):
             return None
         old, new = found[0]
@@ -475,7 +477,7 @@ class _Followed:
         before |= {seen.name.casefold(): seen.slot for seen in self._first}
         return [
             f"column '{seen.name}' is another one than before"
-            for seen in self._behind[proven - 1]
+            for seen in self._columns_after[proven - 1]
             if before.get(seen.name.casefold(), seen.slot) is not seen.slot and not self._is_gone(seen.slot)
         ]
 
@@ -483,7 +485,7 @@ class _Followed:
         """The names that are no column's any more after the statements to be proven."""
         if not proven or self._is_unknown(proven - 1):
             return ()
-        now = {seen.name.casefold() for seen in self._behind[proven - 1]}
+        now = {seen.name.casefold() for seen in self._columns_after[proven - 1]}
         names = dict.fromkeys((*self._dropped, *(seen.name for seen in self._first)))
         return tuple(name for name in names if name.casefold() not in now)
 
@@ -493,7 +495,9 @@ class _Followed:
         """The columns that statements added and that are still there, and captured."""
         if not proven or self._is_unknown(proven - 1):
             return []
-        return [seen for seen in self._behind[proven - 1] if seen.slot.born is None and not self._is_gone(seen.slot)]
+        return [
+            seen for seen in self._columns_after[proven - 1] if seen.slot.born is None and not self._is_gone(seen.slot)
+        ]
 
     def _default_reason(self, proven: int) -> str:
         name = next((seen.name for seen in self._added(proven) if not self._is_null(seen)), "")
@@ -534,7 +538,9 @@ class _Followed:
             return None
         if self._after is not None and column[0].name in self._after.protected:
             return None
-        if any(other.slot is seen.slot and other.name != seen.name for others in self._behind for other in others):
+        if any(
+            other.slot is seen.slot and other.name != seen.name for others in self._columns_after for other in others
+        ):
             # Rows of an older structure may have it under the other name.
             return None
         given = first.default

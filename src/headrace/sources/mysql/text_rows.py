@@ -54,13 +54,13 @@ class TextRows:
             data.flags.writeable = False
             at = 0
             while at < data.size:
-                starts, ends, behind = _rows(data, at)
+                starts, ends, after = _rows(data, at)
                 if not len(starts):
-                    whole, behind = _long_row(data, at)
+                    whole, after = _long_row(data, at)
                     yield self._values(whole, np.zeros(1, np.int64), np.array([whole.size], np.int64))
                 else:
                     yield self._values(data, starts, ends)
-                at = behind
+                at = after
 
     def _values(self, data: Array, starts: Array, ends: Array) -> WholeRows:
         rows, columns = len(starts), len(self._kinds)

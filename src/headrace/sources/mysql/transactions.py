@@ -315,7 +315,7 @@ class TransactionReader:
         found = ordinary_run(data, first, here.position, limit, checksums=frames.checksums, mariadb=description.mariadb)
         if not found.positions:
             return None
-        frames.position += found.behind - first
+        frames.position += found.after - first
         self.finished = self._here() >= end
         return found
 

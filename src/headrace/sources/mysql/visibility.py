@@ -78,7 +78,7 @@ class Snapshots:
     def opened(
         self,
         session: Session,
-        behind: BinlogPosition | None = None,
+        after: BinlogPosition | None = None,
         *,
         tables: Sequence[str] = (),
         another: Callable[[], Session],
@@ -97,7 +97,7 @@ class Snapshots:
         deadline = time.monotonic() + self.wait_seconds
         while True:
             seen = self._opened(session, tables, another, deadline)
-            if behind is None or seen.low >= behind:
+            if after is None or seen.low >= after:
                 return seen
             session.rows(_END)
             _require_time(deadline, "what the log has up to the end of the batch")

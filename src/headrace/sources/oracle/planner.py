@@ -207,12 +207,12 @@ class OraclePlanner:
         return str(self._settings.pdb or self._settings.database).upper()
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
-        behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
+        advanced = {path: p if p.done and not p.bounds else p.advanced() for path, p in start.tables.items()}
         tables = tables_of(start.schemas)
         try:
-            advanced = self._chunks(behind, tables, limit)
+            advanced = self._chunks(advanced, tables, limit)
         except MomentGone as gone:
-            unfinished = [path for path, progress in behind.items() if not progress.done]
+            unfinished = [path for path, progress in advanced.items() if not progress.done]
             if not gone.is_mended_in(self._settings.snapshot_mode) or not all(
                 tables[path].chunk_key for path in unfinished
             ):
@@ -224,7 +224,7 @@ class OraclePlanner:
     def _read_later(self, start: Offset, unfinished: list[str], gone: MomentGone) -> Offset:
         """The stream goes on first; then these tables are read from their beginning, as of where it is."""
         _LOG.warning("%s The snapshot of %s begins again.", gone.error.message, ", ".join(unfinished))
-        state = AdHoc.from_json(start.ad_hoc).behind()
+        state = AdHoc.from_json(start.ad_hoc).advanced()
         waiting = (*state.blocking, *(path for path in unfinished if path not in state.blocking))
         state = replace(state, blocking=waiting)
         end = replace(start, tables={}, initial=False, gaps={}, ad_hoc=state.to_json())
@@ -333,7 +333,7 @@ class OraclePlanner:
             known=tuple(path for path in start.known if path in found),
             tables={},
             gaps=dict.fromkeys(start.known, (since, scn.to_text(low))),
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).advanced().restart().to_json(),
         )
 
     def _restart(self, start: Offset, error: DataLossError) -> Offset:
@@ -356,7 +356,7 @@ class OraclePlanner:
             tables={path: TableProgress(commit=end.commit, read=start.reads + 1) for path in self._read_first(end)},
             gaps=dict.fromkeys(start.known, (start.commit, end.commit)),
             heartbeat=start.heartbeat,
-            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().restart().to_json(),
+            ad_hoc=AdHoc.from_json(start.ad_hoc).advanced().restart().to_json(),
         )
 
     # The stream.
@@ -372,7 +372,7 @@ class OraclePlanner:
         after, commit = scn.number(start.commit), scn.number(delivery.end.commit)
         rows = ledger.delivered_by(after, commit)
         before = AdHoc.from_json(start.ad_hoc)
-        settled, signals = before.behind(), self._signals(delivery.end, indexes, rows)
+        settled, signals = before.advanced(), self._signals(delivery.end, indexes, rows)
         nothing = not rows and not delivery.definitions
         end, reads = self._with_reads(start, delivery, before, signals, log, limit, now, quiet=nothing)
         quiet = nothing and not log.mining and not start.tables
@@ -435,7 +435,7 @@ class OraclePlanner:
         """The end of a batch with the snapshots that begin there, and the state of ad-hoc snapshots."""
         end = delivery.end
         first = self._read_first(end)
-        settled, tables = before.behind(), tables_of(end.schemas)
+        settled, tables = before.advanced(), tables_of(end.schemas)
         # Else chunks are read on in the columns that they have.
         altered = {definition.table for definition in delivery.definitions if not definition.only_adds}
         for request in settled.begun:

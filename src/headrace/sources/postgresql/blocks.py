@@ -64,8 +64,8 @@ class Block:
             np.zeros(count, np.int64),
         )
         bad = int(kernels.scan(data, starts, found))
-        behind = np.flatnonzero((found.kinds == kernels.BEGIN) & (found.firsts >= end_boundary))
-        upto = int(behind[0]) if len(behind) else count
+        after = np.flatnonzero((found.kinds == kernels.BEGIN) & (found.firsts >= end_boundary))
+        upto = int(after[0]) if len(after) else count
         unknown = np.flatnonzero(~_KNOWN[found.kinds[: count if bad < 0 else bad]])
         if len(unknown):
             bad = int(unknown[0])
@@ -192,9 +192,9 @@ class Transactions:
             origins,
             before,
         )
-        return replace(found, between=found._behind(int(ends[-1]), bool(len(block) and depth[-1])))
+        return replace(found, between=found._between_after(int(ends[-1]), bool(len(block) and depth[-1])))
 
-    def _behind(self, previous: int, goes_on: bool) -> Between:
+    def _between_after(self, previous: int, goes_on: bool) -> Between:
         if not len(self.of):
             return self.between
         if not goes_on:

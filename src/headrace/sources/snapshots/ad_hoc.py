@@ -142,11 +142,11 @@ class AdHoc:
         ends = ends or any(not request.announced for request in self.ending)
         return bool(self.blocking) or ends or (left and not self.paused and not self.stalled)
 
-    def behind(self) -> AdHoc:
+    def advanced(self) -> AdHoc:
         """The same place, seen from a batch that holds no chunk: finished tables are forgotten."""
-        read = (request.behind() for request in self.requests if request.done and request.since)
+        read = (request.advanced() for request in self.requests if request.done and request.since)
         ending = (*(request for request in self.ending if not request.announced), *read)
-        left = tuple(request.behind() for request in self.requests if not request.done)
+        left = tuple(request.advanced() for request in self.requests if not request.done)
         return replace(self, ending=ending).with_requests(left)
 
     @property

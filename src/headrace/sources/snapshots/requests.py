@@ -190,7 +190,7 @@ class Request:
         """The key up to which the table is read with the batch that ends here."""
         return self.bounds[-1] if self.bounds else self.lower
 
-    def behind(self) -> Request:
+    def advanced(self) -> Request:
         """The same place, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
 

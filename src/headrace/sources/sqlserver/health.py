@@ -198,7 +198,7 @@ class _Questions:
         known = jobs or Jobs(capture=True, polling_seconds=_UNSEEN_POLLING_SECONDS)
         start = "Start it: EXEC sys.sp_cdc_start_job @job_type = N'capture'."
         late = max(_LATE_SECONDS, 3 * known.polling_seconds)
-        behind = None if until is None else (now - until).total_seconds()
+        lag = None if until is None else (now - until).total_seconds()
         moves = until is not None and self._probe.advances(until)
         if scan is not None and known.continuous:
             idle = 0.0 if scan.ended is None else (now - scan.ended).total_seconds()
@@ -206,21 +206,21 @@ class _Questions:
                 return CaptureState.NOT_CAPTURING, f"The capture job has not read the log for {span_text(idle)}.", start
         else:
             late = max(late, _MARK_SECONDS)
-        if behind is None:
+        if lag is None:
             if not known.capture:
                 return CaptureState.NOT_CAPTURING, *_no_job(self._settings.database)
             return CaptureState.UNKNOWN, "Nothing was captured yet.", start
-        if behind <= late:
-            return CaptureState.CAPTURING, f"The log was read {span_text(behind)} ago.", ""
+        if lag <= late:
+            return CaptureState.CAPTURING, f"The log was read {span_text(lag)} ago.", ""
         if not known.capture and not moves:
             return CaptureState.NOT_CAPTURING, *_no_job(self._settings.database)
         if scan is not None or moves:
             return (
                 CaptureState.LAGGING,
-                f"The capture job is {span_text(behind)} behind.",
+                f"The capture job is {span_text(lag)} behind.",
                 "Let it read more at a time: EXEC sys.sp_cdc_change_job with @maxtrans, @maxscans, @pollinginterval.",
             )
-        return CaptureState.NOT_CAPTURING, f"Nothing was captured for {span_text(behind)}.", start
+        return CaptureState.NOT_CAPTURING, f"Nothing was captured for {span_text(lag)}.", start
 
     def _agent(self) -> bool | None:
         rows = self._probe.optional(self._connection, statements.AGENT)
