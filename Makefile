@@ -113,6 +113,7 @@ lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.glossary
 
 format: setup ## put the code in shape
 	$(BIN)/ruff check --fix .

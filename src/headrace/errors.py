@@ -56,7 +56,7 @@ class OptionError(HeadraceError):
     Args:
         message: as of every error.
         remedy: as of every error.
-        option: the option's name, in a spelling that the user may have chosen; empty where several are meant.
+        option: the option's name, in a text form that the user may have chosen; empty where several are meant.
     """
 
     page = "reference/options.md"

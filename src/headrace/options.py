@@ -142,10 +142,10 @@ class Option:
 
     def has_name(self, name: str) -> bool:
         """Whether a name is one of its spellings."""
-        return _fold(name) in {_fold(spelling) for spelling in self.spellings}
+        return _fold(name) in {_fold(accepted) for accepted in self.accepted_names}
 
     @property
-    def spellings(self) -> tuple[str, ...]:
+    def accepted_names(self) -> tuple[str, ...]:
         """The names under which a user may give it, former ones too."""
         return (self.name, *self.aliases, *(former.name for former in self.former))
 
@@ -263,7 +263,7 @@ def option_of(declared: Iterable[Option], name: str) -> Option | None:
 
 
 def _by_encoding(declared: Iterable[Option]) -> dict[str, Option]:
-    return {_fold(spelling): option for option in declared for spelling in option.spellings}
+    return {_fold(accepted): option for option in declared for accepted in option.accepted_names}
 
 
 def _say_what_goes(option: Option, name: str, owner: str) -> None:
@@ -350,7 +350,7 @@ def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError
         return OptionError(
             f"Option '{shown_name(name)}' belongs to {belongs}, not to {owner}.", remedy="Move it there.", option=name
         )
-    remedy = did_you_mean(name, [spelling for option in declared for spelling in (option.name, *option.aliases)])
+    remedy = did_you_mean(name, [known for option in declared for known in (option.name, *option.aliases)])
     if len(remedy) > _LONGEST_LIST:
         remedy = f"See the options reference of Headrace {__version__} for the names."
     return OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=remedy, option=name)

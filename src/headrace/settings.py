@@ -60,7 +60,7 @@ def option(doc: str, *, default: Any = _REQUIRED, name: str = "", kind: Any = No
     Args:
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
         default: the value when it is not given. Leave out for a required option.
-        name: the option's name where the field has another one: `kafka.*` is no name in Python.
+        name: the option's name where the field has another one: `kafka.*` is not a name in Python.
         kind: turns text, or a YAML value, into the value, or raises ValueError. By default the field's type says it:
             `str`, `int`, `float`, `bool` or `tuple[str, ...]`, each also with `| None`.
         more: as in `Option`.

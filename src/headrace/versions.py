@@ -35,7 +35,7 @@ def require_readable(found: Any, newest: int, *, what: str, remedy: str) -> None
 
     Raises:
         NewerRelease: a later release wrote it.
-        ValueError: it is no version.
+        ValueError: it is not a version.
     """
     if found is None:
         return

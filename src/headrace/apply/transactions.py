@@ -37,7 +37,7 @@ KEY_CHANGED = f"(coalesce({_BY_IMAGES}, false) or coalesce({_BY_KEY}, false))"
 """An update that may carry the row to another key."""
 
 CHECKS_EACH_ROW = "coalesce(source['connector'] in ('mysql', 'mariadb', 'postgresql'), false)"
-"""A PostgreSQL key that is checked later is no replica identity: then images before are whole."""
+"""A PostgreSQL key that is checked later is not a replica identity: then images before are whole."""
 
 TRANSACTION_IDS = ("txId", "commit_lsn", None, "gtid", "csn")
 """Where a change row says its transaction, the first one that is there: in `source`, or in `transaction` itself."""

@@ -1,6 +1,6 @@
 """`key_text`: a key as one ordered JSON array of canonical texts, by which rows are grouped, joined and partitioned.
 
-The spelling is that of Spark's `to_json(array(...))`, so that a key made here (Arrow), by a decoder (Spark SQL) or in
+The text form is that of Spark's `to_json(array(...))`, so that a key made here (Arrow), by a decoder (Spark SQL) or in
 Python is the same text: `["1005"]`, `["é\\"x",null]`; control characters as in Java's JSON (`\\u001F` upper case).
 """
 

@@ -22,7 +22,7 @@ class Operation(StrEnum):
     TOMBSTONE = "tombstone"
     """A key whose value was null on the wire."""
     MESSAGE = "message"
-    """What a source says that is no change: a message that a session wrote into the log, or a notification."""
+    """What a source says that is not a change: a message that a session wrote into the log, or a notification."""
     GAP = "gap"
     """Changes known to be lost; only with failOnDataLoss=false."""
     ERROR = "error"

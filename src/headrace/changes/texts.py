@@ -73,7 +73,7 @@ def moment_text(value: str, kind: str, unit: int, digits: int) -> str:
 
 
 def float_text(value: str) -> str:
-    """Java's digits of a binary number in the canonical spelling: plain from 0.0001 up to 10**16, else `1e+22`."""
+    """Java's digits of a binary number in the canonical text form: plain from 0.0001 up to 10**16, else `1e+22`."""
     java = f"cast({value} as string)"
     plain = f"regexp_replace(cast(cast({java} as decimal(38,21)) as string), '(\\\\.[0-9]+?)0*$', '$1')"
     scientific = (

@@ -98,8 +98,8 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
 
     The same in every session, whatever `spark.sql.ansi.enabled` is: only null is null. A text that the type has no
     place for (infinity, a day that no calendar has, NaN among decimals) stops the query with a sentence, unless null
-    may stand for it; any other text that is no value of the type always does. Years before Christ are counted as Spark
-    counts them: 1 BC is 0.
+    may stand for it; any other text that is not a value of the type always does. Years before Christ are counted as
+    Spark counts them: 1 BC is 0.
     """
     kind = column.logical.spark_type
     if kind == "string":

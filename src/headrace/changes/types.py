@@ -1,7 +1,7 @@
-"""Logical types and their canonical text: the one place where a value's spelling is decided.
+"""Logical types and their canonical text: the one place where a value's text form is decided.
 
 Images of change rows hold text, so that one schema carries any table and no number passes through a double. Each
-logical type has exactly one lossless spelling:
+logical type has exactly one lossless text form:
 
 | logical type | canonical text | example | Spark type of `typed()` |
 |---|---|---|---|
@@ -198,7 +198,7 @@ class LogicalType:
 def arrow_text(values: pa.Array, logical: LogicalType) -> pa.Array:
     """Canonical text of a whole Arrow column, nulls kept: the vectorised twin of `LogicalType.to_text`.
 
-    Text columns of time types are taken to be canonical already (sources ask their server for that spelling).
+    Text columns of time types are taken to be canonical already (sources ask their server for that text form).
 
     Raises:
         ValueError: the Arrow type can't be written as the logical type.

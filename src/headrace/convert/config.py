@@ -322,7 +322,7 @@ class _Pipeline:
         if not text.strip():
             given.leave(name, "not needed", "it is empty")
             return
-        # `driver.` is the newer spelling of what goes to the driver of the database.
+        # `driver.` is the newer text form of what goes to the driver of the database.
         written = re.sub(r"^driver\.", "database.", name)
         carried, refusal, twin = False, "", ""
         for room, declared in self._declared_options.items():

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.changes import TableSchema
 from headrace.formats.change_columns import schema_ids
 from headrace.formats.given_values import UnfitValue, misfits, note_misfits
-from headrace.formats.json_images import ObjectImage, Unread, spell
+from headrace.formats.json_images import ObjectImage, Unread, write_canonical
 from headrace.formats.numbered import Numbered, numbers_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -82,7 +82,7 @@ class TableOptions:
             code = _CODES.get(column.logical.kind)
             if code is None or (code == "b" and not self.hex):
                 continue
-            # Typed columns read all spellings by themselves.
+            # Typed columns read all text forms by themselves.
             as_text = column.logical.spark_type == "string" or schema is None or column.name in schema.key
             if self.typed is None or code == "b" or as_text:
                 codes[column.name] = code
@@ -146,13 +146,13 @@ class ResolvedTables:
         ids = schema_ids([known.schema for known in self.known], of)
         return {"table": table, "key": key, "key_text": key_text, "schema_id": ids}
 
-    def spell(self, tape: Tape, objects: Array, of: Array) -> list[Unread]:
+    def write_canonical(self, tape: Tape, objects: Array, of: Array) -> list[Unread]:
         """As `json_images.write`, by what is known of each object's table."""
-        return spell(tape, objects, of, [known.codes for known in self.known], canonical)
+        return write_canonical(tape, objects, of, [known.codes for known in self.known], canonical)
 
 
 def canonical(tape: Tape, at: Array, code: str) -> pa.StringArray:
-    """Texts of one kind of column in the canonical spelling; null for text that is not hex, if hex is expected."""
+    """Texts of one kind of column in the canonical text form; null for text that is not hex, if hex is expected."""
     texts = tape.texts(at)
     if code == "d":
         midnight = pc.match_substring_regex(texts, _DAY)

@@ -65,16 +65,16 @@ class Image:
         """The image with other texts for the values of some columns.
 
         Args:
-            schema, tables: as for `codes`.
-            spellings: what makes the texts, by what `tables` says of a column.
+            schema_number, tables: as for `codes`.
+            encodings: what makes the texts, by what `tables` says of a column.
         """
         if not any(tables):
             return self
         codes, numbers, texts, count = self.codes(schema_number, tables), self.entries.values.copy(), [self.values], 0
-        for code, spell in encodings.items():
+        for code, write in encodings.items():
             at = np.flatnonzero(codes == code)
             if at.size:
-                texts.append(spell(self.values.take(pa.array(numbers[at]))))
+                texts.append(write(self.values.take(pa.array(numbers[at]))))
                 numbers[at] = len(self.values) + count + np.arange(at.size)
                 count += at.size
         return replace(self, entries=self.entries._replace(values=numbers), values=pa.concat_arrays(texts))

@@ -37,7 +37,7 @@ class Unread(NamedTuple):
     at: int
 
 
-def spell(
+def write_canonical(
     tape: Tape,
     objects: Array,
     of: Array,
@@ -50,8 +50,8 @@ def spell(
         tape: where they are.
         objects: their places.
         of: the number of what is known of each.
-        spellings: by that number, how values are written, by column; without the columns whose texts stay.
-        canonical: makes the texts of values of one spelling, null where one is not written so.
+        encodings: by that number, how values are written, by column; without the columns whose texts stay.
+        canonical: makes the texts of values of one text form, null where one is not written so.
 
     Returns:
         These; they keep their texts.
@@ -163,7 +163,7 @@ class ObjectImage:
         """The key and its text, from images that have all of its columns; null where one is missing.
 
         Args:
-            sets: the names of key columns; an empty set is no key.
+            sets: the names of key columns; an empty set is not a key.
             of: which of them is each row's.
         """
         sizes = np.array([len(names) for names in sets] or [0])[of]

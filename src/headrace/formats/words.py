@@ -1,4 +1,4 @@
-"""Words in messages: those of fixed spelling (operations, types) in one case and as numbers, SQL's, empty ones."""
+"""Words in messages: those of fixed text form (operations, types) in one case and as numbers, SQL's, empty ones."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Completeness:
     Null means that nothing is known to be complete yet, as while a table is in its snapshot.
 
     Args:
-        tables: the instant of each table that the pipeline has taken in, by `schema.name`; with several databases by
+        tables: the instant of each table that the pipeline has captured, by `schema.name`; with several databases by
             `database.schema.name`.
         batch: the newest batch that rests in all sinks; None before the first.
     """
@@ -46,7 +46,7 @@ class Completeness:
         return min(times) if times and len(times) == len(self.tables) else None
 
     def of(self, table: str) -> dt.datetime | None:
-        """One table's instant; None too for a table that the pipeline has not taken in."""
+        """One table's instant; None too for a table that the pipeline has not captured."""
         return self.tables.get(table)
 
     def covers(self, instant: dt.datetime, *tables: str) -> bool:

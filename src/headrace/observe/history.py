@@ -48,7 +48,7 @@ class ProgressHistory:
         every: seconds between two looks.
         most: how many are kept; the oldest go first.
         clock: seconds since 1970.
-        looked: called with each look, by the thread that looks.
+        observed: called with each look, by the thread that looks.
     """
 
     def __init__(

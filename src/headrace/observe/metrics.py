@@ -100,7 +100,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
         Metric(
             "headrace_tables",
             "gauge",
-            "Tables that the pipeline has taken in, by state.",
+            "Tables that the pipeline has captured, by state.",
             tuple(({"state": state}, float(count)) for state, count in states.items()),
         ),
         _one(

@@ -67,7 +67,7 @@ class Telemetry:
         self._pipeline = pipeline
         self._newest = newest
         self._known: set[str] = set()
-        self._looked: tuple[PipelineProgress | None, dict[str, Metric]] = (None, {})
+        self._of_progress: tuple[PipelineProgress | None, dict[str, Metric]] = (None, {})
         # What the user says in the environment comes after what we say.
         ours = Resource({SERVICE_NAME: "headrace", SERVICE_VERSION: __version__})
         resource = ours.merge(OTELResourceDetector().detect())
@@ -100,6 +100,6 @@ class Telemetry:
         newest = self._newest()
         if newest is None:
             return {}
-        if self._looked[0] is not newest:
-            self._looked = (newest, {metric.name: metric for metric in all_metrics(newest)})
-        return self._looked[1]
+        if self._of_progress[0] is not newest:
+            self._of_progress = (newest, {metric.name: metric for metric in all_metrics(newest)})
+        return self._of_progress[1]

@@ -29,7 +29,7 @@ _OF_THE_RUN = ("batches", "rows", "delays", "recent_batches", "troubles")
 _STOPPED = "stopped by an error"
 _UNKNOWN = "lag unknown"
 _STARTING = "starting"
-_BEHIND_SECONDS = 30.0
+_LAG_SECONDS = 30.0
 """Less is what batches take."""
 
 
@@ -205,7 +205,7 @@ def state(progress: PipelineProgress) -> tuple[str, str]:
         return ("busy", _STARTING) if starts else ("warning", _UNKNOWN)
     if progress.snapshotting:
         return "busy", "reading snapshots"
-    if progress.lag_seconds > _BEHIND_SECONDS:
+    if progress.lag_seconds > _LAG_SECONDS:
         return "busy", "catching up"
     return "good", "streaming" if progress.lag_seconds else "up to date"
 

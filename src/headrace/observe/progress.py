@@ -199,7 +199,7 @@ class PipelineProgress:
             so; None when unknown. It grows while the source's own capture is behind.
         position: the last commit that is in all sinks; empty before the first.
         snapshotting: some table is still in its snapshot.
-        tables: in the order in which they were taken in, whether anything happens to them or not.
+        tables: in the order in which they were first captured, whether anything happens to them or not.
         health: the health of the source's capture; None for topics.
         complete_until: everything that was committed in the source before this is in all sinks, in every table; None
             while that is unknown for a table.
@@ -454,20 +454,20 @@ class ProgressBoard:
             return None
         now = self._now()
         late = health is not None and health.is_late
-        behind = health.behind_seconds if health is not None and late else None
+        lag = health.behind_seconds if health is not None and late else None
         if level and not late:
             self._level_since = now
             return 0.0
-        if level and behind is not None:
+        if level and lag is not None:
             # What was captured is here; what was not is as late as the capture.
-            return behind
+            return lag
         applied = _utc(offset.commit_time) if offset is not None else _utc(self._newest)
         # After an idle hour the last commit is an hour old, but we were level a moment ago: the later of both is the
         # truth.
         since = max((t for t in (applied, self._level_since) if t is not None), default=None)
         if since is None:
-            return behind
-        return max(0.0, (now - since).total_seconds(), behind or 0.0)
+            return lag
+        return max(0.0, (now - since).total_seconds(), lag or 0.0)
 
 
 class _Rate:

@@ -87,7 +87,7 @@ class DatabaseStatus:
             that is not, or may not be because capture is behind; None if the source was not queried or not reached.
         health: the health of the source's capture; None if it was not queried.
         answered: whether the source answered.
-        tables: in the order in which they were taken in.
+        tables: in the order in which they were first captured.
         ad_hoc: snapshots that signals requested, in their order.
     """
 

@@ -147,7 +147,7 @@ class KeptRows:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._batch: int | None = None
-        self._looked = False
+        self._is_read = False
 
     def of(self, batch: int) -> list[Line] | None:
         """Those of a batch; None where it was not written before. Those of a batch before it are removed.
@@ -155,9 +155,9 @@ class KeptRows:
         Raises:
             NewerRelease: a later release wrote them.
         """
-        if self._looked and self._batch is None:
+        if self._is_read and self._batch is None:
             return None
-        self._looked = True
+        self._is_read = True
         text = self._checkpoint.text(CASCADES)
         data = None if text is None else json.loads(text)
         if data is None:

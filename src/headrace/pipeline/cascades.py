@@ -94,7 +94,7 @@ class Cascades:
         self._mirror = mirror_of(targets)
         self._kept = KeptRows(checkpoint)
         self._said: set[str] = set()
-        self._looked = False
+        self._has_written = False
 
     def below(self, table: TableId, batch: int) -> list[TableId]:
         """The tables whose rows the database deletes or changes with rows of a table, directly or by others of them.
@@ -126,7 +126,7 @@ class Cascades:
         """
         kept = self._kept.of(batch)
         if kept is None:
-            if self._looked and not any(count.op in _CHANGED for count in counts):
+            if self._has_written and not any(count.op in _CHANGED for count in counts):
                 return rows, counts
             keys, uncertain, offsets = self._keys(batch)
             schemas = {schema.id: schema for schema in self._databases.schemas(offsets)}
@@ -182,7 +182,7 @@ class Cascades:
         once for each table."""
         start, end = (Offsets.from_json(json.loads(text)) if text else Offsets() for text in self._texts(batch))
         found = self._databases.cascades(start, end)
-        self._looked = True
+        self._has_written = True
         for one in described(found, self._targets):
             if one.remedy and one.table not in self._said:
                 self._said.add(one.table)

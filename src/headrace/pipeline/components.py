@@ -100,22 +100,22 @@ def with_folders(
     for option in declared:
         if not option.is_folder or _is_a_name(option, declared, given):
             continue
-        spelling = next(filter(option.has_name, given), None)
-        if spelling is None:
+        chosen = next(filter(option.has_name, given), None)
+        if chosen is None:
             if option.beside_checkpoint and checkpoint is not None and not _URL.match(checkpoint):
                 made[option.name] = f"{checkpoint}{option.beside_checkpoint}"
-        elif isinstance(given[spelling], str) and given[spelling].strip():
-            made[spelling] = absolute(given[spelling], file)
+        elif isinstance(given[chosen], str) and given[chosen].strip():
+            made[chosen] = absolute(given[chosen], file)
     return made
 
 
 def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, Any]) -> bool:
-    """Whether another option says that this one is no folder here."""
+    """Whether another option says that this one is not a folder here."""
     if option.no_folder_with is None:
         return False
     name, value = option.no_folder_with
     other = next(each for each in declared if each.name == name)
-    return any(other.has_name(spelling) and text == value for spelling, text in given.items())
+    return any(other.has_name(chosen) and text == value for chosen, text in given.items())
 
 
 def sink_class(document: Document, section: dict[str, Any], place: YamlPath) -> tuple[str, type[Sink]]:
@@ -180,7 +180,7 @@ def settings_in(document: Document, kind: type[Component], given: dict[str, Any]
 
 
 def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: YamlPath) -> YamlPath:
-    """The place of the option that an error names, in whatever spelling the user chose."""
+    """The place of the option that an error names, in whatever text form the user chose."""
     if error.option in given:
         return (*place, error.option)
     known = next((option for option in declared if option.name == error.option), None)

@@ -46,7 +46,7 @@ class DatabasesEnding:
         self._databases = databases
         self._offset = offset
         self._planned = -1 if planned is None else planned
-        self._looked = self._planned - 1
+        self._followed = self._planned - 1
         self._heads = databases.head()
         self._due = set() if planned is None else set(databases.sources)
         self._asked = float("-inf")
@@ -70,11 +70,11 @@ class DatabasesEnding:
     def _follow(self, committed: int) -> Offsets | None:
         """Where the batch ends; on the way it is seen what the run has begun."""
         offsets = None
-        for batch in range(min(max(self._looked + 1, 0), committed), committed + 1):
+        for batch in range(min(max(self._followed + 1, 0), committed), committed + 1):
             text = self._offset(batch)
             offsets = None if text is None else Offsets.from_json(json.loads(text))
             self._due = {name for name in self._due if not self._begun(name, batch, offsets)}
-        self._looked = max(self._looked, committed)
+        self._followed = max(self._followed, committed)
         return offsets
 
     def _begun(self, database: str, batch: int, offsets: Offsets | None) -> bool:

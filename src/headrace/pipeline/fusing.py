@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.model import Model
     from headrace.pipeline.target import Target
 
-_OUTLET = "format.outlet.secret"
+_DIRECT_PRODUCER = "format.outlet.secret"
 """An option whose name Spark redacts."""
 _WHERE_READ = "where the source is read"
 
@@ -51,7 +51,7 @@ class Fusing:
     @property
     def sends(self) -> bool:
         """Whether workers of the source also send what they encode."""
-        return _OUTLET in self.options
+        return _DIRECT_PRODUCER in self.options
 
     @property
     def text(self) -> str:
@@ -81,7 +81,7 @@ class Fusing:
         direct_producer = _direct_producer(model)
         if isinstance(direct_producer, str):
             return cls({**asked, **options}, unsent=direct_producer)
-        return cls({**asked, **options, _OUTLET: f"{direct_producer.sink} {direct_producer.to_text()}"})
+        return cls({**asked, **options, _DIRECT_PRODUCER: f"{direct_producer.sink} {direct_producer.to_text()}"})
 
 
 def _direct_producer(model: Model) -> DirectProducer | str:

@@ -154,7 +154,7 @@ def _filled(
             values[said] = value
             continue
         if option is None:
-            known = [spelling for option in declared for spelling in (option.name, *option.aliases)]
+            known = [accepted for option in declared for accepted in (option.name, *option.aliases)]
             raise OptionError(f"Unknown option '{said}' for {kind} '{name}'.", remedy=did_you_mean(said, known))
         values[said if option.prefix else option.name] = value
     secret = next((one for one in values if is_secret(one)), None)

@@ -233,8 +233,8 @@ class Parking:
         self._parked = tuple(parked)
 
     def _leaves_some(self, more: Collection[TableId], batch: int, end: Offsets) -> bool:
-        """Whether some table would go on. What stops every table is no trouble of one, and a pipeline without a table
-        that goes on does nothing that a stop would hinder.
+        """Whether some table would go on. What stops every table is not a trouble of one, and a pipeline without a
+        table that goes on does nothing that a stop would hinder.
         """
         if any(one.batch == batch and one.table in more for one in self._parked):
             return False

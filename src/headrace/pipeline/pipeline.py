@@ -169,7 +169,8 @@ class Pipeline:
     def status(self, *, spark: SparkSession | None = None, ask_source: bool = True) -> PipelineStatus:
         """Where the pipeline stands: position, completeness, lag, and how the source is. Nothing is written or started.
 
-        It may run meanwhile, here or in another process. A source that can't be asked is no error: its health says why.
+        It may run meanwhile, here or in another process. A source that can't be asked is not an error: its health says
+        why.
 
         Args:
             spark: a classic session, for a checkpoint that is not on this machine.

@@ -122,28 +122,28 @@ def reread_tables(
     """
     if filter and not incremental:
         raise OptionError("A whole table has no filter.", remedy="Add --incremental to read some rows only.")
-    looked = _PipelineState(model, spark)
+    pipeline_state = _PipelineState(model, spark)
     kind = "incremental" if incremental else "blocking"
     parts, named = [], []
-    found = looked.chosen(tables)
+    found = pipeline_state.chosen(tables)
     if incremental:
-        looked.refuse_parked(found, "Without --incremental it is read again and goes on.")
+        pipeline_state.refuse_parked(found, "Without --incremental it is read again and goes on.")
     for schema, database in found:
-        rows = looked.estimate(database, schema.id)
+        rows = pipeline_state.estimate(database, schema.id)
         does = "some of its rows are read" if filter else "all its rows are read"
         waits = "beside its changes" if incremental else "and its changes wait until then"
-        ends_equal = not incremental or (not filter and looked.source.ends_equal)
-        sinks = looked.sinks(schema, partial(_reread_effect, vanished=ends_equal))
-        parts.append(RepairedPart(looked.name(schema.id), f"{does} again, {waits}", rows, sinks=sinks))
-        named.append(looked.signal_name(schema.id))
+        ends_equal = not incremental or (not filter and pipeline_state.source.ends_equal)
+        sinks = pipeline_state.sinks(schema, partial(_reread_effect, vanished=ends_equal))
+        parts.append(RepairedPart(pipeline_state.name(schema.id), f"{does} again, {waits}", rows, sinks=sinks))
+        named.append(pipeline_state.signal_name(schema.id))
     notes = [
         f"Table {one.table.path} is parked. It goes on when the read begins, unless the cause is still there: {one.why}"
-        for one in looked.parked_among(found)
+        for one in pipeline_state.parked_among(found)
     ]
     data = signal_data(EXECUTE, named, kind=kind, filter=filter or None)
     signal = Signal(_id(), EXECUTE, data)
-    looked.source.check_signal(signal)
-    return with_notes(looked.repair("reread", parts, [signal]), *notes)
+    pipeline_state.source.check_signal(signal)
+    return with_notes(pipeline_state.repair("reread", parts, [signal]), *notes)
 
 
 def move_tables(
@@ -162,26 +162,26 @@ def move_tables(
         OptionError: the source, or a table, can't be moved there; the pipeline was never started.
         HeadraceError: the source can't be asked.
     """
-    looked = _PipelineState(model, spark)
+    pipeline_state = _PipelineState(model, spark)
     parts, signals = [], []
-    found = looked.chosen(tables)
-    looked.refuse_parked(found, "Read it again: headrace repair reread.")
+    found = pipeline_state.chosen(tables)
+    pipeline_state.refuse_parked(found, "Read it again: headrace repair reread.")
     for schema, database in found:
-        offset = looked.offsets.of(database)
-        plan = looked.sources[database].move(TableMove(schema.id.path, kind, to), offset)
+        offset = pipeline_state.offsets.of(database)
+        plan = pipeline_state.sources[database].move(TableMove(schema.id.path, kind, to), offset)
         place = plan.move.to + ("" if plan.time is None else f" ({_shown(plan.time)})")
         delivered = f"delivered up to {plan.at}"
         does = (
             f"its changes after {place} come again" if kind == "rewind" else f"its changes up to {place} are left out"
         )
         effect = _rewind_effect if kind == "rewind" else _skip_effect
-        sinks = looked.sinks(schema, effect)
-        name = looked.name(schema.id)
+        sinks = pipeline_state.sinks(schema, effect)
+        name = pipeline_state.name(schema.id)
         parts.append(RepairedPart(name, f"{does} ({delivered})", plan.changes, plan.at, plan.move.to, sinks))
         type = REWIND if kind == "rewind" else SKIP
-        data = signal_data(type, [looked.signal_name(schema.id)], position=plan.move.to)
+        data = signal_data(type, [pipeline_state.signal_name(schema.id)], position=plan.move.to)
         signals.append(Signal(_id(), type, data))
-    return looked.repair(kind, parts, signals)
+    return pipeline_state.repair(kind, parts, signals)
 
 
 class _PipelineState:

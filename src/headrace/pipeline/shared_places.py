@@ -32,7 +32,7 @@ def refuse_shared_places(
         targets: the sinks.
         tables: by their names in the source.
         connector: which kind of source they are of.
-        letters: the places of dead letters.
+        dead_letters: the places of dead letters.
 
     Raises:
         OptionError: they would.

@@ -100,8 +100,8 @@ def hide(text: str, values: list[str]) -> str:
     for value in sorted({v for v in values if v.strip()}, key=len, reverse=True):
         # A short value is hidden only as a word of its own: `1` must not blot out every number.
         edges = (r"(?<!\w)", r"(?!\w)") if len(value) < _SHORT else ("", "")
-        for spelling in {value, repr(value)[1:-1]}:
-            text = re.sub(edges[0] + re.escape(spelling) + edges[1], REDACTED, text)
+        for form in {value, repr(value)[1:-1]}:
+            text = re.sub(edges[0] + re.escape(form) + edges[1], REDACTED, text)
     return text
 
 

@@ -135,7 +135,7 @@ class Sink(Component, ABC):
         reads_back: whether `now` and `expected` say what its tables hold and should hold, for `headrace verify`.
             `snapshot`: what `now` gives does not change any more. `live`: each look at it reads the target again.
         jars: Maven coordinates of what Spark needs for it.
-        outlets: what `direct_producer` gives, where it gives one.
+        direct_producers: what `direct_producer` gives, where it gives one.
         files: what `table_files` gives, where it gives one.
     """
 

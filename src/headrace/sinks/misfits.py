@@ -48,7 +48,7 @@ class KeptType:
     def fitting(self, value: str) -> str:
         """Spark SQL for a value, which is SQL, as the target's type; null where that is not the same value."""
         cast = f"try_cast({value} as {self.kept})"
-        # A text has many spellings of a value, and of a double a float is the nearest.
+        # A text has many text forms of a value, and of a double a float is the nearest.
         if self.kind == "string" or self.kept == "string" or (self.kind, self.kept) == ("double", "float"):
             return cast
         return f"if(try_cast({cast} as {self.kind}) = {value}, {cast}, null)"

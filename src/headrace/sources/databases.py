@@ -215,7 +215,7 @@ class Databases:
             start: where the batch before ended.
             limit: how far it may go in each database.
             now: becomes the batch's capture time.
-            goal: the commits beyond which it must not go, of a run that should end. A heartbeat alone is no batch of
+            goal: the commits beyond which it must not go, of a run that should end. A heartbeat alone is not a batch of
                 such a run.
         """
         ends = {

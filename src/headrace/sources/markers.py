@@ -15,7 +15,7 @@ from headrace.sources.offset import time_of, time_text
 
 @dataclass(frozen=True)
 class Marker:
-    """A row that is no data: a schema, a gap or a heartbeat.
+    """A row that is not data: a schema, a gap or a heartbeat.
 
     Args:
         op: which of them.

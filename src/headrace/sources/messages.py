@@ -84,8 +84,8 @@ class Messages:
         format: how they are encoded.
         counted: whether counts of the changes follow.
         lines: whether each message is a line of JSON (`wire.lines`), as files hold it.
-        outlet: where workers send messages, so that they give none but those that they can't send; None where they give
-            all.
+        direct_producer: where workers send messages, so that they give none but those that they can't send; None where
+            they give all.
     """
 
     format: ArrowFormat
@@ -133,7 +133,7 @@ class Messages:
         Args:
             rows: all of them.
             schemas: those that they follow, but for those that `schema` rows among them say first.
-            shipment: sends the messages, which are then not given, all or none.
+            delivery: sends the messages, which are then not given, all or none.
         """
         encoding = _Encoding(self.format, schemas)
         if not self.counted:

@@ -209,10 +209,10 @@ def _of_tables(telling: _Telling, start: Offset, end: Offset) -> Iterator[Notifi
         yield telling.one("STARTED")
     for path in tables:
         progress = end.tables[path]
-        if end.takes_in(start, path) or (progress.bounds and progress.chunk == 0):
+        if end.captures_newly(start, path) or (progress.bounds and progress.chunk == 0):
             yield telling.one("IN_PROGRESS", tables, current_collection_in_progress=telling.name(path))
         before = start.tables.get(path)
-        if progress.done and (before is None or not before.done or end.takes_in(start, path)):
+        if progress.done and (before is None or not before.done or end.captures_newly(start, path)):
             status = "EMPTY" if progress.empty else "SUCCEEDED"
             yield telling.one("TABLE_SCAN_COMPLETED", tables, scanned_collection=telling.name(path), status=status)
     left = [path for path, progress in start.tables.items() if not progress.done and path not in end.tables]

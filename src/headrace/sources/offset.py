@@ -120,7 +120,7 @@ class Offset:
         capture_time: when the batch was planned; changes only when something else does.
         clock: the source's offset from UTC (`+02:00`) when the batch was planned, where its commit times are local.
         initial: the first snapshot is still running, so nothing is streamed yet.
-        known: the tables (`schema.name`) that have been taken in; one that is included later is snapshotted first.
+        known: the tables (`schema.name`) that have been captured; one that is included later is snapshotted first.
         tables: the tables that lag behind `commit`.
         schemas: how each known table is read, in the source's own words (JSON values).
         heartbeat: when the last heartbeat was planned; None without heartbeats.
@@ -161,7 +161,7 @@ class Offset:
         """The offset before the first batch."""
         return cls()
 
-    def takes_in(self, before: Offset, table: str) -> bool:
+    def captures_newly(self, before: Offset, table: str) -> bool:
         """Whether a table's snapshot begins with the batch that ends here, for the first time or again."""
         progress, earlier = self.tables.get(table), before.tables.get(table)
         if progress is None:
@@ -177,10 +177,10 @@ class Offset:
         progress = self.tables.get(table)
         if progress is None or (progress.done and not progress.bounds and not progress.empty):
             return False
-        return self.takes_in(before, table)
+        return self.captures_newly(before, table)
 
     def next_read(self, table: str) -> int:
-        """The number of a table's read that begins after this offset: 0 where it was never taken in."""
+        """The number of a table's read that begins after this offset: 0 where it was never captured."""
         return self.reads + 1 if table in self.tables_seen else 0
 
     def counting_reads(self, before: Offset) -> Offset:
@@ -203,7 +203,7 @@ class Offset:
 
     @property
     def tables_seen(self) -> tuple[str, ...]:
-        """The tables that have been taken in, captured now or not."""
+        """The tables that have been captured, captured now or not."""
         return tuple(dict.fromkeys((*self.known, *self.uncaptured)))
 
     @property

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _SPARK_OPTIONS = frozenset(("path",))
-_FORMAT, _COUNTS, _LINES, _OUTLET = "format", "counts", "lines", "outlet.secret"
+_FORMAT, _COUNTS, _LINES, _DIRECT_PRODUCER = "format", "counts", "lines", "outlet.secret"
 _SNAPSHOT = "snapshot"
 _MOST_JOINED = 4
 _BATCH_NUMBER = "streaming.sql.batchId"
@@ -84,7 +84,7 @@ def tables(source: str, /, **options: Any) -> list[TableSchema]:
 
     Args:
         source: the source's name, such as `sqlserver`.
-        options: those of `spark.readStream.format("sqlserver_cdc")`, in either spelling.
+        options: those of `spark.readStream.format("sqlserver_cdc")`, in either form.
 
     Returns:
         Schemas in the order of the include list, database after database.
@@ -204,7 +204,7 @@ class Reading:
             of_format,
             counted=counted,
             lines=lines,
-            direct_producer=_direct_producer(of_format.pop(_OUTLET, "")),
+            direct_producer=_direct_producer(of_format.pop(_DIRECT_PRODUCER, "")),
         )
         return cls(source, own, messages, parallelism, numbers or messages.format.numbered, settings.follows_log)
 

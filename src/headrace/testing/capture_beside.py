@@ -125,7 +125,7 @@ class BesideTheStreamContract(Contract):
             for minutes in (0, 0, 1):
                 batch(minutes)
         assert [row["op"] for row in rows if row["op"] in ("heartbeat", "u")] == ["heartbeat", "u", "heartbeat"]
-        # Planning and reading again is no heartbeat.
+        # Planning and reading again is not a heartbeat.
         planned.plan(Offsets(), end)
         source.preview(end.of(only), NOW + timedelta(minutes=9))
         batch(1)

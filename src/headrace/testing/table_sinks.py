@@ -105,7 +105,7 @@ class TableSinkContract(Contract):
                 write(second, number, offsets)
         assert target.content(T) == [a]
         assert write(second, 6, "6a" * 8, "one") == [a, b]
-        # A mark of another sink of the same pipeline is no mark of this one.
+        # A mark of another sink of the same pipeline is not a mark of this one.
         third = Batch(T).add("d", T, 3, None, A)
         assert write(third, 6, "6a" * 8, "one") == [a, b]
         assert write(third, 6, "6a" * 8, "two") == [b]

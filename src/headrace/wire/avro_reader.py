@@ -84,10 +84,10 @@ def read_records(
         branch: to be filled with each token's place in the union that it is of; 0 where it is of none. Not with
             `encoding`.
         frames: room for as many levels as the schema has.
-        spelling: whether JSON is made, and where.
+        encoding: whether JSON is made, and where.
         first: to be filled with each message's first token.
         verdict: to be filled with what came of each.
-        behind: to be filled with where each record ends.
+        after: to be filled with where each record ends.
 
     Returns:
         How many bytes were written.
@@ -154,7 +154,7 @@ def _read_record(
             if i < 0:
                 return BROKEN, t, i, o
             if named:
-                o = _spell(data, schema, node, tokens, t, encoding, o)
+                o = _write(data, schema, node, tokens, t, encoding, o)
                 if o < 0:
                     return BROKEN, t, i, o
         t += 1
@@ -243,7 +243,7 @@ def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, 
 
 
 @kernel
-def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, encoding: TextEncoding, o: Any) -> Any:
+def _write(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, encoding: TextEncoding, o: Any) -> Any:
     """Let a token be what the same JSON would give: the index after what was written; -1 where a text is not UTF-8.
 
     Numbers of 4 and 8 bytes are left to the caller.

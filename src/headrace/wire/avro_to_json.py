@@ -61,9 +61,9 @@ class AvroJson(Tape):
         self.verdict[after != ends] = BROKEN
         self._forget_unread(values)
         self.append(program.names, out[:written])
-        self._spell_floats()
+        self._write_floats()
 
-    def _spell_floats(self) -> None:
+    def _write_floats(self) -> None:
         used = int(self.tokens.after[self.root[self.root >= 0]].max(initial=0))
         floats = np.flatnonzero(self.tokens.kind[:used] == FLOATING)
         sizes = self.tokens.size[floats]

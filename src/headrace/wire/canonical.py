@@ -1,6 +1,6 @@
 """Canonical texts of what a wire counts or packs: days, times, timestamps, decimals. `canonical_exact` says the same.
 
-Kernels write the ordinary value; a decimal of more than 37 digits and an odd spelling go the exact way, one by one.
+Kernels write the ordinary value; a decimal of more than 37 digits and an odd text form go the exact way, one by one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _MOST_BYTES = MOST_DIGITS * 5 // 12
 def decimal_text(text: str, scale: int) -> str | None:
     """The digits of a whole number's bytes (big-endian, two's complement) in base64, with the point set.
 
-    None where it is no base64, has no bytes, or is longer than any number that is read.
+    None where it is not base64, has no bytes, or is longer than any number that is read.
     """
     try:
         data = base64.b64decode(text, validate=True)

@@ -30,7 +30,7 @@ class JsonColumn(NamedTuple):
         code: how its texts are written.
         first: see the codes.
         second: see the codes.
-        None: the JSON that stands for None; None where it is left out of the object.
+        null: the JSON that stands for NULL; None where it is left out of the object.
         absent: the JSON that stands where a row does not carry it; None where it is left out of the object.
     """
 

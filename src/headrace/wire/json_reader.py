@@ -42,7 +42,7 @@ from headrace.wire.spans import (
 _ONES, _HIGH = U(0x0101010101010101), U(0x8080808080808080)
 _QUOTES, _SLASHES, _SPACES = U(0x2222222222222222), U(0x5C5C5C5C5C5C5C5C), U(0x2020202020202020)
 # What may come next.
-_VALUE, _FIRST_ITEM, _NEXT_NAME, _FIRST_NAME, _BEHIND, _DONE = range(6)
+_VALUE, _FIRST_ITEM, _NEXT_NAME, _FIRST_NAME, _AFTER_VALUE, _DONE = range(6)
 
 
 class Tokens(NamedTuple):
@@ -89,7 +89,7 @@ def _read_message(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
         if i >= end:
             return (READ if state == _DONE else BROKEN), t
         c = byte(data, i)
-        if state == _BEHIND:
+        if state == _AFTER_VALUE:
             if c == 44:
                 i += 1
                 state = _NEXT_NAME if in_object else _VALUE
@@ -129,7 +129,7 @@ def _read_message(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
             if i < 0:
                 return BROKEN, t
             t += 1
-            state = _DONE if parent < 0 else _BEHIND
+            state = _DONE if parent < 0 else _AFTER_VALUE
             continue
         # Here something ends, or nothing that is allowed stands here.
         if c != (125 if in_object else 93):
@@ -140,7 +140,7 @@ def _read_message(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
         tokens.after[U(parent)] = t
         parent = around
         in_object = parent >= 0 and tokens.kind[U(parent)] == OBJECT
-        state = _DONE if parent < 0 else _BEHIND
+        state = _DONE if parent < 0 else _AFTER_VALUE
 
 
 @kernel

@@ -120,7 +120,9 @@ class Cells:
         width = int(view.offsets[-1] - view.offsets[0])
         made = np.empty(_ROOM * cells + width, np.uint8)
         nulls = np.zeros(rows, np.bool_) if as_null is None else as_null
-        used = _spell(layout, self.structure, self.present, self.offsets, self.at, view, nulls, start, end, how, made)
+        used = _write_texts(
+            layout, self.structure, self.present, self.offsets, self.at, view, nulls, start, end, how, made
+        )
         left = np.flatnonzero(how == _LEFT)
         if left.size:
             made = self._settled(left, written, start, end, how, made[:used])
@@ -241,7 +243,7 @@ def _begins_with_zeros(data: Array, i: Any, j: Any, count: Any) -> Any:
 
 
 @kernel
-def _spell(
+def _write_texts(
     layout: ColumnLayout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
     start: Array, end: Array, how: Array, made: Array,
 ) -> Any:  # fmt: skip

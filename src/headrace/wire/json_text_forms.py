@@ -93,7 +93,7 @@ def put_float(out: Array, o: Any, data: Array, i: Any, j: Any, most: Any) -> Any
         out[U(o)] = 45
         o += 1
         i += 1
-    # The first and the last digit that is no zero, and how many digits stand in front of the point.
+    # The first and the last digit that is not a zero, and how many digits stand in front of the point.
     first, last, point, k = np.int64(-1), np.int64(-1), np.int64(-1), i
     while k < j and (48 <= byte(data, k) <= 57 or (byte(data, k) == 46 and point < 0)):
         if byte(data, k) == 46:
@@ -198,7 +198,7 @@ def put_decimal(out: Array, o: Any, data: Array, i: Any, j: Any, scale: Any) -> 
 
 @kernel
 def count_of(data: Array, i: Any, j: Any, code: Any, unit: Any) -> Any:
-    """The count of a day, a time or a local timestamp in its ordinary spelling; `NO_COUNT` for any other."""
+    """The count of a day, a time or a local timestamp in its ordinary text form; `NO_COUNT` for any other."""
     if code == TIME:
         return _time_count(data, i, j, unit)
     if j - i < 10:

@@ -1,6 +1,6 @@
 """JSON texts from columns: strings, arrays, objects, and whole messages of constants and columns.
 
-The spelling is that of Spark's `to_json`, as in `key_text`: no blanks; control characters as `\\n` or `\\u001F`; all
+The text form is that of Spark's `to_json`, as in `key_text`: no blanks; control characters as `\\n` or `\\u001F`; all
 else as it is. Names and values of objects are entries, so that who writes chooses which of them and in what order.
 """
 

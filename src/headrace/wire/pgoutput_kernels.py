@@ -25,7 +25,7 @@ class Messages(NamedTuple):
 
     Args:
         kinds: the letter of each.
-        places: the LSN in the header of each.
+        lsns: the LSN in the header of each.
         oids: of rows that of the table, of a BEGIN the transaction's number.
         tags: of rows the letter of their first tuple, of logical messages their flags.
         firsts: the commit of BEGIN and COMMIT, the LSN of logical messages, origins and keepalives.
@@ -246,7 +246,7 @@ def write_facts(
     Args:
         connector: its name.
         numbers: of each row's transaction, -1 where it is in none.
-        places: the LSN of each row.
+        lsns: the LSN of each row.
         previous: where the transaction before ended.
         maps: where the facts of each row begin.
         names: the number of each fact: 0 to 3 in the order above.

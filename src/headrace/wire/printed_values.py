@@ -1,4 +1,4 @@
-"""What PostgreSQL prints of moments, bytes, arrays and hstore, in our spelling.
+"""What PostgreSQL prints of moments, bytes, arrays and hstore, in our text form.
 
 Kernels write the ordinary value. What is of another form they leave, or name its rows, for who calls to write it one by
 one.
@@ -24,7 +24,7 @@ _OPENED, _DELIMITER, _ITEM = range(3)
 
 
 class PrintedTexts(NamedTuple):
-    """A column in our spelling; the rows that were left have empty texts."""
+    """A column in our text form; the rows that were left have empty texts."""
 
     texts: pa.StringArray
     left: Array

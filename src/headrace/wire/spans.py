@@ -33,7 +33,7 @@ HEX = np.full(256, -1, np.int64)
 for _digit, _character in enumerate("0123456789abcdef"):
     HEX[ord(_character)] = HEX[ord(_character.upper())] = _digit
 LETTER = np.zeros(256, np.uint8)
-"""What a letter after a backslash stands for; 0 where that is no escape."""
+"""What a letter after a backslash stands for; 0 where that is not an escape."""
 for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
     LETTER[_letter] = _meant
 

@@ -44,8 +44,8 @@ class Ordinary(NamedTuple):
     """What `ordinary_transactions` fills, a row each.
 
     Args:
-        groups: where the group begins in its file, its time in seconds, its server, the number of its GTID, where its
-            UUID lies in the bytes or the domain of MariaDB, and the session's number.
+        transactions: where the group begins in its file, its time in seconds, its server, the number of its GTID, where
+            its UUID lies in the bytes or the domain of MariaDB, and the session's number.
         events: of each rows event its group, type, position in the file, the ordinal before its rows, and where its
             body begins and ends in the bytes.
         of: the number of each one's table among `maps`.

@@ -1,4 +1,4 @@
-"""Texts of a tape as a column of an Arrow type. Kernels settle the ordinary spelling, `typed_exact` every other."""
+"""Texts of a tape as a column of an Arrow type. Kernels settle the ordinary text form, `typed_exact` every other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TypedColumn:
     def __init__(self, tape: Tape, at: Array, kind: pa.DataType, zone: str | None = None) -> None:
         self._tape, self._at, self._kind, self._zone = tape, at, kind, zone
         self.refused: Array = np.zeros(0, np.int64)
-        """The rows whose text is no value of the type; they are null."""
+        """The rows whose text is not a value of the type; they are null."""
         self.values = self._read()
 
     def _read(self) -> pa.Array:
@@ -243,7 +243,7 @@ def _digits(data: Array, i: Any, size: Any) -> Any:
 
 @kernel
 def day_of(data: Array, i: Any) -> Any:
-    """`YYYY-MM-DD` as days since 1970; `_NONE` where it is no day of the calendar."""
+    """`YYYY-MM-DD` as days since 1970; `_NONE` where it is not a day of the calendar."""
     y, m, d = _digits(data, i, 4), _digits(data, i + 5, 2), _digits(data, i + 8, 2)
     if y < 1 or m < 1 or m > 12 or d < 1 or byte(data, i + 4) != 45 or byte(data, i + 7) != 45:
         return _NONE

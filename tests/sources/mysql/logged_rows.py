@@ -67,7 +67,7 @@ def read_images(bodies, kinds, columns):
     images, _ = read_rows(data, events, WireTables.of([columns]))
     written = [n for n, column in enumerate(columns) if column.native.needs_log_texts]
     by = np.arange(len(written), dtype=np.int64)
-    images.spell(chosen(written), by, [columns[n].native.log_texts for n in written])
+    images.write(chosen(written), by, [columns[n].native.log_texts for n in written])
     names = pa.array([str(n) for n in range(len(columns))], pa.string())
     every = chosen(range(len(columns)))
     sides = [images.maps(side, every, names) for side in (images.old, images.new)]

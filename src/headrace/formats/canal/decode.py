@@ -34,7 +34,7 @@ from headrace.formats.change_columns import (
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, unfit_values
 from headrace.formats.given_values import misfit, note_misfits
-from headrace.formats.json_images import ObjectImage, spell
+from headrace.formats.json_images import ObjectImage, write_canonical
 from headrace.formats.numbered import Numbered
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import map_of
@@ -84,7 +84,7 @@ class CanalDecoder(Codec):
         messages = Messages(batch.column("value"), legacy_old=self._reading.legacy_old)
         rows = self._rows(messages)
         problems: dict[int, str] = {}
-        self._spell(messages.tape, rows, problems)
+        self._write_canonical(messages.tape, rows, problems)
         whole = self._columns(batch, messages, rows, problems)
         schemas = [known.announced for known in self._known.all]
         yield all_rows(
@@ -127,11 +127,11 @@ class CanalDecoder(Codec):
         found[ordinary] = np.array(numbers)[groups.of]
         return found
 
-    def _spell(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
+    def _write_canonical(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
         """Write canonical texts in place of what the wire has; note messages whose bytes are none."""
         encodings = [known.encodings for known in self._known.all]
         objects = np.concatenate([rows.data, rows.old])
-        for unread in spell(tape, objects, np.tile(rows.known, 2), encodings, _canonical):
+        for unread in write_canonical(tape, objects, np.tile(rows.known, 2), encodings, _canonical):
             if self._reading.base64:
                 problem = NO_BASE64.format(unread.column)
             elif self._reading.typed is None:
@@ -169,7 +169,7 @@ class CanalDecoder(Codec):
                     ("id", tape.texts(head["id"])),
                     ("ts", tape.texts(head["ts"])),
                     ("gtid", gtid),
-                    # Where it is no time, the fact is all that is left of it.
+                    # Where it is not a time, the fact is all that is left of it.
                     ("es", pc.if_else(known_es, pa.scalar(None, pa.string()), tape.texts(head["es"]))),
                     ("sql", empty_as_null(tape.texts(head["sql"]))),
                 ]

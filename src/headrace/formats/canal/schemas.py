@@ -53,7 +53,7 @@ class ResolvedTable:
         schema: the table schema that their rows follow; None where there is none.
         announced: the schema to tell in a `schema` row before the first of them.
         key_names: the columns of the key; empty where nobody says one.
-        spellings: the columns whose values are not written as canonical text.
+        encodings: the columns whose values are not written as canonical text.
     """
 
     schema: TableSchema | None
@@ -63,7 +63,7 @@ class ResolvedTable:
 
 
 def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
-    """Read what a message tells of its table. A text that is no schema is not refused: types are only a help."""
+    """Read what a message tells of its table. A text that is not a schema is not refused: types are only a help."""
     named = [name for name in _array(told.key_names) if name is not None]
     key_names = tuple(dict.fromkeys(named or reading.keys))
     given = _given(told, reading)

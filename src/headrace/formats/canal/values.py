@@ -47,7 +47,7 @@ class CanalEncoding:
 
     @classmethod
     def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> CanalEncoding | None:
-        """The spelling of a column; None where the wire's text is the canonical one.
+        """The text form of a column; None where the wire's text is the canonical one.
 
         Args:
             column: with MySQL's type as its native type, where known.
@@ -79,7 +79,7 @@ class CanalEncoding:
         return texts if self.code == "base64" else _each(texts, self.wire_text)
 
     def canonical_text(self, text: str) -> str | None:
-        """One canonical text. What is no number of a label stays, because other writers write labels."""
+        """One canonical text. What is not a number of a label stays, because other writers write labels."""
         if self.code == "enum":
             # 0 is MySQL's empty text for a refused value.
             if text == "0":
@@ -106,7 +106,7 @@ class CanalEncoding:
         if self.code == "geometry":
             return _geometry(text)
         found = _LOCAL.fullmatch(text)
-        # The fraction stays as it is. What has an offset already, and what is no time (a zero date), stays.
+        # The fraction stays as it is. What has an offset already, and what is not a time (a zero date), stays.
         moment = None if found is None else moment_of(f"{found[1]} {found[2]}", self.zone)
         return text if found is None or moment is None else _instant_text(moment, "T") + (found[3] or "") + "Z"
 

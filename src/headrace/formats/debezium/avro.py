@@ -51,7 +51,7 @@ class DebeziumAvroSettings(RegistrySettings, GivenSchemas, EventSettings):
 class DebeziumAvro(ArrowFormat):
     """Debezium's Avro events, whatever registry and converter wrote them.
 
-    The events are those of `debezium_json`: same options, same rows, same spelling of values. A schema id that appears
+    The events are those of `debezium_json`: same options, same rows, same text form of values. A schema id that appears
     while a stream runs is fetched then; an id that the registry does not know gives an `error` row, which may be read
     again later; a registry that can't be asked for an id that this process has not seen stops the query, because
     nothing may be lost. Ids that were seen go on working while the registry is down.

@@ -1,6 +1,6 @@
 """The connectors, as data: which facts the source block of each has, and what its topics are made of.
 
-A row's `source['connector']` says which connector wrote it, in Debezium's spelling. A row of another connector, or of
+A row's `source['connector']` says which connector wrote it, in Debezium's text form. A row of another connector, or of
 none, has the block that all connectors share, and nothing is invented for it.
 
 Source: the Oracle and Db2 connectors' documented events of generation 2.3; recorded events of the SQL Server connector

@@ -1,4 +1,4 @@
-"""Binary numbers in Java's spelling: the fewest digits, with a point, and an exponent beyond 0.001 and 10,000,000."""
+"""Binary numbers in Java's text form: the fewest digits, with a point, and an exponent beyond 0.001 and 10,000,000."""
 
 from __future__ import annotations
 

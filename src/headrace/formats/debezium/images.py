@@ -198,7 +198,7 @@ def keys_of(
     Args:
         tape: where the messages' keys are.
         keys: their places.
-        table_field: a field that is no part of them.
+        table_field: a field that is not part of them.
         wanted: the columns of the image.
         images: where the newest images are, their places, and for which rows they may say the key, as far as they carry
             some of the columns; None for those that carry all.

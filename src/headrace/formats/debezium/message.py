@@ -77,8 +77,8 @@ class Messages(JsonMessages):
         found = self.tape.fields(self.value.at, _CONTROL) >= 0
         source, changes, op, status, count, id, ts_ms, kind, data = found
         edge = status & count & id & np.isin(self._words("status"), (b"BEGIN", b"END"))
-        beat = ts_ms & (self.tape.field_counts(self.value.at) == 1)
-        control: Array = (source & (changes | op)) | edge | beat | (kind & data)
+        heartbeat = ts_ms & (self.tape.field_counts(self.value.at) == 1)
+        control: Array = (source & (changes | op)) | edge | heartbeat | (kind & data)
         return control
 
     def _words(self, name: str) -> Array:

@@ -91,7 +91,7 @@ class _Message:
         return all(text is None or _INTEGER.fullmatch(text) for text in texts)
 
     def _kind(self) -> str | None:
-        """What the message is: `data`, `begin`, `end`, `schema`, `heartbeat`, `none` for what is no event."""
+        """What the message is: `data`, `begin`, `end`, `schema`, `heartbeat`, `none` for what is not an event."""
         messages, number = self._messages, self._number
         has_image = any(self._text(name) is not None for name in ("before", "after"))
         has_source = bool(messages.has_source[number])
@@ -222,7 +222,7 @@ def _order(text: str | None) -> int | None:
 
 
 def _moment(millis: str | None, micros: str | None) -> int | None:
-    """An instant in microseconds; None beyond the years 1 to 9999, and for what is no number."""
+    """An instant in microseconds; None beyond the years 1 to 9999, and for what is not a number."""
     for text, unit in ((micros, 1), (millis, 1000)):
         if text is not None and _INTEGER.fullmatch(text):
             moment = int(text) * unit

@@ -154,7 +154,7 @@ BAD_KEY_SCHEMA = "The schema of the key can't be read."
 
 
 def resolve_table(descriptor: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
-    """Read what a message tells of its table. A text that is no schema is a problem of its rows."""
+    """Read what a message tells of its table. A text that is not a schema is a problem of its rows."""
     try:
         return _known(descriptor, reading)
     except FormatError as error:
@@ -222,7 +222,7 @@ def _counted(text: FieldText, times: str) -> FieldEncoding | None:
 
 
 def _row_fields(envelope: Field, unwrapped: str | None) -> list[Field] | None:
-    """The fields of a row in a value's schema; none where it is no data change event's."""
+    """The fields of a row in a value's schema; none where it is not a data change event's."""
     fields = _fields(envelope)
     if unwrapped is not None:
         row = [f for f in fields if not str(f.get("field")).startswith(unwrapped)]

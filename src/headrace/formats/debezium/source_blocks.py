@@ -125,7 +125,7 @@ class SourceBlocks:
         return Part(pa.array([*texts, "false" if self._block.flag else '"false"'], pa.string()), at=at)
 
     def _left(self, number: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
-        """Integers whose spelling kernels leave; what is none is null."""
+        """Integers whose text form kernels leave; what is none is null."""
         fact = self._block.facts[number]
         found = (value_of(text, _INTEGERS[fact.kind]) for text in texts.to_pylist())
         return [fact.required or "null" if number is None else str(number) for number in found]

@@ -49,7 +49,7 @@ _SOURCE_COLUMN = "__debezium.source.column."
 class FieldText(NamedTuple):
     """How one field of a Connect schema is read: what its values mean, and how they are written.
 
-    The spelling is None where values are canonical texts already.
+    The text form is None where values are canonical texts already.
     """
 
     logical: LogicalType
@@ -184,7 +184,7 @@ def table_of(id: TableId, fields: Sequence[Mapping[str, Any]], key: Sequence[str
     """The table schema that a row's Connect schema describes, without key fields that are not columns.
 
     Raises:
-        ValueError: it is no schema of a row, or two fields have one name.
+        ValueError: it is not a schema of a row, or two fields have one name.
     """
     columns = tuple(column_of(field, number) for number, field in enumerate(fields, 1))
     names = {column.name for column in columns}

@@ -1,4 +1,4 @@
-"""What is no row and no edge of a transaction, one by one: tombstones, fillers, and DDL statements."""
+"""What is not a row and no edge of a transaction, one by one: tombstones, fillers, and DDL statements."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FIELD = {name: place for place, name in enumerate(_FIELDS)}
 """The fields of a record, and their places."""
 
 CODES = ("c", "u", "d", "r", "ddl", "begin", "end", "heartbeat", "")
-"""What a record can be; the last is no event."""
+"""What a record can be; the last is not an event."""
 _DATA = 4
 _OPS = {
     "INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r", "DDL": "ddl", "COMMAND": "ddl", "BEGIN": "begin",
@@ -41,7 +41,7 @@ class Records:
     """What the engine found in a batch.
 
     `problems` says of messages why they can't be read, as far as their values are not looked at; `op` is the place of
-    what each is in `CODES`, -1 for what is no record.
+    what each is in `CODES`, -1 for what is not a record.
     """
 
     def __init__(self, values: pa.BinaryArray) -> None:

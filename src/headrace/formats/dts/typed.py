@@ -46,7 +46,9 @@ def unfit_values(values: DtsValues, place: Array, schema: TableSchema) -> list[U
 def _columns(
     values: DtsValues, place: Array, schema: TableSchema, *, texts: bool = False
 ) -> tuple[dict[str, pa.Array], list[UnfitValue]]:
-    """The columns of structs, and what they can't hold; with `texts` a text is no bytes, as maps have base64 there."""
+    """The columns of structs, and what they can't hold; with `texts` a text is not bytes, as maps have base64
+    there.
+    """
     tape = Tape.of_texts(values.texts)
     refused: list[UnfitValue] = []
     columns = {}
@@ -74,7 +76,7 @@ def _column(tape: Tape, at: Array, form: Array, column: Column) -> tuple[pa.Arra
     read = TypedColumn(tape, at, kind)
     if not types.is_timestamp(kind):
         return read.values, refused_rows(tape, at, column, read)
-    # A clock without a zone is no instant, and an instant no clock.
+    # A clock without a zone is not an instant, and an instant no clock.
     of_other = np.isin(form, _INSTANTS) == (kind.tz is None)
     there = tape.is_value(at)
     wrong = np.union1d(read.refused, np.flatnonzero(of_other & there))

@@ -140,7 +140,7 @@ def column_of(name: str, position: int, kind: str, number: int, form: str, *, nu
         kind: whose number it is (`KIND`).
         number: its `dataTypeNumber`.
         form: the form of its value where that is not the expected one, else empty.
-        nullable: whether it is no key column.
+        nullable: whether it is not a key column.
     """
     found = _TABLES.get(kind, {}).get(number, _UNKNOWN)
     # A zero date, or an infinite one, has no type but text.

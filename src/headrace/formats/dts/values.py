@@ -243,7 +243,7 @@ class ValueReader:
         return self._words(self._text(self._field(rows, 1)), types, rows)
 
     def _words(self, texts: pa.StringArray, types: pa.StringArray, rows: Array) -> tuple[pa.StringArray, Array]:
-        """Texts, those of booleans in one spelling."""
+        """Texts, those of booleans in one text form."""
         boolean = pc.is_in(types, pa.array(["BOOL", "BOOLEAN"])).to_numpy(zero_copy_only=False)
         boolean |= (self.kind[rows] == "p") & (self.number[rows] == BOOLEAN_OID)
         forms = np.full(rows.size, "t", "U1")

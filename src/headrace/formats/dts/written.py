@@ -1,4 +1,4 @@
-"""Values of DTS records as they are written: the branch of the union, by the column's type and the text's spelling.
+"""Values of DTS records as they are written: the branch of the union, by the column's type and the text's text form.
 
 A text that its column's type does not have (a time finer than the record's unit, a number that is none) is written as
 Character, so that nothing is lost.

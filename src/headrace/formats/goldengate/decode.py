@@ -48,13 +48,13 @@ class GoldenGateDecoder(Codec):
         known = self._tables.numbers(table, messages.key_names(rows))
         old = np.where(op == _C, nothing, messages.before[rows])
         new = np.where(op == _D, nothing, messages.after[rows])
-        self._tables.spell(tape, np.concatenate([old, new]), np.tile(known, 2))
+        self._tables.write_canonical(tape, np.concatenate([old, new]), np.tile(known, 2))
         before, after = ObjectImage.of(tape, old), ObjectImage.of(tape, new)
         moments = instants(tape, messages.place("op_ts", rows)).values
         tokens = messages.place("tokens", rows)
         tape.compact(tokens)
         facts = {name: messages.texts(name, rows) for name in FACTS}
-        # Where it is no time, the fact is all that is left of it.
+        # Where it is not a time, the fact is all that is left of it.
         facts["op_ts"] = pc.if_else(moments.is_valid(), pa.scalar(None, pa.string()), messages.texts("op_ts", rows))
         columns: dict[str, pa.Array] = {
             **origin_columns(batch, rows),

@@ -27,7 +27,8 @@ class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
     `ordinary` says which are of rows and can be read; `op` is the place of their letter in `OPERATIONS`, `before` and
-    `after` their images. An object without members is no image: GoldenGate writes one where there is nothing to say.
+    `after` their images. An object without members is not an image: GoldenGate writes one where there is nothing to
+    say.
     """
 
     def __init__(self, values: pa.BinaryArray) -> None:

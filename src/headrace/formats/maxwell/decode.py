@@ -50,7 +50,7 @@ class MaxwellDecoder(Codec):
         known = self._tables.numbers(table, messages.key_names(rows))
         data, old = messages.place("data", rows), messages.place("old", rows)
         old[(op != _U) | ~tape.is_value(old)] = -1
-        self._tables.spell(tape, np.concatenate([data, old]), np.tile(known, 2))
+        self._tables.write_canonical(tape, np.concatenate([data, old]), np.tile(known, 2))
         nothing = np.int32(-1)
         laid = old >= 0
         before = ObjectImage.of(tape, np.where((op == _D) | laid, data, nothing), old)
@@ -81,6 +81,6 @@ class MaxwellDecoder(Codec):
         tape, nothing = messages.tape, pa.scalar(None, pa.string())
         facts = {name: tape.texts(head[name]) for name in FACTS}
         facts["commit"] = pc.if_else(pc.equal(facts["commit"], "true"), "true", nothing)
-        # Where it is no time, the fact is all that is left of it.
+        # Where it is not a time, the fact is all that is left of it.
         facts["ts"] = pc.if_else(is_time, nothing, tape.texts(head["ts"]))
         return map_of([("connector", pa.repeat("mysql", len(is_time))), *facts.items()])

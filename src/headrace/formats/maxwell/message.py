@@ -70,7 +70,7 @@ class KafkaKeys:
         return string_lists(offsets, columns, counts > 0)
 
     def parts(self, number: int) -> dict[str, str | None]:
-        """The members of one key; none where it is no object."""
+        """The members of one key; none where it is not an object."""
         tape = Tape(self._keys.slice(number, 1))
         members = tape.members(tape.root)
         names, values = tape.texts(members.names), tape.texts(members.values)

@@ -40,7 +40,7 @@ def _row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[str, An
     moment = whole_within(ts, FIRST_SECOND, LAST_MS)
     facts = {"connector": "mysql"} | {name: messages.text(name, number) for name in FACTS}
     facts["commit"] = "true" if facts["commit"] == "true" else None
-    # Where it is no time, the fact is all that is left of it.
+    # Where it is not a time, the fact is all that is left of it.
     facts["ts"] = ts if moment is None else None
     xid = messages.text("xid", number)
     return single_row(batch, number) | {

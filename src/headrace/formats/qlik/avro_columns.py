@@ -139,7 +139,7 @@ def _said(field: Mapping[str, Any]) -> _FieldDescription:
     return _FieldDescription(field["name"], name, code, nullable, own)
 
 
-def spell(tape: Tape, objects: Array, which: Array, described: Sequence[Description | None]) -> None:
+def write_canonical(tape: Tape, objects: Array, which: Array, described: Sequence[Description | None]) -> None:
     """Let the values of images be canonical texts from now on.
 
     Args:
@@ -151,7 +151,7 @@ def spell(tape: Tape, objects: Array, which: Array, described: Sequence[Descript
     codes = [{} if said is None else said.codes for said in described]
     of = np.tile(which, 2)
     objects = np.ascontiguousarray(np.where(of >= 0, objects, np.int32(-1)))
-    for unread in json_images.spell(tape, objects, np.maximum(of, 0), codes, _texts):
+    for unread in json_images.write_canonical(tape, objects, np.maximum(of, 0), codes, _texts):
         # A decimal without bytes is not a number.
         tape.tokens.kind[unread.at] = NULL
 

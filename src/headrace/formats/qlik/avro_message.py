@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FormatError
 from headrace.formats.json_messages import JsonMessages, key_names
-from headrace.formats.qlik.avro_columns import Description, described, spell
+from headrace.formats.qlik.avro_columns import Description, described, write_canonical
 from headrace.formats.qlik.avro_schema import ENVELOPE
 from headrace.formats.qlik.masks import hex_texts
 from headrace.formats.qlik.message import BODY, HEADERS, Messages
@@ -91,7 +91,7 @@ class AvroReader:
         keys = _Keys(self, batch, envelopes.there | ~present, problems)
         body = JsonMessages(tape, tape.root, BODY)
         head = JsonMessages(tape, body.every("headers"), HEADERS)
-        spell(tape, np.concatenate([body.every("data"), body.every("beforeData")]), which, self.described)
+        write_canonical(tape, np.concatenate([body.every("data"), body.every("beforeData")]), which, self.described)
         is_metadata = tape.is_value(body.every("tableStructure"))
         is_metadata[list(problems)] = False
         return Messages(

@@ -22,7 +22,7 @@ from headrace.formats.change_columns import (
 )
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, canonical, image_columns
-from headrace.formats.json_images import ObjectImage, spell
+from headrace.formats.json_images import ObjectImage, write_canonical
 from headrace.formats.numbered import Numbered, numbers_of
 from headrace.formats.qlik.avro_columns import Description
 from headrace.formats.qlik.masks import ColumnBits, is_little
@@ -199,7 +199,7 @@ class QlikDecoder(Codec):
         changed = self._changed(tape, base, rows, known, change, little, op == U)
         gone = self._uncaptured(tape, base, (old, new), rows, known, column, little)
         codes = [k.codes for k in self._known.all]
-        spell(tape, np.concatenate([old, new]), np.tile(known, 2), codes, canonical)
+        write_canonical(tape, np.concatenate([old, new]), np.tile(known, 2), codes, canonical)
         images = [
             ObjectImage.of(tape, at)
             if gone is None
@@ -337,7 +337,7 @@ def _places_in(tape: Tape, base: Array, row: Array, place: Array, names: pa.Stri
 
 
 def other_row(batch: pa.RecordBatch, number: int, metadata: MetadataMessage | None) -> dict[str, Any]:
-    """The row of a message that is no data: the `schema` row that a metadata message is, else a tombstone."""
+    """The row of a message that is not data: the `schema` row that a metadata message is, else a tombstone."""
     row = single_row(batch, number)
     if metadata is None:
         return row | {"op": "tombstone"}

@@ -135,7 +135,7 @@ class Framing:
         return f"The {side} names no schema, and the options give none for it."
 
     def ref(self, head: bytes) -> SchemaRef | None:
-        """The schema that a head names; None for the one given by an option, and for what is no id."""
+        """The schema that a head names; None for the one given by an option, and for what is not an id."""
         if self.name == "confluent":
             return SchemaRef("id", str(int.from_bytes(head[1:], "big")))
         if self.name == "apicurio8":

@@ -13,7 +13,7 @@ _NAMED = ("record", "error", "enum", "fixed")
 def with_references(text: str, others: Iterable[str]) -> str:
     """A schema in which each type of other schemas is defined where it is named first.
 
-    A text that is no schema, and a name that nobody defines, stay as they are.
+    A text that is not a schema, and a name that nobody defines, stay as they are.
     """
     try:
         parsed, found = json.loads(text), [json.loads(other) for other in others]

@@ -68,7 +68,7 @@ class SharePlexDecoder(Codec):
         table = messages.tables.take(pa.array(rows))
         keys = batch.column("key").take(pa.array(rows))
         known = self._tables.numbers(table, key_names(keys))
-        wrong = self._tables.spell(tape, np.concatenate([old, new, over]), np.tile(known, 3))
+        wrong = self._tables.write_canonical(tape, np.concatenate([old, new, over]), np.tile(known, 3))
         before = ObjectImage.of(tape, np.where(kind == OLD, nothing, old))
         after = ObjectImage.of(tape, new, over)
         newest = ObjectImage.of(tape, np.where(kind == D, old, new), over)

@@ -65,9 +65,9 @@ class SharePlexEncoder(Codec):
 
     def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self._known, self._writing = RowSchemas(facts), writing
-        self._encodings: Sequence[Mapping[str, int]] = [self._spelling(schema) for schema in self._known.all]
+        self._encodings: Sequence[Mapping[str, int]] = [self._encodings_of(schema) for schema in self._known.all]
 
-    def _spelling(self, schema: TableSchema) -> dict[str, int]:
+    def _encodings_of(self, schema: TableSchema) -> dict[str, int]:
         kinds = {"timestamp": _TIMESTAMP} | ({"bytes": _BYTES} if self._writing.hex else {})
         return {c.name: kinds[c.logical.kind] for c in schema.columns if c.logical.kind in kinds}
 
@@ -171,7 +171,7 @@ def _with_t(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _as_hex(texts: pa.StringArray) -> pa.StringArray:
-    """Base64 as hex; what is no base64 stays."""
+    """Base64 as hex; what is not base64 stays."""
     raw = [None if text is None else bytes_of(text) for text in texts.to_pylist()]
     return pc.coalesce(pa.array([None if found is None else found.hex().upper() for found in raw], pa.string()), texts)
 

@@ -38,7 +38,7 @@ def computed_columns(given: Any) -> tuple[tuple[str, str], ...]:
     """Names and SQL expressions from a mapping.
 
     Raises:
-        ValueError: it is no mapping of names to texts.
+        ValueError: it is not a mapping of names to texts.
     """
     if not isinstance(given, Mapping):
         raise ValueError("write {name: SQL expression}")

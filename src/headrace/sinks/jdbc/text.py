@@ -53,7 +53,7 @@ def texts(
     Args:
         batch: columns in the order of the types.
         types: what each column's values mean.
-        spelling: how the database wants them.
+        encoding: how the database wants them.
         most_bytes: about how many bytes of Arrow data go into one text; a single row is never divided.
     """
     rows = batch.num_rows

@@ -243,7 +243,7 @@ def reach_metastore(uris: str) -> str:
 
     Raises:
         ConnectError: none does.
-        OptionError: it is no address.
+        OptionError: it is not an address.
     """
     for uri in uris.split(","):
         address = urlsplit(uri.strip())

@@ -1,7 +1,8 @@
 """Small batches of many tables in the driver: collected in one Spark job, folded and typed without one for each table.
 
 It gives what `headrace.apply.fold` gives for rows that are whole. Texts that are not the canonical ones of their
-column's type are left to that: there they are another spelling of a value, null, or an error, as Spark's casts have it.
+column's type are left to that: there they are another text form of a value, null, or an error, as Spark's casts have
+it.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
     """Writes one data file, under a name that no other attempt has. Runs where the rows are: a worker or the driver.
 
     Until a commit names the file, no reader of the table sees it. An attempt that fails closes the file without a
-    footer; what is left is no data file of any table.
+    footer; what is left is not a data file of any table.
 
     Args:
         folder: the table's.

@@ -1,4 +1,4 @@
-"""What the mirror of a source table is called: patterns, and spellings under which two names never become one."""
+"""What the mirror of a source table is called: patterns, and text forms under which two names never become one."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def partitioning_of(listed: Sequence[str], table: TableId, columns: Collection[s
         columns: those of the target.
 
     Raises:
-        OptionError: something is no column, and no part of one.
+        OptionError: something is not a column, and no part of one.
     """
     fields = []
     for field in map(parse_field, listed):

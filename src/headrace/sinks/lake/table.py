@@ -391,8 +391,8 @@ class LakeTable(ABC):
             columns = layout.columns
         change = {name: value for name, value in identity.items() if properties.get(name) != value}
         initial = owner is not None and properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
-        looked_up = bool(initial and exists and rows and first_read and layout.key and layout.stored_as == "1")
-        if looked_up and batch is not None and self.has_rows_of_others(batch, layout.source):
+        must_look_up = bool(initial and exists and rows and first_read and layout.key and layout.stored_as == "1")
+        if must_look_up and batch is not None and self.has_rows_of_others(batch, layout.source):
             _LOG.info(
                 "Others brought rows to the %s, so the rest of its first snapshot goes by MERGE.",
                 self.label,

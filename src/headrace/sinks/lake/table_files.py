@@ -209,7 +209,7 @@ def explained(folder: Folder) -> Iterator[None]:
 
 
 def _typed(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Canonical texts as values; None where one is no value of the type."""
+    """Canonical texts as values; None where one is not a value of the type."""
     if pa.types.is_string(kind):
         return texts
     column = TypedColumn(Tape.of_texts(texts), np.arange(len(texts), dtype=np.int32), kind)

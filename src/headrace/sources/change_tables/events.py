@@ -35,7 +35,7 @@ def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], indexes: np
     Args:
         commits: the commit of each row, as text.
         key: of each key column the values before and after the updates.
-        places: which rows those updates are.
+        indexes: which rows those updates are.
         events: for how many events an update counts that changes the key.
     """
     counts = np.ones(len(commits), dtype=np.int64)

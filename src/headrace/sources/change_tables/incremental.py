@@ -271,7 +271,7 @@ def _unchanged(
 ) -> list[np.ndarray]:
     """Which rows, by their key texts, were not changed after a commit and before they were read.
 
-    Every spelling that a key had in that time stands in the change table, so texts are compared, not collated. Changes
+    Every text form that a key had in that time stands in the change table, so texts are compared, not collated. Changes
     are looked at batch by batch, so a huge commit costs no memory. What was changed after the read is left out as well:
     it comes with its own change.
     """

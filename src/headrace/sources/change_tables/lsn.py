@@ -14,7 +14,7 @@ _TEXT = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:(?:[0-9a-f]{4}|[0-9a-f]{16})")
 _LENGTHS = (10, 16)
 ZERO = "00000000:00000000:0000"
 """SQL Server's first; as text it is before all others of any length."""
-_SPELLED = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
+_TEXT_FORM = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
 _LOWER = np.zeros(256, np.uint8)
 """Each hexadecimal digit in lower case; zero for what is none."""
 for _digit in "0123456789abcdefABCDEF":
@@ -60,7 +60,7 @@ def to_texts(lsns: pa.Array) -> pa.Array:
         if not digits.all():
             raise ValueError("an LSN holds what is no hexadecimal digit")
     else:
-        digits = _SPELLED[cells].reshape(len(cells), -1)
+        digits = _TEXT_FORM[cells].reshape(len(cells), -1)
     if digits.shape[1] // 2 not in _LENGTHS:
         raise ValueError(f"an LSN has 10 or 16 bytes, not {digits.shape[1] // 2}")
     colon = np.full((len(digits), 1), ord(":"), np.uint8)
@@ -74,7 +74,7 @@ def to_texts(lsns: pa.Array) -> pa.Array:
 def words(numbers: np.ndarray) -> pa.Array:
     """Numbers below 2^32 as eight hexadecimal digits each."""
     cells = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)
-    return _texts(_SPELLED[cells].reshape(-1, 8))
+    return _texts(_TEXT_FORM[cells].reshape(-1, 8))
 
 
 def _cells(values: pa.Array) -> np.ndarray:

@@ -281,7 +281,7 @@ class Planner:
         oldest = value(self._statements.OLDEST_MAPPED)
         self._history.require_same(start, oldest)
         if limit.upto:
-            # Tables that were taken in later than that have to be brought level too.
+            # Tables that were first captured later than that have to be brought level too.
             last = max([limit.upto, waits_for, *(progress.commit for progress in start.tables.values())])
             commit = max(start.commit, min(commit, last))
             if commit == start.commit:
@@ -304,7 +304,7 @@ class Planner:
     def _switched_off_and_on(self, start: Offset) -> set[str]:
         """Known tables whose change tables are all new, or began again, and do not reach back to where reading stopped.
 
-        They are taken in as new ones, with a snapshot.
+        They are captured as new ones, with a snapshot.
         """
         found = set()
         for path in start.known:

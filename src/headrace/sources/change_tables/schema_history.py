@@ -42,8 +42,8 @@ class Window:
         table: what is read.
         after: the commit before.
         upto: the last commit.
-        newest: whether no later change table of the table is known. When that one goes away, the table is taken in as a
-            new one as soon as it is captured again.
+        newest: whether no later change table of the table is known. When that one goes away, the table is newly
+            captured as a new one as soon as it is captured again.
     """
 
     table: CapturedTable
@@ -70,7 +70,7 @@ class SchemaHistory:
 
     @classmethod
     def begin(cls, table: CapturedTable) -> SchemaHistory:
-        """A table that is taken in."""
+        """A table that is newly captured."""
         return cls([SchemaVersion(lsn.ZERO, table)])
 
     @property

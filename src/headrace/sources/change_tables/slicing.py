@@ -130,8 +130,8 @@ class Slicing:
         start, end = self._start, self._end
         found = []
         for path in end.known:
-            if path not in start.known or end.takes_in(start, path):
-                # Taken in by this batch.
+            if path not in start.known or end.captures_newly(start, path):
+                # Newly captured by this batch.
                 continue
             progress = start.tables.get(path)
             if progress is not None and not progress.done:

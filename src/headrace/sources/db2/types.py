@@ -1,6 +1,6 @@
 """Db2's types: what they mean, how they are selected, and how their defaults are read.
 
-Most are selected as text in our canonical spelling: the driver cuts timestamps at microseconds, has had defects with
+Most are selected as text in our canonical text form: the driver cuts timestamps at microseconds, has had defects with
 binary columns and with DECFLOAT, and can't tell XML from other text. The server's own conversions are exact.
 """
 

@@ -179,7 +179,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         Args:
             start: where the last batch ended.
             window: what follows in the log; None for a new process, whose options may be others.
-            only_looks: whether nothing may be altered on the server.
+            read_only: whether nothing may be altered on the server.
         """
 
     def _reports_after(self, start: Offset) -> str:

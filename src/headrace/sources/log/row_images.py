@@ -39,13 +39,13 @@ class RowImages:
         self._cells = cells
         self._data = data
 
-    def spell(self, written: Columns, by: Array, encodings: Sequence[TextEncoding]) -> None:
+    def write(self, written: Columns, by: Array, encodings: Sequence[TextEncoding]) -> None:
         """Put other texts in the place of values: canonical ones, or what hides them.
 
         Args:
             written: the columns of each table for which that is so.
-            by: for each of these the number of its spelling.
-            spellings: all of them.
+            by: for each of these the number of its text form.
+            encodings: all of them.
         """
         cells = self._cells
         counts = np.zeros(len(encodings), np.int64)

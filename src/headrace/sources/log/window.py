@@ -44,7 +44,7 @@ class WindowState(ABC):
     Args:
         cuts: as `Window.cuts`.
         reads: whether the window is read at all; not where the log had nothing for the captured tables.
-        waiting: tables that were taken in and are not read yet; their changes are not streamed before.
+        waiting: tables that were first captured and are not read yet; their changes are not streamed before.
     """
 
     cuts: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ class Definition:
         charset: the character set that it names; None for none.
         nullable: what it says of NULL; None where it says nothing.
         default: the literal of its default as SQL; None where it has none, or one that is computed.
-        computed: whether its default is no literal.
+        computed: whether its default is not a literal.
         generated: whether its values are computed of other columns.
         identity: whether the server numbers its rows.
         in_key: whether it is the primary key, or unique.

@@ -44,7 +44,7 @@ SELECT table_schema, table_name, column_name, column_type, character_set_name, i
 FROM information_schema.columns WHERE (table_schema, table_name) IN ({})
 ORDER BY table_schema, table_name, ordinal_position
 """
-# A part of a column, or an expression, is no key of rows.
+# A part of a column, or an expression, is not a key of rows.
 _KEYS = """
 SELECT table_schema, table_name, index_name, GROUP_CONCAT(HEX(column_name) ORDER BY seq_in_index),
   GROUP_CONCAT(COALESCE(sub_part, '') ORDER BY seq_in_index), COUNT(column_name) = COUNT(*)

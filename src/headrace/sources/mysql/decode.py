@@ -424,7 +424,7 @@ class WindowDecoder:
         try:
             images, events = read_rows(data, Events(starts, ends, kinds, layouts), arrays.wire)
             images.complete()
-            images.spell(arrays.written, arrays.by, arrays.encodings)
+            images.write(arrays.written, arrays.by, arrays.encodings)
         except WrongRow as error:
             raise self._wrong(error, block) from None
         counts = np.bincount(events, minlength=len(kinds))

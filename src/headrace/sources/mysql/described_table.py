@@ -140,7 +140,7 @@ def _column(shown: Column | None, name: str, position: int, native: NativeType, 
 
 
 def _keys(described: TableMap, known: MysqlTable, names: list[str]) -> list[UniqueKey]:
-    """The primary key that the log names, else the catalog's key. A part of a column is no key of rows."""
+    """The primary key that the log names, else the catalog's key. A part of a column is not a key of rows."""
     parts = described.primary_key
     if parts and not any(part.prefix for part in parts):
         return [UniqueKey(tuple(names[part.column] for part in parts), primary=True)]

@@ -83,7 +83,7 @@ def _boundary_after_known(
     ours: GtidSet, settings: MysqlSettings, now: ServerState, begin: BinlogPosition, head: BinlogPosition
 ) -> BinlogPosition:
     """The boundary after the transactions that are known; what follows has none of them."""
-    found, is_behind = begin, False
+    found, is_after = begin, False
     transactions = TransactionReader(begin, head, ())
     with closing(log_up_to(settings, now.base, begin, lambda: transactions.boundary, server=now.server)) as blocks:
         while not transactions.finished:
@@ -96,8 +96,8 @@ def _boundary_after_known(
                     if not isinstance(step, TransactionEnd):
                         continue
                     if step.transaction.gtid is None or not ours.has(step.transaction.gtid):
-                        is_behind = True
-                    elif is_behind:
+                        is_after = True
+                    elif is_after:
                         raise PositionMismatch(
                             f"The server '{now.address}' took over, and has transaction {step.transaction.gtid}, which "
                             "was read, after others that were not.",

@@ -137,7 +137,7 @@ def require_same_log(now: ServerState, before: LogState, boundary: BinlogPositio
         boundary: where the next read begins.
 
     Raises:
-        PositionMismatch: it is another server, or one whose log went back or was begun again.
+        PositionMismatch: it is another server, or one whose log went back or was reset.
         DataLossError: the file is not there any more.
     """
     if now.server != before.server or (now.kind == MARIADB) != (before.kind == MARIADB):

@@ -127,8 +127,8 @@ class Arrays:
         captured: the positions in the row of the columns that are given out.
         key: those of the key's columns.
         written: those whose texts do not stay as they are.
-        by: for each of these the number of its spelling.
-        spellings: all of them.
+        by: for each of these the number of its text form.
+        encodings: all of them.
         names, key_names: the names of `captured` and `key`.
         databases, namespaces, tables, fingerprints: what change rows say of a table.
     """

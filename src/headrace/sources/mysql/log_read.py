@@ -182,7 +182,7 @@ def scan_window(
         mark: see `log_from`.
 
     Raises:
-        PositionMismatch: it is the log of another server, or was begun again.
+        PositionMismatch: it is the log of another server, or was reset.
         DataLossError: the file is not there any more.
         FormatError: the log is damaged, or ends before the window.
         CaptureError: it has what can't be read.

@@ -32,7 +32,7 @@ class Run(NamedTuple):
         events: see `Ordinary`, a row each.
         of: of each rows event the number of its table.
         maps: the description of each table.
-        behind: where the events after them begin in the data.
+        after: where the events after them begin in the data.
     """
 
     positions: list[int]

@@ -85,7 +85,7 @@ class _Quiet:
 
     Args:
         commit, tables: the offset's commit, and the tables that were looked for.
-        seen: what was found, its end above all.
+        scan: what was found, its end above all.
         gtids: see `BinlogWindow`.
     """
 
@@ -284,7 +284,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             # Who asked for the head did not know how many servers were followed.
             limit = replace(limit, upto=in_epoch_of(limit.upto, start.commit))
         if head < start.commit:
-            # The log was begun again, or lost its end; what is behind the offset is none of ours.
+            # The log was reset, or lost its end; what is behind the offset is not ours.
             self._in_same_log(start)
         if start.tables:
             # All of their rows were read before now.

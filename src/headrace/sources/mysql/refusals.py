@@ -78,7 +78,7 @@ def refused(endpoint: Endpoint, number: int, message: str) -> HeadraceError:
     """The error for what the server answers to a statement.
 
     Args:
-        position: where the session is.
+        endpoint: where the session is.
         number: the server's; 0 where the connection broke without one.
         message: the server's sentence.
     """
@@ -103,7 +103,7 @@ def session_refused(endpoint: Endpoint, error: MysqlError) -> ConnectError:
     """The error for a server, or what stands in front of it, that takes no settings of a session.
 
     Args:
-        position: where the session is.
+        endpoint: where the session is.
         error: what the server answered to them.
     """
     return ConnectError(
@@ -155,7 +155,7 @@ def not_connected(endpoint: Endpoint, number: int, text: str) -> HeadraceError:
     """The error for a session that could not be begun.
 
     Args:
-        position: where the session was to be.
+        endpoint: where the session was to be.
         number: the server's or the driver's number; 0 where there is none.
         text: the sentence, without the password.
     """

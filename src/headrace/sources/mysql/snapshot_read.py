@@ -99,7 +99,7 @@ class SnapshotReader:
 
         Args:
             table: it.
-            behind: everything before it is seen.
+            after: everything before it is seen.
             sql: selects the captured columns.
 
         Raises:

@@ -345,7 +345,7 @@ def _position(text: str, head: str) -> str:
     """The commit up to which changes that begin before a position are delivered.
 
     Raises:
-        OptionError: it is no position.
+        OptionError: it is not a position.
     """
     given = text.strip()
     if given.lower() == NOW:

@@ -103,7 +103,7 @@ class Token:
 
     @property
     def name(self) -> str | None:
-        """What it names; None where it is no name."""
+        """What it names; None where it is not a name."""
         if self.kind == "quoted":
             return self.text[1:-1].replace("``", "`")
         if self.kind == "text" and self.text[0] == '"':
@@ -173,7 +173,7 @@ def statement_tokens(text: str) -> list[Token]:
     """The tokens of the statement proper, without variables that are set for it alone (SET STATEMENT ... FOR)."""
     tokens = list(tokens_of(text))
     is_prefixed = [token.word for token in tokens[:2]] == ["SET", "STATEMENT"]
-    return _behind_for(tokens) if is_prefixed else tokens
+    return _after_for(tokens) if is_prefixed else tokens
 
 
 def tokens_of(text: str) -> Iterator[Token]:
@@ -184,7 +184,7 @@ def tokens_of(text: str) -> Iterator[Token]:
             yield Token(kind, match.group())
 
 
-def _behind_for(tokens: Sequence[Token]) -> list[Token]:
+def _after_for(tokens: Sequence[Token]) -> list[Token]:
     depth = 0
     for index, token in enumerate(tokens):
         depth += (token.text == "(") - (token.text == ")")

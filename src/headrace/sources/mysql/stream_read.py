@@ -29,7 +29,7 @@ def read_window(window: Window, settings: MysqlSettings, capture_time: dt.dateti
     """The change rows of a window, in position order.
 
     Raises:
-        PositionMismatch: another server answers than the window is of, or its log was begun again.
+        PositionMismatch: another server answers than the window is of, or its log was reset.
         DataLossError: a file of the window is not there any more.
         LostConnection: the server went away; nothing is lost, and the window can be read again.
         CaptureError: the log has what can't be read.

@@ -149,7 +149,7 @@ class NativeType:
 
         Args:
             column_type: such as `int(10) unsigned`, `enum('a','b')`.
-            collation: the name of the character set; None for what is no text.
+            collation: the name of the character set; None for what is not a text.
             json: whether a check of the table says that a LONGTEXT holds JSON, as MariaDB has it.
 
         Raises:

@@ -87,7 +87,7 @@ class Snapshots:
 
         Args:
             session: outside of a transaction.
-            behind: a position of the log that it has to see everything before.
+            after: a position of the log that it has to see everything before.
             tables: with their quotes, what a lock is taken on where there is no other way.
             another: opens a session for that lock.
 

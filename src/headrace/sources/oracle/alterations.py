@@ -37,7 +37,7 @@ _NO_COLUMN = {
     "MODIFY": ("CONSTRAINT", "DEFAULT", "LOB", "NESTED", "OPAQUE", "PARTITION", "PRIMARY", "SUBPARTITION", "TABLE",
                "UNIQUE", "VARRAY"),
 }  # fmt: skip
-"""What these verbs may name that is no column."""
+"""What these verbs may name that is not a column."""
 _OPTIONS = frozenset(
     ("ANNOTATIONS", "AS", "CHECK", "COLLATE", "CONSTRAINT", "DECRYPT", "DEFAULT", "DROP", "ENCRYPT", "GENERATED",
      "INVISIBLE", "NOT", "NULL", "PRIMARY", "REFERENCES", "SORT", "UNIQUE", "VISIBLE")

@@ -43,7 +43,7 @@ class OracleTable(SourceTable[NativeType]):
         return [native.texts(batch.column(number)) for number, native in enumerate(self.natives)]
 
     def can_cut(self, column: str) -> bool:
-        """Whether it is no large value, and of a type whose bounds are exact."""
+        """Whether it is not a large value, and of a type whose bounds are exact."""
         return super().can_cut(column) and self.native(column).chunks
 
     def to_json(self) -> dict[str, Any]:

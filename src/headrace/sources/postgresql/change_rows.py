@@ -54,7 +54,7 @@ class Rows(NamedTuple):
         ordinals: the ordinal in the position; -1 for none.
         marks: the letter after it; 0 for none.
         subs: the sub-order in the position; -1 for none.
-        places: the LSN.
+        lsns: the LSN.
         tables: the number of the layout; -1 for none.
         old, new: the numbers of the images; -1 for none.
         total: how many events the transaction has up to here, this one included; of an END all; -1 for no event. As
@@ -99,7 +99,7 @@ class Rows(NamedTuple):
             rank: where the row stands among those of its message.
             op: the operation, or for each row the number of its own.
             mark: the letter of all.
-            transactions, ordinals, places, subs, tables, old, new, total: as of the class, or one number for all.
+            transactions, ordinals, lsns, subs, tables, old, new, total: as of the class, or one number for all.
         """
 
         def whole(found: Array | int) -> Array:

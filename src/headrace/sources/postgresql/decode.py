@@ -253,7 +253,7 @@ class WindowDecoder:
             place = lsn.to_server(int(messages.lsns[at[wrong]]))
             error = FormatError(f"The row of pgoutput at {place} has not the columns that its table was said to have.")
             raise about(error, self._layouts.all[tables[wrong]].table.id)
-        images.spell(arrays.written, arrays.by, arrays.encodings)
+        images.write(arrays.written, arrays.by, arrays.encodings)
         ops = np.zeros(256, np.int64)
         for letter, code in _OPERATIONS.items():
             ops[letter] = code
@@ -400,7 +400,7 @@ class _States:
         Args:
             oids: the tables.
             messages: the numbers of the messages.
-            places: their LSNs.
+            lsns: their LSNs.
         """
         if not len(self._keys):
             return np.full(len(oids), _UNKNOWN, np.int64)

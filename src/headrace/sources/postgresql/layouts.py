@@ -50,7 +50,7 @@ class Layout:
     Args:
         relation: as the log shows it.
         table: what is captured of it.
-        places: for each of its captured columns the place in the row's tuple.
+        columns_in_tuple: for each of its captured columns the place in the row's tuple.
     """
 
     relation: Relation
@@ -158,8 +158,8 @@ class Arrays:
         captured: the places in the tuple of the columns that are given out.
         key: those of the key's columns.
         written: those whose texts do not stay as they are.
-        by: for each of these the number of its spelling.
-        spellings: all of them.
+        by: for each of these the number of its text form.
+        encodings: all of them.
         names, key_names: the names of `captured` and `key`.
         databases, namespaces, tables, fingerprints: what change rows say of a table.
     """

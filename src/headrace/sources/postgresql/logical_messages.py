@@ -48,7 +48,7 @@ class LogicalMessages:
         capture_time: the time of messages that belong to no transaction.
 
     Raises:
-        OptionError: both lists of prefixes are given, or one is no regular expression.
+        OptionError: both lists of prefixes are given, or one is not a regular expression.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ Items = list["str | Items | None"]
 def nested_texts(values: pa.StringArray, native: Printed) -> pa.StringArray:
     """JSON texts of a column of printed values of a nested type; null stays null.
 
-    Composite values, and arrays of what has another spelling in our texts, are read row by row in Python: they are
+    Composite values, and arrays of what has another text form in our texts, are read row by row in Python: they are
     rare.
     """
     if native.name in _VECTORS:

@@ -89,7 +89,7 @@ def refused(endpoint: Endpoint, sqlstate: str, message: str, detail: str = "") -
     """The error for what the server answers to a statement.
 
     Args:
-        place: where the session is.
+        endpoint: where the session is.
         sqlstate: the server's code; empty where the connection broke without one.
         message: the server's sentence.
         detail: what it adds.
@@ -149,7 +149,7 @@ def not_connected(endpoint: Endpoint, text: str) -> HeadraceError:
     libpq gives no code for it, only sentences in English or in the server's language; what isn't known is passed on.
 
     Args:
-        place: where the session was to be.
+        endpoint: where the session was to be.
         text: libpq's sentences, without the password.
     """
     words = {

@@ -400,7 +400,7 @@ def _in_use(session: Connection, state: SlotState) -> CaptureError:
 
 
 def _require_kept(settings: PostgresSettings, boundary: int) -> None:
-    """See whether the slot is still good after a connection was lost: a lost slot is no passing trouble."""
+    """See whether the slot is still good after a connection was lost: a lost slot is not a passing trouble."""
     try:
         with connect(settings) as connection:
             state = SlotState.of(connection, settings.slot)

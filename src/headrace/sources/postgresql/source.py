@@ -331,7 +331,7 @@ def _place(text: str, head: str) -> str:
     """The commit up to which changes that begin before a place are delivered.
 
     Raises:
-        OptionError: it is no place.
+        OptionError: it is not a place.
     """
     if text.strip().lower() == NOW:
         return head

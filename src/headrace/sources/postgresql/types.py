@@ -51,7 +51,7 @@ _OF_EXTENSIONS = {
     "halfvec": "nested",
 }
 _MOMENTS = {"time": "time", "timestamp": "timestamp", "timestamptz": "instant"}
-_SPELLED = frozenset(("boolean", "float32", "float64", "bytes", "time", "timestamp", "instant"))
+_TEXT_FORMS = frozenset(("boolean", "float32", "float64", "bytes", "time", "timestamp", "instant"))
 """Logical types whose canonical text is not what the server prints."""
 _JSON_AS_PRINTED = ("vector", "halfvec")
 _FIRST_OF_USERS = 16_384
@@ -180,7 +180,7 @@ class NativeType:
         """Whether the canonical text is what the server prints."""
         if self.logical.kind == "nested":
             return self.name in _JSON_AS_PRINTED
-        return self.logical.kind not in _SPELLED and self.name != "money"
+        return self.logical.kind not in _TEXT_FORMS and self.name != "money"
 
     def texts(self, values: pa.StringArray) -> pa.StringArray:
         """Canonical texts of what the server prints; null stays null.
@@ -258,7 +258,7 @@ class CatalogType:
         kind: as `NativeType.kind`; `d` for a domain.
         variable: as `NativeType.variable`.
         delimiter: as `NativeType.delimiter`.
-        element: the number of the elements' type; 0 for what is no array.
+        element: the number of the elements' type; 0 for what is not an array.
         base: the number of the type that a domain or a range is made of, or of the range that a multirange is made of.
         typmod: that type's modifier.
         fields: name, type and modifier of a composite type's fields.

@@ -474,7 +474,7 @@ def with_reads_settled(start: Offset, end: Offset) -> Offset:
         return end
     read = {one.table for one in state.requests if one.done and one.filter is None and not one.since}
     read |= {one.table for one in state.announced}
-    read |= {path for path, at in end.tables.items() if at.read and end.takes_in(start, path)}
+    read |= {path for path, at in end.tables.items() if at.read and end.captures_newly(start, path)}
     skipped = {path: gap for path, gap in end.skipped.items() if path not in read}
     now = (start.commit, time_text(start.commit_time) or "")
     unequal = {

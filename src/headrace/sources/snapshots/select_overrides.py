@@ -70,7 +70,7 @@ class SelectOverrides:
             for_mysql: as of the class.
 
         Raises:
-            OptionError: a listed table has no statement, two spellings name one table, or a statement can't be used.
+            OptionError: a listed table has no statement, two text forms name one table, or a statement can't be used.
         """
         listed: Mapping[str, str | None] = settings.get(_NAME) or {}
         apart = {name[len(PREFIX) :]: text for name, text in (settings.get(PREFIX + "*") or {}).items()}

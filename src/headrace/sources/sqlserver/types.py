@@ -1,6 +1,6 @@
 """SQL Server's types: what they mean, how they are selected, and how their defaults are read.
 
-Some types are selected as text in our canonical spelling, because the driver would lose digits (Arrow timestamps stop
+Some types are selected as text in our canonical text form, because the driver would lose digits (Arrow timestamps stop
 at microseconds), an offset (datetimeoffset) or the type (xml): the server's own CONVERT is exact.
 """
 
@@ -298,7 +298,7 @@ _TEMPORAL = re.compile(
 
 
 def _temporal_default(text: str, native: NativeType) -> str | None:
-    """A date or time literal in ISO spelling, rounded to the column's precision as SQL Server rounds.
+    """A date or time literal in ISO text form, rounded to the column's precision as SQL Server rounds.
 
     Others are not guessed.
     """

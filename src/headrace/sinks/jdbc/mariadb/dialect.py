@@ -173,7 +173,7 @@ class MariaDbDialect(TargetDialect):
         return [adding]
 
     def text_of(self, value: str, column: Column) -> str:
-        """Its own spelling; instants get the zone that they have, floats the digits of a double, which keep all."""
+        """Its own text form; instants get the zone that they have, floats the digits of a double, which keep all."""
         kind = column.logical.kind
         if kind == "bytes":
             return f"HEX({value})"

@@ -128,7 +128,7 @@ class PostgresDialect(TargetDialect):
         return [adding, self._comment(mirror, name, column.comment)] if column.comment else [adding]
 
     def text_of(self, value: str, column: Column) -> str:
-        """Its own spelling, in UTC, which Headrace sets for its connections."""
+        """Its own text form, in UTC, which Headrace sets for its connections."""
         return f"encode({value}, 'hex')" if column.logical.kind == "bytes" else f"{value}::text"
 
     def widen_column(self, mirror: Mirror, column: Column) -> str:

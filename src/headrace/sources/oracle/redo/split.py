@@ -85,7 +85,7 @@ def at_relaxed_literals(sql: str) -> list[str]:
     such a statement, quote included, is cut short.
 
     Raises:
-        RedoSyntaxError: the text is no insert, update or delete, or a literal does not end.
+        RedoSyntaxError: the text is not an insert, update or delete, or a literal does not end.
     """
     inserts = _INSERT.match(sql) is not None
     if not inserts and not _UPDATE.match(sql):
