@@ -24,14 +24,14 @@ def reader(tables: Sequence[TableSchema], **options: str) -> GivenTables:
     return given_tables(DebeziumJson.parse(options), tables)
 
 
-def found(of: GivenTables, topic: str, *place: str) -> TableSchema | None:
+def found(of: GivenTables, topic: str, *index: str) -> TableSchema | None:
     """The structure of a message of that topic whose source block says that place (database, schema, table)."""
-    given = of.find(topic, TableId(*(place or ("", "", ""))))
+    given = of.find(topic, TableId(*(index or ("", "", ""))))
     return None if given is None else given.schema
 
 
 @pytest.mark.parametrize(
-    ("topic", "place", "expected"),
+    ("topic", "index", "expected"),
     [
         pytest.param("server1.north.dbo.orders", (), NORTH, id="the whole topic"),
         pytest.param("server1.south.dbo.orders", (), SOUTH, id="the whole topic of the other"),
@@ -46,9 +46,9 @@ def found(of: GivenTables, topic: str, *place: str) -> TableSchema | None:
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("options", [{}, {"topic_prefix": "server1"}])
 def test_tables_of_two_databases_are_never_taken_for_each_other(
-    topic: str, place: tuple[str, ...], expected: TableSchema | None, order: int, options: dict[str, str]
+    topic: str, index: tuple[str, ...], expected: TableSchema | None, order: int, options: dict[str, str]
 ) -> None:
-    assert found(reader([NORTH, SOUTH, ITEMS][::order], **options), topic, *place) == expected
+    assert found(reader([NORTH, SOUTH, ITEMS][::order], **options), topic, *index) == expected
 
 
 def test_two_structures_of_one_table_are_refused() -> None:

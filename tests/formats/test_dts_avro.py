@@ -332,8 +332,8 @@ ROW = [
 NO_ROW: list[Any] = [integer(2), *[None] * 11]
 
 
-def _with(place: int, value: Any) -> list[Any]:
-    return [*ROW[:place], value, *ROW[place + 1 :]]
+def _with(index: int, value: Any) -> list[Any]:
+    return [*ROW[:index], value, *ROW[index + 1 :]]
 
 
 def _struct_cases() -> list[dict[str, Any]]:
@@ -351,7 +351,7 @@ def _struct_cases() -> list[dict[str, Any]]:
         record("UPDATE", [integer(1), *[NONE] * 11], _with(4, NONE), fields=FIELDS),
         record("INSERT", None, _with(4, NULL), fields=FIELDS),
     ]
-    for place, value in (
+    for index, value in (
         (0, decimal("1")), (0, character("17")), (1, decimal("5")), (2, integer(3)), (2, decimal("1.50000")),
         (2, decimal("1e2")), (3, decimal("0.25")), (3, integer(4)), (4, character("杭州".encode("gbk"), "gbk")),
         (4, character(b"\x80", "latin1")), (4, integer(5)), (4, typed("TextObject", "JSON", "{}")), (4, floating(0.5)),
@@ -360,7 +360,7 @@ def _struct_cases() -> list[dict[str, Any]]:
         (7, date_time(2024, 2, 29)), (7, date_time(0, 0, 0, 0, 0, 0)), (8, zoned("+08:00", 2024, 1, 1, 0, 0, 0)),
         (9, typed("TextObject", "BOOL", "f")), (9, character("true")),
     ):  # fmt: skip
-        cases.append(record("INSERT", None, _with(place, value), fields=FIELDS))
+        cases.append(record("INSERT", None, _with(index, value), fields=FIELDS))
     # PostgreSQL's physical log counts nanoseconds.
     cases.append(record("INSERT", None, ROW, fields=FIELDS, sourcePosition="1<->2", source="PostgreSQL"))
     cases.append(record("INSERT", None, _with(7, date_time(2024, 1, 1, 0, 0, 0, 7000)), fields=FIELDS, source="Oracle"))

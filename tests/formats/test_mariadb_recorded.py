@@ -40,12 +40,12 @@ class Named(NamedTuple):
 
     Args:
         reason: why Headrace does not do what was recorded.
-        place: in a message, as a regular expression.
+        index: in a message, as a regular expression.
         read: whether only messages of the snapshot have it, or only others; null for all.
     """
 
     reason: str
-    place: str
+    index: str
     read: bool | None = None
 
 
@@ -107,8 +107,8 @@ def explained(got: Any, want: Any, theirs: Recorded) -> Iterator[str | Named]:
     """The differences of a message."""
     read = theirs.value is not None and theirs.payload["op"] == "r"
     for line in differences(got, want):
-        place = re.sub(r"^\[[12]\]\.(payload\.)?", "", line)
-        found = [one for one in NAMED if re.fullmatch(one.place, place) and one.read in (None, read)]
+        index = re.sub(r"^\[[12]\]\.(payload\.)?", "", line)
+        found = [one for one in NAMED if re.fullmatch(one.index, index) and one.read in (None, read)]
         yield found[0] if found else f"{theirs.record['offset']}: {line}"
 
 
@@ -206,8 +206,8 @@ def test_schema_changes_are_the_recorded_ones() -> None:
     for message, one in zip(messages, records, strict=True):
         assert json.loads(message.key) == one.key
         for line in differences(json.loads(message.value), one.value):
-            place = line.removeprefix(".payload.tableChanges[0].table.")
-            found = next((named for named in STATEMENTS if re.fullmatch(named.place, place)), None)
+            index = line.removeprefix(".payload.tableChanges[0].table.")
+            found = next((named for named in STATEMENTS if re.fullmatch(named.index, index)), None)
             used.add(found)
             left += [] if found else [f"{one.record['offset']}: {line}"]
     assert left == []

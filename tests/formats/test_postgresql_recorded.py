@@ -38,13 +38,13 @@ class Named(NamedTuple):
     Args:
         reason: why Headrace does not do what was recorded.
         table: where it is found.
-        place: in a message, as a regular expression.
+        index: in a message, as a regular expression.
         read: whether only messages of the snapshot have it, or only others; null for all.
     """
 
     reason: str
     table: str
-    place: str
+    index: str
     read: bool | None = None
 
 
@@ -127,11 +127,11 @@ def unexplained(name: str, table: Table, got: list[list[Any]], want: list[list[A
     for ours, theirs, at in zip(got, want, table.events, strict=True):
         read = at.value is not None and at.payload["op"] == "r"
         for line in differences(ours, theirs):
-            place = re.sub(r"^\[[12]\]\.(payload\.)?", "", line)
+            index = re.sub(r"^\[[12]\]\.(payload\.)?", "", line)
             found = [
                 one
                 for one in NAMED
-                if re.fullmatch(one.table, name) and re.fullmatch(one.place, place) and one.read in (None, read)
+                if re.fullmatch(one.table, name) and re.fullmatch(one.index, index) and one.read in (None, read)
             ]
             yield found[0] if found else f"{at.record['offset']}: {line}"
 

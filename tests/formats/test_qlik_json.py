@@ -228,11 +228,11 @@ def test_masks_are_what_a_number_says(rows: list[list[bool]], order: str) -> Non
     texts = hex_texts(mask_bytes(flags, counts, np.ones(len(rows), bool), little=little))
     masks = ColumnBits(texts)
     for number, (row, text) in enumerate(zip(rows, texts.to_pylist(), strict=True)):
-        value = sum(1 << place for place, flag in enumerate(row) if flag)
+        value = sum(1 << index for index, flag in enumerate(row) if flag)
         assert text == value.to_bytes((len(row) + 7) // 8, order).hex().upper()
-        assert masks.set_places(number, little) == [place for place, flag in enumerate(row) if flag]
-        places = np.arange(len(row))
-        found = masks.bit(np.full(len(row), number), places, np.full(len(row), little))
+        assert masks.set_indexes(number, little) == [index for index, flag in enumerate(row) if flag]
+        indexes = np.arange(len(row))
+        found = masks.bit(np.full(len(row), number), indexes, np.full(len(row), little))
         assert found.tolist() == [int(flag) for flag in row]
         assert masks.bit(np.array([number]), np.array([8 * len(text)]), np.array([little])).tolist() == [-1]
 
@@ -290,8 +290,8 @@ def test_the_change_sequence_is_the_sources_order_over_all_tables_and_restarts(
     commits: list[int], sizes: list[int], restarts: set[int]
 ) -> None:
     batches: list[list[dict[str, Any]]] = [[]]
-    for place, (commit, size) in enumerate(zip(commits, sizes, strict=False)):
-        if place in restarts:
+    for index, (commit, size) in enumerate(zip(commits, sizes, strict=False)):
+        if index in restarts:
             batches.append([])
         word = f"{commit:020x}"
         batches[-1] += [

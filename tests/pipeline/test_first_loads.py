@@ -99,13 +99,13 @@ class Loads:
 
     def run(self, name: str, *, sink: dict[str, Any] | None = None, lake: str | None = None, **source: Any) -> None:
         """Run a pipeline up to the head; the same name goes on."""
-        place = "path" if self.kind == "delta" else "warehouse"
+        location = "path" if self.kind == "delta" else "warehouse"
         document = {
             "source": {
                 **self.source(name),
                 **source,
             },
-            "sink": {"type": self.kind, place: f"./{lake or name}", **(sink or {})},
+            "sink": {"type": self.kind, location: f"./{lake or name}", **(sink or {})},
             "pipeline": {"name": name, "checkpoint": f"./checkpoint-{name}", "trigger": "50ms"},
         }
         file = self.folder / f"{name}.yaml"
@@ -119,12 +119,12 @@ class Loads:
         own = {"slot": slot, "publication_autocreate": "filtered", "tables": ["public.*"]}
         return {"type": "postgresql", **self.database.options, **own}
 
-    def place(self, lake: str, table: str) -> str:
+    def location(self, lake: str, table: str) -> str:
         schema = self.database.name if isinstance(self.database, MySqlDatabase) else "public"
         return str(self.folder / lake / schema / table)
 
     def read(self, lake: str, table: str, what: str = "") -> DataFrame:
-        return self.spark.read.format(self.kind).load(self.place(lake, table) + what)
+        return self.spark.read.format(self.kind).load(self.location(lake, table) + what)
 
     def by_spark(self, lake: str, table: str) -> list[str]:
         """All rows as Spark reads them, as texts that tell any two values apart."""
@@ -143,7 +143,7 @@ class Loads:
     def by_arrow(self, lake: str, table: str) -> pa.Table:
         """The same, by another reader where there is one."""
         if self.kind == "delta":
-            query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(self.place(lake, table)))
+            query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(self.location(lake, table)))
             rows = pa.table(query.execute("select * from t").read_all())
             plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
             rows = rows.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in rows.schema]))
@@ -153,12 +153,12 @@ class Loads:
 
     def names(self, lake: str, table: str) -> list[str]:
         if self.kind == "delta":
-            return [Path(one).name for one in deltalake.DeltaTable(self.place(lake, table)).file_uris()]
+            return [Path(one).name for one in deltalake.DeltaTable(self.location(lake, table)).file_uris()]
         return [Path(row["file_path"]).name for row in self.read(lake, table, "#files").select("file_path").collect()]
 
     def version(self, lake: str, table: str) -> int:
         if self.kind == "delta":
-            return int(deltalake.DeltaTable(self.place(lake, table)).version())
+            return int(deltalake.DeltaTable(self.location(lake, table)).version())
         return self.read(lake, table, "#snapshots").count()
 
 
@@ -370,7 +370,7 @@ def test_rows_of_others_that_come_while_a_table_is_loaded_are_no_second_ones(
             if len(commits) == before:
                 ids = loads.spark.range(1, 61, 7).selectExpr("cast(id as int) as id", "'foreign' as t")
                 rows = ids.selectExpr("*", "cast(null as string) as _headrace_position")
-                rows.write.format(loads.kind).mode("append").save(loads.place("moved", "t"))
+                rows.write.format(loads.kind).mode("append").save(loads.location("moved", "t"))
 
     monkeypatch.setattr(faultpoints, "reach", meanwhile)
     with caplog.at_level(logging.INFO):

@@ -25,10 +25,10 @@ class Folder(LocalFolder):
     """A folder in which a file is made by one of those who want to."""
 
     def create(self, file: str, text: str) -> bool:
-        place = self.path / file
-        place.parent.mkdir(parents=True, exist_ok=True)
+        location = self.path / file
+        location.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with place.open("x", encoding="utf-8") as made:
+            with location.open("x", encoding="utf-8") as made:
                 made.write(text)
         except FileExistsError:
             return False
@@ -130,14 +130,14 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
 def test_where_a_file_is_written_over_the_loser_sees_it_when_it_looks_next(tmp_path: Path, take: Any) -> None:
     """As on a store that asks for a file and then writes it."""
     first = take("first")
-    (place,) = (tmp_path / FOLDER).iterdir()
-    held = place.read_text()
-    place.unlink()
+    (location,) = (tmp_path / FOLDER).iterdir()
+    held = location.read_text()
+    location.unlink()
     second = take("second")
     with pytest.raises(OptionError, match="taken over by pipeline 'second'"):
         first.confirm()
     second.confirm()
-    place.write_text(held)
+    location.write_text(held)
     with pytest.raises(OptionError, match="taken over by pipeline 'first'"):
         second.confirm()
 

@@ -51,7 +51,7 @@ def test_a_mirror_takes_what_it_lacks_of_a_rewound_table(spark: SparkSession, tm
             return sum(line["topic"] == f"p.shop.dbo.{table}" for line in lines)
 
         run()
-        place = pipeline.status(ask_source=False).databases[0].position
+        location = pipeline.status(ask_source=False).databases[0].position
         for table in "ab":
             database.insert(table, 2, "second")
             database.insert(table, 3, "third")
@@ -62,8 +62,8 @@ def test_a_mirror_takes_what_it_lacks_of_a_rewound_table(spark: SparkSession, tm
         for table in "ab":
             spark.sql(f"delete from delta.`{tmp_path / 'lake' / 'dbo' / table}` where id = 2")
         before = sent("a"), sent("b")
-        repair = pipeline.rewind(["dbo.a"], place)
-        assert (repair.parts[0].count, repair.parts[0].to) == (3, place)
+        repair = pipeline.rewind(["dbo.a"], location)
+        assert (repair.parts[0].count, repair.parts[0].to) == (3, location)
         assert repair.do()
         database.insert("b", 4, "fourth")
         database.capture()

@@ -86,10 +86,10 @@ def test_a_batch_that_comes_again_in_the_other_way_is_the_same(
         assert sent["workers"] == 0
         assert sent["spark"] >= 1
         repeated = 0
-        for place, messages in by_partition(bootstrap).items():
-            again = messages[len(once[place]) :]
+        for location, messages in by_partition(bootstrap).items():
+            again = messages[len(once[location]) :]
             repeated += len(again)
-            assert again == messages[len(once[place]) - len(again) : len(once[place])]
-            assert len(once[place]) - len(again) >= len(before[place])
+            assert again == messages[len(once[location]) - len(again) : len(once[location])]
+            assert len(once[location]) - len(again) >= len(before[location])
         assert repeated > 5
     assert max(Counter(topic for topic, _ in by_partition(bootstrap)).values()) == 3

@@ -15,12 +15,12 @@ from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.testing.change_history import Batch, schema_of, table
 
 
-def held(spark: Any, folder: Path, shaping: Shaping, place: str, *batches: Batch) -> list[tuple[Any, ...]]:
+def held(spark: Any, folder: Path, shaping: Shaping, location: str, *batches: Batch) -> list[tuple[Any, ...]]:
     """The rows of a table after the batches."""
     sink = DeltaSink.of({"path": str(folder)})
     for number, batch in enumerate(batches):
         sink.write(shaping.rows(batch.rows(spark)).persist(), BatchId("p", "c", number))
-    rows = spark.read.format("delta").load(str(folder / place)).drop("_headrace_position").collect()
+    rows = spark.read.format("delta").load(str(folder / location)).drop("_headrace_position").collect()
     return sorted(map(tuple, rows))
 
 

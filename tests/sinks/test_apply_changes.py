@@ -20,11 +20,11 @@ FLAT = "id int, name string, city string, op string, n bigint"
 def iceberg(spark: Any, tmp_path: Path) -> str:
     """The name of a catalogue that the session knows."""
     name = f"lake_{tmp_path.name.replace('-', '_')}"
-    place = f"spark.sql.catalog.{name}"
-    spark.conf.set(place, "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set(f"{place}.type", "hadoop")
-    spark.conf.set(f"{place}.warehouse", str(tmp_path / "warehouse"))
-    spark.conf.set(f"{place}.cache-enabled", "false")
+    location = f"spark.sql.catalog.{name}"
+    spark.conf.set(location, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{location}.type", "hadoop")
+    spark.conf.set(f"{location}.warehouse", str(tmp_path / "warehouse"))
+    spark.conf.set(f"{location}.cache-enabled", "false")
     return name
 
 

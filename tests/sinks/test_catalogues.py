@@ -194,12 +194,12 @@ def test_the_pipelines_of_the_page_run_where_their_catalogues_do(tmp_path: Path,
     checked = headrace(tmp_path, "check", "pipeline.yaml")
     for said in ("sink 1 (delta): The Hive metastore answers", "sink 3 (iceberg): The REST catalogue answers"):
         assert said in checked
-    for place in ("spark_catalog.shop_dbo.t", "hive.dbo.t", "rest.raw.dbo.t"):
-        assert place in checked
+    for location in ("spark_catalog.shop_dbo.t", "hive.dbo.t", "rest.raw.dbo.t"):
+        assert location in checked
     headrace(tmp_path, "run", "pipeline.yaml", "--once")
     planned = headrace(tmp_path, "plan", "pipeline.yaml")
-    for place in ("spark_catalog.shop_dbo.t", "hive.dbo.t", "rest.raw.dbo.t"):
-        assert re.search(rf"{re.escape(place)}, exists", planned), planned
+    for location in ("spark_catalog.shop_dbo.t", "hive.dbo.t", "rest.raw.dbo.t"):
+        assert re.search(rf"{re.escape(location)}, exists", planned), planned
     shop.database.execute("INSERT INTO dbo.t VALUES (99)")
     shop.database.capture()
     headrace(tmp_path, "run", "pipeline.yaml", "--once")

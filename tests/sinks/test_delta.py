@@ -178,9 +178,9 @@ def test_a_table_that_is_not_ours_is_refused(target: DeltaTarget) -> None:
 
 def test_a_key_that_spark_reads_with_blanks_behind_it_is_refused_until_it_is_a_string(target: DeltaTarget) -> None:
     schema = table("t", id="string", a="string")
-    place = f"delta.`{target.path('t')}`"
-    target.spark.sql(f"create table {place} (id char(3), a varchar(3), _headrace_position string) using delta")
-    target.spark.sql(f"insert into {place} values ('x', 'old', null)")
+    location = f"delta.`{target.path('t')}`"
+    target.spark.sql(f"create table {location} (id char(3), a varchar(3), _headrace_position string) using delta")
+    target.spark.sql(f"insert into {location} values ('x', 'old', null)")
     batch = Batch(schema).add("u", schema, 1, {"id": "x", "a": "new"})
     with pytest.raises(SchemaError, match=r"'id' of the key of table .* is char in the Delta table") as refused:
         target.write(batch, 0, takeover=True)

@@ -86,10 +86,10 @@ def cells() -> list[tuple[str, str, Any]]:
 
 
 def test_every_value_is_read_as_it_was_written(spark: Any, table: DeltaTable) -> None:
-    found = spark.read.format("delta").load(table.place).orderBy("row").toArrow()
+    found = spark.read.format("delta").load(table.location).orderBy("row").toArrow()
     other = pa.table(
         deltalake.QueryBuilder()
-        .register("t", deltalake.DeltaTable(table.place))
+        .register("t", deltalake.DeltaTable(table.location))
         .execute("select * from t order by row")
         .read_all()
     )
@@ -114,7 +114,7 @@ def condition(name: str, value: Any) -> str:
 
 
 def test_a_filter_at_a_value_finds_its_file(spark: Any, table: DeltaTable) -> None:
-    rows = spark.read.format("delta").load(table.place)
+    rows = spark.read.format("delta").load(table.location)
     # A query has one value of each column: a file has values of one, so that no other condition finds it. Columns whose
     # files Delta never skips would keep it from skipping any.
     wanted: dict[int, dict[int, str]] = {}

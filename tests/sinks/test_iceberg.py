@@ -147,7 +147,7 @@ def test_odd_names_of_tables_and_columns_work(target: IcebergTarget) -> None:
     target.write(Batch(odd).add("r", odd, 1, {"k " + name: "1", name: "v", "plain": None}, snapshot="true"), 0)
     target.write(Batch(odd).add("u", odd, 2, {"k " + name: "1", name: "w"}), 1)
     assert target.content(odd) == [(1, "w", None)]
-    assert target.table(odd).place == f"lake.dbo.{escaped(name)}"
+    assert target.table(odd).location == f"lake.dbo.{escaped(name)}"
 
 
 def test_the_user_keeps_the_sessions_settings(target: IcebergTarget) -> None:
@@ -162,7 +162,7 @@ def test_a_catalogue_in_a_database(spark: Any, tmp_path: Path) -> None:
     for _ in range(2):
         target.write(Batch(T).add("c", T, 1, A).add("c", T, 2, B), 0)
     assert target.content(T) == [(1, "x", "y"), (2, "z", None)]
-    assert target.table().place == "cabinet.own.t"
+    assert target.table().location == "cabinet.own.t"
     with sqlite3.connect(tmp_path / "catalog.db") as catalog:
         assert catalog.execute("select table_namespace, table_name from iceberg_tables").fetchall() == [("own", "t")]
 

@@ -451,7 +451,7 @@ def test_keys_that_need_more_memory_than_there_is_go_by_merge(
     kept.most = 1000
     mirror.bring(Batch(T).add("u", T, 6, row(3, "newer")))
     assert kept.sizes() == {}
-    while kept.is_left_out(mirror.kept.place(T.id)):
+    while kept.is_left_out(mirror.kept.location(T.id)):
         pass
     mirror.bring(Batch(T).add("u", T, 7, row(3, "newest")))
     assert (len(kept.sizes()), mirror.content()) == (1, rows({**READ, 3: "newest"}))

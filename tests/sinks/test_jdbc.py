@@ -94,8 +94,8 @@ def test_every_type_arrives_exactly_whatever_the_sessions_zone(target: JdbcTarge
     (row,) = target.running.ask(f"SELECT {', '.join(read)} FROM t")
     found = dict(zip(names, row, strict=True))
     assert found.pop("_headrace_position") == pos(1)
-    place = 2 if target.running.kind == "postgresql" else 3
-    assert found == {name: expected[place] for name, expected in TYPES.items()}
+    location = 2 if target.running.kind == "postgresql" else 3
+    assert found == {name: expected[location] for name, expected in TYPES.items()}
 
 
 def test_a_mirror_is_read_back_as_the_source_has_it(target: JdbcTarget) -> None:
@@ -165,8 +165,10 @@ def test_a_value_that_the_database_has_no_place_for_is_named_or_null(target: Jdb
         "mariadb": ("f", "Infinity", None),
     }[target.running.kind]
     batch = Batch(odd).add("c", odd, 1, {"id": "7", "at": "25:00:00", "f": "Infinity"})
-    place = target.running.sink().database.dialect.title
-    sentence = f"Column '{column}' of table db.dbo.odd has the value {value} in the row id=7, for which {place} has no"
+    location = target.running.sink().database.dialect.title
+    sentence = (
+        f"Column '{column}' of table db.dbo.odd has the value {value} in the row id=7, for which {location} has no"
+    )
     with pytest.raises(SchemaError, match=re.escape(sentence)):
         target.write(batch)
     assert target.content(odd) == []

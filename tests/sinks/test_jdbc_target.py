@@ -99,11 +99,11 @@ def test_a_table_without_a_key_equals_the_model(database: Running, batches: list
     target.drop()
     for number, drawn in enumerate(batches, 1):
         rows = []
-        for place, ((id, text, raw), n) in enumerate(drawn.items()):
+        for location, ((id, text, raw), n) in enumerate(drawn.items()):
             row = {"id": id, "a": text, "raw": raw, "doc": '{"b": 1.0, "a": 1}'}
             if n < 0:
-                rows.append(Folded("d", f"{number}/{place}/", row, occurrences=-n))
-            rows += [Folded("i", f"{number}/{place}/{copy}", row, occurrences=1) for copy in range(n)]
+                rows.append(Folded("d", f"{number}/{location}/", row, occurrences=-n))
+            rows += [Folded("i", f"{number}/{location}/{copy}", row, occurrences=1) for copy in range(n)]
         for _ in range(2):
             target.write(rows, number)
         model.write(rows)

@@ -73,7 +73,7 @@ def test_a_written_name_can_be_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink", "table", "place"),
+    ("sink", "table", "location"),
     [
         ((DeltaSink, UC), ORDERS, "main.dbo.Order_x0020_Details"),
         ((DeltaSink, UC), NO_SCHEMA, "main.shop.orders"),
@@ -99,12 +99,12 @@ def test_a_written_name_can_be_read_back(name: str) -> None:
         ),
     ],
 )
-def test_options_say_what_a_mirror_is_called(sink: Any, table: TableId, place: Any) -> None:
-    if place is SinkError:
+def test_options_say_what_a_mirror_is_called(sink: Any, table: TableId, location: Any) -> None:
+    if location is SinkError:
         with pytest.raises(SinkError, match=r"gives table shop\.orders an empty name"):
-            made(*sink).place(table)
+            made(*sink).location(table)
     else:
-        assert made(*sink).place(table) == place
+        assert made(*sink).location(table) == location
 
 
 @pytest.mark.parametrize("text", ["", "a..b", "{tabel}", "a.{schema", "`a", "{schema!r}", "{}"])

@@ -111,7 +111,7 @@ def test_a_version_that_is_not_there_is_refused_and_the_next_one_is_read_from_th
 
 def test_names_of_files_are_decoded_and_other_places_refused(tmp_path: Path) -> None:
     files = LiveFiles(Folder(str(tmp_path)))
-    assert files.place("a%20b/c.parquet") == str(tmp_path / "a b" / "c.parquet")
+    assert files.location("a%20b/c.parquet") == str(tmp_path / "a b" / "c.parquet")
     for path in ("/elsewhere/a.parquet", "s3a://bucket/a.parquet", "file:/elsewhere/a.parquet"):
         with pytest.raises(LogUnreadable, match="outside of its folder"):
-            files.place(path)
+            files.location(path)

@@ -213,9 +213,9 @@ def test_a_partition_of_delta_has_no_empty_text_so_it_stops_or_is_null_where_tha
 def test_a_key_is_not_null_for_an_empty_text_whoever_made_the_partitions(spark: Any, tmp_path: Path) -> None:
     schema = table("t", key=("region",), id="int32", region="string")
     mirror = made("delta", spark, tmp_path, unrepresentable="null", takeover=True)
-    place = mirror.target.path("t")
+    location = mirror.target.path("t")
     spark.sql(
-        f"create table delta.`{place}` (id int, region string not null, _headrace_position string) using delta "
+        f"create table delta.`{location}` (id int, region string not null, _headrace_position string) using delta "
         "partitioned by (region)"
     )
     with pytest.raises(SchemaError, match=r"a partition of a Delta table has no place.*a new target"):

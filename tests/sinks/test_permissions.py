@@ -107,8 +107,8 @@ def test_each_permission_that_a_batch_needs_is_found_missing_and_granted_as_the_
     assert batch(login, 1)
     there = tables_of(database)
     for number, (privilege, where) in enumerate(PRIVILEGES[database.kind], 2):
-        place, host = where.format(escaped(database)), "" if database.kind == "postgresql" else "@'%'"
-        database.server.run(f"REVOKE {privilege} ON {place} FROM {login.user}{host}", database=database.database)
+        location, host = where.format(escaped(database)), "" if database.kind == "postgresql" else "@'%'"
+        database.server.run(f"REVOKE {privilege} ON {location} FROM {login.user}{host}", database=database.database)
         [missing] = login.missing()
         assert (missing.required, f"the permission {privilege} " in missing.sentence) == (True, True), missing
         with pytest.raises(HeadraceError):

@@ -182,11 +182,11 @@ def test_a_name_without_escapes_names_a_place(name: str, default: str, location:
 
 def test_files_are_written_read_and_deleted(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    folder.storage.write(folder.place("a"), b"0123456789")
-    assert folder.storage.read(folder.place("a"), 3, 4) == b"3456"
-    assert (folder.storage.size(folder.place("a")), folder.storage.size(folder.place("b"))) == (10, None)
+    folder.storage.write(folder.location("a"), b"0123456789")
+    assert folder.storage.read(folder.location("a"), 3, 4) == b"3456"
+    assert (folder.storage.size(folder.location("a")), folder.storage.size(folder.location("b"))) == (10, None)
     assert folder.storage.names(str(tmp_path)) == ["a"]
-    folder.storage.delete(folder.place("a"))
-    folder.storage.delete(folder.place("a"))
+    folder.storage.delete(folder.location("a"))
+    folder.storage.delete(folder.location("a"))
     with pytest.raises(FileNotFoundError, match="a"):
-        folder.storage.read(folder.place("a"))
+        folder.storage.read(folder.location("a"))

@@ -119,7 +119,7 @@ def test_old_versions_do_not_go_without_a_compaction() -> None:
 class Refusing:
     """A table that can't be compacted."""
 
-    place = label = "Delta table /t"
+    location = label = "Delta table /t"
 
     def __init__(self) -> None:
         self.tried = 0

@@ -27,8 +27,8 @@ def test_what_was_written_is_read(records: list[dict[str, Any]], after: bytes) -
     fields = tape.records(tape.root, 7)
     assert tape.numbers(fields[0]).tolist() == [record["number"] for record in records]
     assert tape.doubles(fields[2]).tolist() == [record["ratio"] for record in records]
-    for place, name in ((3, "word"), (6, "last")):
-        assert ["ABC"[symbol] for symbol in tape.numbers(fields[place])] == [record[name] for record in records]
+    for index, name in ((3, "word"), (6, "last")):
+        assert ["ABC"[symbol] for symbol in tape.numbers(fields[index])] == [record[name] for record in records]
     for row, record in enumerate(records):
         text = fields[1, row : row + 1]
         if isinstance(record["text"], list):

@@ -51,9 +51,9 @@ def test_a_nested_value_is_found_by_its_json() -> None:
         "before": None, "after": inner, "fixed": b"abc",
     }  # fmt: skip
     tape = tape_of([written(SCHEMA, record)], [1])
-    places = tape.fields(tape.root, Names([("after", "tags", "ok")]))
+    indexes = tape.fields(tape.root, Names([("after", "tags", "ok")]))
     texts = Names([('{"a":1,"b":"","list":["x",null]}', '{"k":"q\\""}', "true")])
-    assert tape.among(places.reshape(-1), texts).all()
+    assert tape.among(indexes.reshape(-1), texts).all()
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -23,15 +23,15 @@ _ROWS = pa.list_(pa.struct([("a", pa.int32()), ("b", pa.binary())]))
 
 def union_of(values: list[Any], branches: list[tuple[Any, pa.DataType]]) -> pa.UnionArray:
     """A column of null, or of values of these Python types."""
-    places: list[list[Any]] = [[] for _ in range(len(branches) + 1)]
+    indexes: list[list[Any]] = [[] for _ in range(len(branches) + 1)]
     codes, offsets = [], []
     for value in values:
         code = next((n for n, (kind, _) in enumerate(branches, 1) if isinstance(value, kind)), 0)
         codes.append(code)
-        offsets.append(len(places[code]))
-        places[code].append(value)
-    children = [pa.nulls(len(places[0]))]
-    children += [pa.array(held, kind) for held, (_, kind) in zip(places[1:], branches, strict=True)]
+        offsets.append(len(indexes[code]))
+        indexes[code].append(value)
+    children = [pa.nulls(len(indexes[0]))]
+    children += [pa.array(held, kind) for held, (_, kind) in zip(indexes[1:], branches, strict=True)]
     return pa.UnionArray.from_dense(pa.array(codes, pa.int8()), pa.array(offsets, pa.int32()), children)
 
 

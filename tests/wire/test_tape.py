@@ -37,11 +37,11 @@ def test_fields_are_found_by_name_in_the_set_of_their_row(objects: list[dict[str
     tape = tape_of(objects)
     at = tape.fields(tape.root, Names(sets), group)
     for row, value in enumerate(objects):
-        for place in range(4):
-            name = sets[group[row]][place] if place < len(sets[group[row]]) else None
-            assert (at[place, row] >= 0) == (name in value)
+        for index in range(4):
+            name = sets[group[row]][index] if index < len(sets[group[row]]) else None
+            assert (at[index, row] >= 0) == (name in value)
             if name in value:
-                assert tape.text(at[place, row]) == text_of(value[name])
+                assert tape.text(at[index, row]) == text_of(value[name])
 
 
 @settings(max_examples=examples(150), deadline=None)

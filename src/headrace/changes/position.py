@@ -1,4 +1,4 @@
-"""Positions: the place of a change in its source's order, as text that sorts in that order.
+"""Positions: the position of a change in its source's order, as text that sorts in that order.
 
 A position is commit / order inside the commit / sub-order. Each part is text that its source writes so that it compares
 byte by byte; parts are joined by `/`, which sorts before every character allowed in a part, so the text of the whole
@@ -17,7 +17,7 @@ _PART = re.compile(r"[0-9:a-z]*")
 @total_ordering
 @dataclass(frozen=True)
 class Position:
-    """One place in a source's order.
+    """One position in a source's order.
 
     Args:
         commit: the commit (an LSN, an SCN, a Kafka offset), fixed width per source.

@@ -52,7 +52,7 @@ class Column:
 
     Args:
         name: as in the source, any characters.
-        position: 1-based place in the source table.
+        position: 1-based position in the source table.
         logical: what its values mean.
         native_type: the source's own type name in lower case (`nvarchar`, `int identity`).
         length: characters or bytes, or the digits of a decimal, as the source declares them.

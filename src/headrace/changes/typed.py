@@ -97,7 +97,7 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
     exact types.
 
     The same in every session, whatever `spark.sql.ansi.enabled` is: only null is null. A text that the type has no
-    place for (infinity, a day that no calendar has, NaN among decimals) stops the query with a sentence, unless null
+    position for (infinity, a day that no calendar has, NaN among decimals) stops the query with a sentence, unless null
     may stand for it; any other text that is not a value of the type always does. Years before Christ are counted as
     Spark counts them: 1 BC is 0.
     """
@@ -113,7 +113,7 @@ def typed_value(text: str, column: Column, misfit: Misfit = ANY) -> str:
         value = f"coalesce({_cast(text, kind)}, if({text} is null, null, {rarely}))"
     if not misfit.lacks:
         return value
-    instead = "null" if misfit.null else _no_place(text, column, misfit, misfit.target)
+    instead = "null" if misfit.null else _no_location(text, column, misfit, misfit.target)
     return f"case when {text} rlike {literal(misfit.lacks)} then {instead} else {value} end"
 
 
@@ -162,11 +162,11 @@ def _without_value(text: str, column: Column, misfit: Misfit) -> str:
     is_known = f"{text} rlike {literal(known)}"
     if misfit.null:
         return f"if({is_known}, null, {stop})"
-    named = _no_place(text, column, misfit, f"Spark's {kind}")
+    named = _no_location(text, column, misfit, f"Spark's {kind}")
     return f"if({is_known}, {named}, {stop})"
 
 
-def _no_place(text: str, column: Column, misfit: Misfit, place: str) -> str:
+def _no_location(text: str, column: Column, misfit: Misfit, place: str) -> str:
     """Spark SQL that stops the query for a value that it names."""
     before = literal(f"Column '{column.name}'{_of(misfit)} has the value ")
     after = literal(f", for which {place} has no place. {misfit.remedy}".rstrip())
@@ -210,7 +210,7 @@ def typed_struct(texts: str, columns: Iterable[Column], misfit: Callable[[Column
 
 
 def texts_in_order(image: str, columns: Iterable[Column]) -> str:
-    """Spark SQL for the texts of an image map as an array, each column of a schema at its place.
+    """Spark SQL for the texts of an image map as an array, each column of a schema at its position.
 
     A column that the image does not carry is null there, just as NULL is. Columns that the schema lacks come last.
     Null where the image is null. Select it under a name before it is used: a look-up by name walks through the keys of
@@ -227,7 +227,9 @@ def texts_in_order(image: str, columns: Iterable[Column]) -> str:
 
 
 def presence_in_order(said: str, names: Sequence[str]) -> str:
-    """Spark SQL for an array of booleans: at each name's place, whether an array of names has it. Null stays null."""
+    """Spark SQL for an array of booleans: at each name's position, whether an array of names has it. Null stays
+    null.
+    """
     if not names:
         return f"if({said} is null, null, cast(array() as array<boolean>))"
     whole = f"map_from_arrays({said}, {said})"

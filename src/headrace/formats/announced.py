@@ -32,8 +32,8 @@ class Announcer:
         """
         if not message.size or not any(schemas):
             return []
-        places = [batch.column(name).dictionary_encode().indices.fill_null(-1) for name in ("topic", "partition")]
-        topic, partition = (place.to_numpy(zero_copy_only=False)[message].astype(np.int64) for place in places)
+        indexes = [batch.column(name).dictionary_encode().indices.fill_null(-1) for name in ("topic", "partition")]
+        topic, partition = (index.to_numpy(zero_copy_only=False)[message].astype(np.int64) for index in indexes)
         _, first = np.unique((schema_number * 100_003 + topic) * 100_003 + partition, return_index=True)
         rows, numbers = [], []
         for row in sorted(first):

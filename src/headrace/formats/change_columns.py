@@ -27,18 +27,18 @@ _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _SCHEMA_ORDER, _DATA_ORDER = "0", "1"
 
 
-def positions(offsets: pa.Int64Array, places: Array | None = None) -> pa.StringArray:
-    """The positions of rows: the Kafka offset in 20 digits, `/1/`, and the place in the message if it has several."""
+def positions(offsets: pa.Int64Array, indexes: Array | None = None) -> pa.StringArray:
+    """The positions of rows: the Kafka offset in 20 digits, `/1/`, and the index in the message if it has several."""
     numbers = offsets.fill_null(0).to_numpy()
-    if places is None:
+    if indexes is None:
         return fixed_texts(b"0" * 20 + b"/1/", [numbers])
-    return fixed_texts(b"0" * 20 + b"/1/" + b"0" * 9, [numbers, places])
+    return fixed_texts(b"0" * 20 + b"/1/" + b"0" * 9, [numbers, indexes])
 
 
-def position_text(batch: pa.RecordBatch, number: int, place: int | None, order: str = _DATA_ORDER) -> str:
-    """The position of one message's row; of the whole message where `place` is None."""
+def position_text(batch: pa.RecordBatch, number: int, index: int | None, order: str = _DATA_ORDER) -> str:
+    """The position of one message's row; of the whole message where `index` is None."""
     offset = batch.column("offset")[number].as_py() or 0
-    return f"{offset:020}/{order}/{'' if place is None else f'{place:09}'}"
+    return f"{offset:020}/{order}/{'' if index is None else f'{index:09}'}"
 
 
 def table_column(
@@ -86,20 +86,20 @@ def absent_column(names: Sequence[str], absent: Array) -> pa.ListArray:
     return list_array(offsets_of(absent.sum(axis=1)), left_out, absent.any(axis=1))
 
 
-def origin_columns(batch: pa.RecordBatch, rows: Array, places: Array | None = None) -> dict[str, pa.Array]:
+def origin_columns(batch: pa.RecordBatch, rows: Array, indexes: Array | None = None) -> dict[str, pa.Array]:
     """The columns that say where rows came from. What a message held is kept for errors only.
 
     Args:
         batch: the messages.
         rows: the message of each row.
-        places: the place of each row in it, where it may give several.
+        indexes: the index of each row in it, where it may give several.
     """
     handed = batch.select([field.name for field in _MESSAGE if field.name not in _HELD])
     if rows.size != batch.num_rows or (rows != np.arange(rows.size)).any():
         handed = handed.take(pa.array(rows))
     kept = [pa.nulls(rows.size, f.type) if f.name in _HELD else handed.column(f.name) for f in _MESSAGE]
     return {
-        "position": positions(handed.column("offset"), places),
+        "position": positions(handed.column("offset"), indexes),
         "capture_time": handed.column("timestamp"),
         "message": pa.StructArray.from_arrays(kept, fields=list(_MESSAGE)),
     }
@@ -123,21 +123,21 @@ def schema_ids(schemas: Sequence[TableSchema | None], of: Array) -> pa.StringArr
     return pa.array(ids, pa.string()).take(pa.array(of))
 
 
-def single_row(batch: pa.RecordBatch, number: int, place: int | None = None, *, whole: bool = False) -> dict[str, Any]:
+def single_row(batch: pa.RecordBatch, number: int, index: int | None = None, *, whole: bool = False) -> dict[str, Any]:
     """What each row of a message has: where it came from, with the message whole for errors."""
     message = {
         field.name: batch.column(field.name)[number].as_py() for field in _MESSAGE if whole or field.name not in _HELD
     }
     return {
-        "position": position_text(batch, number, place),
+        "position": position_text(batch, number, index),
         "capture_time": batch.column("timestamp")[number].as_py(),
         "message": message,
     }
 
 
-def error_row(batch: pa.RecordBatch, number: int, problem: str, place: int | None = None) -> dict[str, Any]:
+def error_row(batch: pa.RecordBatch, number: int, problem: str, index: int | None = None) -> dict[str, Any]:
     """The row of a message that can't be read: where it came from, why, and the message itself."""
-    return single_row(batch, number, place, whole=True) | {"op": "error", "error": problem}
+    return single_row(batch, number, index, whole=True) | {"op": "error", "error": problem}
 
 
 def schema_row(batch: pa.RecordBatch, number: int, schema: TableSchema) -> dict[str, Any]:

@@ -354,11 +354,11 @@ class ArrowFormat(Format):
 
 def _unreadable(row: dict[str, Any]) -> FormatError:
     message = row["message"]
-    place = " ".join(
+    index = " ".join(
         f"{name} {message[name]}" for name in ("topic", "partition", "offset") if message[name] is not None
     )
     return FormatError(
-        f"A message can't be read ({place}): {row['error']}",
+        f"A message can't be read ({index}): {row['error']}",
         remedy="Set on_error to row to keep such messages as rows, or to drop to skip them.",
     )
 
@@ -427,7 +427,7 @@ def with_lists(batch: pa.RecordBatch, lists: Mapping[str, Sequence[str]]) -> pa.
             continue
         none = pc.equal(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False)
         first = len(names) * (np.cumsum(~none) - 1)
-        columns |= {name: inner.take(pa.array(first + place, mask=none)) for place, name in enumerate(names)}
+        columns |= {name: inner.take(pa.array(first + index, mask=none)) for index, name in enumerate(names)}
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -477,7 +477,7 @@ def all_rows(
     others: Callable[[int], list[dict[str, Any]]],
     *,
     announce: Callable[[Numbers, Numbers], list[tuple[Numbers, pa.RecordBatch]]] | None = None,
-    place: int | None = None,
+    index: int | None = None,
 ) -> pa.RecordBatch:
     """All change rows of a batch, in the order of its messages.
 
@@ -488,7 +488,7 @@ def all_rows(
         batch: the messages.
         others: makes the rows of a message that is not ordinary.
         announce: creates the `schema` rows that precede some of the ordinary ones, from their messages and numbers.
-        place: the place in their messages that rows of problems have.
+        index: the index in their messages that rows of problems have.
     """
     plain = np.zeros(batch.num_rows, bool)
     plain[rows] = True
@@ -501,7 +501,7 @@ def all_rows(
     odd: list[dict[str, Any]] = []
     numbers: list[int] = []
     for number in map(int, np.flatnonzero(~plain)):
-        found = [error_row(batch, number, problems[number], place)] if number in problems else others(number)
+        found = [error_row(batch, number, problems[number], index)] if number in problems else others(number)
         odd += found
         numbers += [number] * len(found)
     if odd:

@@ -66,7 +66,7 @@ def with_given_schemas(format: Format, rows: DataFrame) -> DataFrame:
 def decoded(format: Format, messages: DataFrame) -> DataFrame:
     """The change rows of messages as the format reads them, counted, and errors treated as its option `on_error` says.
 
-    With `on_error=fail` the query stops at the first message that can't be read, and the error names its place.
+    With `on_error=fail` the query stops at the first message that can't be read, and the error names its index.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -81,9 +81,9 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
     if mode == "drop":
         return counted.where("op <> 'error'")
     if mode == "fail":
-        place = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
+        index = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
         stop = (
-            f"concat('A message can\\'t be read (', {place}, '): ', error, "
+            f"concat('A message can\\'t be read (', {index}, '): ', error, "
             "' Set on_error to row to keep such messages as rows, or to drop to skip them.')"
         )
         return counted.where(f"case when op = 'error' then {refusal(stop)} else op is not null end")

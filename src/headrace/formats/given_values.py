@@ -81,7 +81,7 @@ def misfit(column: Column, text: str, *, of_source: bool = False, in_key: bool =
 
 
 ColumnsOf = Callable[[Array, list[str]], Array]
-"""The places of the values of some images: a line for each of these names."""
+"""The indexes of the values of some images: a line for each of these names."""
 
 
 def misfits(
@@ -117,7 +117,7 @@ def refused_rows(tape: Tape, at: Array, column: Column, read: TypedColumn) -> Ar
 
     Args:
         tape: where they are.
-        at: their places.
+        at: their indexes.
         column: the column.
         read: the values as the column's type.
     """
@@ -127,10 +127,10 @@ def refused_rows(tape: Tape, at: Array, column: Column, read: TypedColumn) -> Ar
 
 
 def _is_negative(tape: Tape, at: Array) -> Array:
-    places = np.where(at < 0, 0, at)
-    starts = tape.tokens.start[places]
+    indexes = np.where(at < 0, 0, at)
+    starts = tape.tokens.start[indexes]
     # An empty text may stand where the bytes end.
-    has_text = tape.is_value(at) & (tape.tokens.size[places] > 0)
+    has_text = tape.is_value(at) & (tape.tokens.size[indexes] > 0)
     found: Array = np.zeros(at.size, np.bool_)
     found[has_text] = tape.data[starts[has_text]] == ord("-")
     return found

@@ -50,8 +50,8 @@ class Image:
         values = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
         at = np.flatnonzero(present).astype(np.int32)
         number = np.arange(len(names), dtype=np.int32)
-        places = (number * np.int32(rows) + at[:, None]).reshape(-1)
-        entries = Entries(offsets_of(present * len(names)), np.tile(number, at.size), places, present)
+        indexes = (number * np.int32(rows) + at[:, None]).reshape(-1)
+        entries = Entries(offsets_of(present * len(names)), np.tile(number, at.size), indexes, present)
         image = cls(entries, pa.array(names, pa.string()), values)
         kept = carried(absent, names)
         return image if kept is None else image.only(kept[present].reshape(-1))
@@ -149,7 +149,7 @@ def carried(absent: pa.ListArray, names: Sequence[str]) -> Array | None:
     if absent.null_count == len(absent):
         return None
     found = np.ones((len(absent), len(names)), np.bool_)
-    place = {name: number for number, name in enumerate(names)}
+    index = {name: number for number, name in enumerate(names)}
     for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
-        found[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
+        found[row, [index[name] for name in absent[int(row)].as_py() if name in index]] = False
     return found

@@ -29,7 +29,7 @@ class Unread(NamedTuple):
     Args:
         object: the number of the object that holds it.
         column: its name there.
-        at: its place.
+        at: its index.
     """
 
     object: int
@@ -48,7 +48,7 @@ def write_canonical(
 
     Args:
         tape: where they are.
-        objects: their places.
+        objects: their indexes.
         of: the number of what is known of each.
         encodings: by that number, how values are written, by column; without the columns whose texts stay.
         canonical: makes the texts of values of one text form, null where one is not written so.
@@ -69,11 +69,11 @@ def write_canonical(
     chosen[~tape.is_value(at)] = -1
     found = []
     for number in np.unique(chosen[chosen >= 0]):
-        place, row = np.nonzero(chosen == number)
-        tokens = np.ascontiguousarray(at[place, row])
+        index, row = np.nonzero(chosen == number)
+        tokens = np.ascontiguousarray(at[index, row])
         made = canonical(tape, tokens, every[number])
         for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
-            column = list(encodings[of[row[bad]]])[place[bad]]
+            column = list(encodings[of[row[bad]]])[index[bad]]
             found.append(Unread(int(row[bad]), column, int(tokens[bad])))
         tape.replace(tokens, pc.coalesce(made, tape.texts(tokens)) if made.null_count else made)
     return found
@@ -112,7 +112,7 @@ class ObjectImage:
         )
 
     def fields(self, names: Names, group: Array | None = None) -> Array:
-        """The places of named values, as `Tape.fields` gives them."""
+        """The indexes of named values, as `Tape.fields` gives them."""
         found = self.tape.fields(self.base, names, group)
         if (self.over < 0).all():
             return found
@@ -145,12 +145,12 @@ class ObjectImage:
         at = self.fields(Names([names]))
         self.tape.compact(at.reshape(-1))
         arrays, refused = {}, []
-        for place, field in enumerate(kind):
-            column, read = schema.columns[place], TypedColumn(self.tape, at[place], field.type, zone)
+        for index, field in enumerate(kind):
+            column, read = schema.columns[index], TypedColumn(self.tape, at[index], field.type, zone)
             arrays[field.name] = read.values
-            rows = refused_rows(self.tape, at[place], column, read)
+            rows = refused_rows(self.tape, at[index], column, read)
             if rows.size:
-                texts = self.tape.texts(np.ascontiguousarray(at[place][rows])).to_pylist()
+                texts = self.tape.texts(np.ascontiguousarray(at[index][rows])).to_pylist()
                 refused += [UnfitValue(int(row), column, text) for row, text in zip(rows, texts, strict=True)]
         absent = (at < 0).T & self.present[:, None]
         return (
@@ -169,12 +169,12 @@ class ObjectImage:
         sizes = np.array([len(names) for names in sets] or [0])[of]
         at = self.fields(Names(sets), of.astype(np.int32))
         present = (sizes > 0) & ((at >= 0).sum(axis=0) == sizes)
-        row, place = np.nonzero((at >= 0).T & present[:, None])
+        row, index = np.nonzero((at >= 0).T & present[:, None])
         offsets = offsets_of(np.where(present, sizes, 0))
         begins = offsets_of([len(names) for names in sets])
         flat = pa.array([name for names in sets for name in names], pa.string())
-        chosen = np.ascontiguousarray(at[place, row])
+        chosen = np.ascontiguousarray(at[index, row])
         self.tape.compact(chosen)
         values = self.tape.texts(chosen)
-        keys = flat.take(pa.array(begins[of[row]] + place))
+        keys = flat.take(pa.array(begins[of[row]] + index))
         return map_array(offsets, keys, values, present), string_lists(offsets, values, present)

@@ -27,8 +27,8 @@ class JsonMessages:
 
     Args:
         tape: where the messages are.
-        objects: the places of what has the fields.
-        names: of the fields; `at` has a line with the places of each.
+        objects: the indexes of what has the fields.
+        names: of the fields; `at` has a line with the indexes of each.
     """
 
     def __init__(self, tape: Tape, objects: Array, names: Sequence[str]) -> None:
@@ -37,17 +37,17 @@ class JsonMessages:
         self._line = {name: line for line, name in enumerate(names)}
 
     def every(self, name: str) -> Array:
-        """The places of a field of all messages."""
+        """The indexes of a field of all messages."""
         found: Array = self.at[self._line[name]]
         return found
 
-    def place(self, name: str, rows: Array) -> Array:
-        """The places of a field of some messages."""
+    def index(self, name: str, rows: Array) -> Array:
+        """The indexes of a field of some messages."""
         return np.ascontiguousarray(self.every(name)[rows])
 
     def texts(self, name: str, rows: Array | None = None) -> pa.StringArray:
         """A field as texts, of some messages, or of all."""
-        return self.tape.texts(self.every(name) if rows is None else self.place(name, rows))
+        return self.tape.texts(self.every(name) if rows is None else self.index(name, rows))
 
     def text(self, name: str, number: int) -> str | None:
         """The text of a field of one message."""
@@ -66,7 +66,7 @@ def _one_set(names: tuple[str, ...]) -> Names:
 
 
 def filled(tape: Tape, at: Array) -> Array:
-    """The places of objects that have members; -1 for all else."""
+    """The indexes of objects that have members; -1 for all else."""
     has_members = (tape.kinds(at) == OBJECT) & (tape.tokens.after[at] > at + 1)
     return np.where(has_members, at, np.int32(-1))
 

@@ -17,7 +17,7 @@ ABSENT = -2
 """In place of a value's number, where a row does not carry the column."""
 
 
-class ColumnPlaces(NamedTuple):
+class ColumnIndexes(NamedTuple):
     """The columns of some rows, in the order of their schemas.
 
     Args:
@@ -50,21 +50,21 @@ class SchemaColumns:
         """Whether a test holds for each column."""
         return np.array([test(column) for column in self.all], bool)
 
-    def laid(self, schema_number: Array) -> ColumnPlaces:
+    def laid(self, schema_number: Array) -> ColumnIndexes:
         """The columns of rows that follow these schemas."""
         counts = self.count[schema_number]
         offsets = offsets_of(counts)
         row = np.repeat(np.arange(schema_number.size), counts)
-        return ColumnPlaces(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[schema_number][row])
+        return ColumnIndexes(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[schema_number][row])
 
-    def places(self, words: Sequence[str]) -> Array:
-        """The place of each of these names in each schema; -1 where it has no such column."""
-        number = {word: place for place, word in enumerate(words)}
+    def indexes(self, words: Sequence[str]) -> Array:
+        """The index of each of these names in each schema; -1 where it has no such column."""
+        number = {word: index for index, word in enumerate(words)}
         found = np.full((len(self._names), len(words)), -1, np.int64)
         for line, names in zip(found, self._names, strict=True):
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if name in number:
-                    line[number[name]] = place
+                    line[number[name]] = index
         return found
 
     def texts_at(self, image: Image, rows: Array, schema_number: Array, offsets: Array) -> Array:
@@ -74,7 +74,7 @@ class SchemaColumns:
             image: of all rows.
             rows: which of them.
             schema_number: the number of each one's schema.
-            offsets: where the columns of each begin (`ColumnPlaces.offsets`).
+            offsets: where the columns of each begin (`ColumnIndexes.offsets`).
         """
         entries = image.entries
         names = image.names.dictionary_encode()
@@ -82,7 +82,7 @@ class SchemaColumns:
         of = np.repeat(np.arange(rows.size), size)
         entry = np.arange(of.size) - (np.cumsum(size) - size)[of] + entries.offsets[rows][of]
         code = names.indices.to_numpy(zero_copy_only=False)[entries.names[entry]]
-        column = self.places(names.dictionary.to_pylist())[schema_number[of], code]
+        column = self.indexes(names.dictionary.to_pylist())[schema_number[of], code]
         at = np.full(int(offsets[-1]), ABSENT, np.int64)
         # Of a name that a map repeats, the first value: it is written last. What the schema lacks is not written.
         kept = np.flatnonzero(column >= 0)[::-1]
@@ -96,6 +96,6 @@ class SchemaColumns:
         size = np.where(lists.is_valid().to_numpy(zero_copy_only=False), np.diff(lists.offsets), 0)
         of = np.repeat(np.arange(len(lists)), size)
         code = names.indices.to_numpy(zero_copy_only=False)
-        column = self.places(names.dictionary.to_pylist())[schema_number[of], code]
+        column = self.indexes(names.dictionary.to_pylist())[schema_number[of], code]
         found[offsets[of[column >= 0]] + column[column >= 0]] = True
         return found

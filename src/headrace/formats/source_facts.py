@@ -16,7 +16,7 @@ _NO_STATEMENT = "N/A"
 class SourceFacts:
     """The facts that rows say of their source: each is the entry `entry` of `names` and `values`.
 
-    `number` is the place of each entry's name in `words`, `row` the number of its row.
+    `number` is the index of each entry's name in `words`, `row` the number of its row.
 
     Args:
         rows: change rows.

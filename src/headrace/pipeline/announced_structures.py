@@ -48,8 +48,8 @@ class AnnouncedStructures:
                 data["version"], _VERSION, what=f"The checkpoint's '{STRUCTURES}'", remedy="Go on with that release."
             )
             self._batches = {
-                place: {tuple(one["structure"]): int(one["batch"]) for one in found}
-                for place, found in data["sinks"].items()
+                sink: {tuple(one["structure"]): int(one["batch"]) for one in found}
+                for sink, found in data["sinks"].items()
             }
 
     def before(self, target: Target, batch: int) -> frozenset[Structure]:
@@ -93,7 +93,7 @@ def _place(target: Target) -> str:
 
 def _text(batches: Mapping[str, Mapping[Structure, int]]) -> str:
     sinks = {
-        place: [{"structure": structure, "batch": batch} for structure, batch in sorted(found.items())]
-        for place, found in batches.items()
+        sink: [{"structure": structure, "batch": batch} for structure, batch in sorted(found.items())]
+        for sink, found in batches.items()
     }
     return json.dumps({"version": _VERSION, "sinks": sinks})

@@ -118,83 +118,93 @@ def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, A
     return any(other.has_name(chosen) and text == value for chosen, text in given.items())
 
 
-def sink_class(document: Document, section: dict[str, Any], place: YamlPath) -> tuple[str, type[Sink]]:
+def sink_class(document: Document, section: dict[str, Any], location: YamlPath) -> tuple[str, type[Sink]]:
     """The name and the class of a sink."""
-    kind = type_in(document, section, place, "sink", registry.names("sink"))
-    found: type[Sink] = class_named(document, "sink", kind, (*place, "type"))
+    kind = type_in(document, section, location, "sink", registry.names("sink"))
+    found: type[Sink] = class_named(document, "sink", kind, (*location, "type"))
     return kind, found
 
 
-def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], place: YamlPath, name: str) -> Sink:
+def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], location: YamlPath, name: str) -> Sink:
     """A sink made from its options."""
     given = with_folders(kind.options, given, document.path)
-    made: Sink = made_in(document, place, lambda: kind(settings_in(document, kind, given, place, f"sink '{name}'")))
+    made: Sink = made_in(
+        document, location, lambda: kind(settings_in(document, kind, given, location, f"sink '{name}'"))
+    )
     return made
 
 
-def make_format(document: Document, section: Any, place: YamlPath) -> FormatSection:
+def make_format(document: Document, section: Any, location: YamlPath) -> FormatSection:
     """A format made from its section."""
     if not isinstance(section, dict):
-        raise document.error(place, "A format must be a mapping.", "Write format: {type: debezium_json}.")
-    kind = type_in(document, section, place, "format", registry.names("format"))
-    found: type[Format] = class_named(document, "format", kind, (*place, "type"))
+        raise document.error(location, "A format must be a mapping.", "Write format: {type: debezium_json}.")
+    kind = type_in(document, section, location, "format", registry.names("format"))
+    found: type[Format] = class_named(document, "format", kind, (*location, "type"))
     given = {name: value for name, value in section.items() if name != "type"}
-    options = settings_in(document, found, given, place, f"format '{kind}'")
+    options = settings_in(document, found, given, location, f"format '{kind}'")
     # Not the settings' own text, which hides secrets: formats that differ in one are two.
     key = f"{kind} {[options.get(option.name) for option in found.options]!r}"
-    return FormatSection(made_in(document, place, lambda: found(options)), key, given)
+    return FormatSection(made_in(document, location, lambda: found(options)), key, given)
 
 
-def type_in(document: Document, section: dict[str, Any], place: YamlPath, kind: str, known: list[str]) -> str:
+def type_in(document: Document, section: dict[str, Any], location: YamlPath, kind: str, known: list[str]) -> str:
     """The registered name that a section says as its `type`."""
     name = section.get("type")
     if not isinstance(name, str):
-        raise document.error(place, f"A {kind} needs a type.", f"Known: {', '.join(known)}.")
+        raise document.error(location, f"A {kind} needs a type.", f"Known: {', '.join(known)}.")
     if name not in known:
-        raise document.error((*place, "type"), f"Unknown {kind} '{name}'.", did_you_mean(name, known))
+        raise document.error((*location, "type"), f"Unknown {kind} '{name}'.", did_you_mean(name, known))
     return name
 
 
-def class_named(document: Document, kind: str, name: str, place: YamlPath) -> Any:
+def class_named(document: Document, kind: str, name: str, location: YamlPath) -> Any:
     """As `find_kind`; the error names file and line."""
     try:
         return find_kind(kind, name)
     except OptionError as error:
-        raise document.error(place, error.message, error.remedy) from None
+        raise document.error(location, error.message, error.remedy) from None
 
 
-def parse_in(document: Document, kind: type[Parsed], given: dict[str, Any], place: YamlPath, owner: str) -> Parsed:
+def parse_in(document: Document, kind: type[Parsed], given: dict[str, Any], location: YamlPath, owner: str) -> Parsed:
     """The options that are given, checked; an error names the line of the option that it is about."""
     try:
         return kind.parse(given, owner=owner)
     except OptionError as error:
-        raise document.error(_option_place(error, kind.declared, given, place), error.message, error.remedy) from None
+        raise document.error(
+            _option_location(error, kind.declared, given, location), error.message, error.remedy
+        ) from None
 
 
-def settings_in(document: Document, kind: type[Component], given: dict[str, Any], place: YamlPath, owner: str) -> Any:
+def settings_in(
+    document: Document, kind: type[Component], given: dict[str, Any], location: YamlPath, owner: str
+) -> Any:
     """As `parse_in`: the options of a source, format or sink."""
     try:
         return kind.parse(given, owner=owner)
     except OptionError as error:
-        raise document.error(_option_place(error, kind.options, given, place), error.message, error.remedy) from None
+        raise document.error(
+            _option_location(error, kind.options, given, location), error.message, error.remedy
+        ) from None
 
 
-def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: YamlPath) -> YamlPath:
+def _option_location(
+    error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], location: YamlPath
+) -> YamlPath:
     """The place of the option that an error names, in whatever text form the user chose."""
     if error.option in given:
-        return (*place, error.option)
+        return (*location, error.option)
     known = next((option for option in declared if option.name == error.option), None)
-    return next(((*place, name) for name in reversed(given) if known is not None and known.has_name(name)), place)
+    return next(((*location, name) for name in reversed(given) if known is not None and known.has_name(name)), location)
 
 
-def made_in(document: Document, place: YamlPath, make: Callable[[], Made]) -> Made:
+def made_in(document: Document, location: YamlPath, make: Callable[[], Made]) -> Made:
     """What `make` gives; an error of options that contradict each other gets file and line."""
     try:
         return make()
     except FileError:
         raise
     except OptionError as error:
-        raise document.error(place, error.message, error.remedy) from None
+        raise document.error(location, error.message, error.remedy) from None
 
 
 def absolute(path: str, file: Path) -> str:

@@ -113,7 +113,7 @@ class DeadLetters:
             return self.sink.places(id)
         found = {self.topic_of(topic) for topic in (*self.source.settings.topics, *topics)}
         names = found if "${topic}" in self.name else {self.name}
-        return frozenset(place for name in names for place in self.sink.places(id, name)) | (
+        return frozenset(location for name in names for location in self.sink.places(id, name)) | (
             self.sink.places() if self.sink.is_one_place else frozenset()
         )
 

@@ -327,7 +327,7 @@ def reached(offset: str | None, head: Mapping[str, Mapping[str, OffsetRange]]) -
 def trimmed(head: Mapping[str, Mapping[str, OffsetRange]]) -> DataLossError | None:
     """What is wrong where the oldest messages of a topic are gone; None where all are there."""
     every = ((topic, p, held.first) for topic, partitions in head.items() for p, held in partitions.items())
-    gone = [place for place in every if place[2] > 0]
+    gone = [location for location in every if location[2] > 0]
     if not gone:
         return None
     topic, partition, first = min(gone)

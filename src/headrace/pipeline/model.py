@@ -167,9 +167,9 @@ def read_model(path: Path) -> Model:
     dead_letters = _dead_letters(document, sections.dead_letter, source)
     if dead_letters is not None:
         made_in(document, ("dead_letter",), partial(refuse_dead_letters_in_a_sink, targets, dead_letters, section.type))
-    places = [(place, target.sink) for (_, place), target in zip(listed_sinks(sections), targets, strict=True)]
-    for place, sink in [*places, *([] if dead_letters is None else [(("dead_letter",), dead_letters.sink)])]:
-        _check_apart(document, place, sink, checkpoint)
+    places = [(location, target.sink) for (_, location), target in zip(listed_sinks(sections), targets, strict=True)]
+    for location, sink in [*places, *([] if dead_letters is None else [(("dead_letter",), dead_letters.sink)])]:
+        _check_apart(document, location, sink, checkpoint)
     made = Model(
         file=path,
         name=settings.name,
@@ -232,13 +232,13 @@ def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> Sourc
     return replace(section, source=made, options={**options, name: as_text(texts)})
 
 
-def _check_apart(document: Document, place: YamlPath, sink: Sink, checkpoint: str) -> None:
+def _check_apart(document: Document, location: YamlPath, sink: Sink, checkpoint: str) -> None:
     """A sink in the checkpoint would write among Spark's own files."""
     for option in sink.options:
         given = sink.settings.get(option.name) if option.is_folder else None
         if given and _is_in(given, checkpoint):
             raise document.error(
-                (*place, option.name),
+                (*location, option.name),
                 f"Option '{option.name}' is a folder in the checkpoint '{checkpoint}'.",
                 "Name another one.",
             )
@@ -307,13 +307,13 @@ def find_mistakes(path: Path) -> list[OptionError]:
     given = sections.format
     common = None if given is None else tried(lambda: make_format(document, given, ("format",)))
     transforms = tried(lambda: _transforms(document, sections.transforms, ("transforms",))) or ()
-    for number, (section, place) in enumerate(listed_sinks(sections), 1):
+    for number, (section, location) in enumerate(listed_sinks(sections), 1):
         if given is not None and common is None and "format" not in section:
             # Its own mistake is reported already.
             continue
-        target = tried(partial(_target, document, section, place, common, number, transforms))
+        target = tried(partial(_target, document, section, location, common, number, transforms))
         if target is not None and target.format is not None:
-            named = (*place, "format") if "format" in section else ("format",)
+            named = (*location, "format") if "format" in section else ("format",)
             tried(partial(made_in, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
     if made is not None:
         tried(partial(_dead_letters, document, sections.dead_letter, made.source))
@@ -326,43 +326,43 @@ def find_mistakes(path: Path) -> list[OptionError]:
 
 
 def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSection:
-    place: YamlPath = ("source",)
+    location: YamlPath = ("source",)
     section = sections.source
-    kind = type_in(document, section, place, "source", [*registry.names("source"), "kafka"])
+    kind = type_in(document, section, location, "source", [*registry.names("source"), "kafka"])
     given = {name: value for name, value in section.items() if name != "type"}
     if kind == "kafka":
         format = given.pop("format", None)
         if format is None:
-            raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
-        format, on_error = _on_error(document, format, (*place, "format"), sections)
+            raise document.error(location, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
+        format, on_error = _on_error(document, format, (*location, "format"), sections)
         ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
         if misplaced := next(filter(_ON_ERROR.has_name, ours), None):
             raise document.error(
-                (*place, misplaced),
+                (*location, misplaced),
                 f"Source 'kafka' has no option '{misplaced}'.",
                 "It belongs to the source's format: format: {type: ..., on_error: ...}.",
             )
-        options = parse_in(document, KafkaTopicsSettings, ours, place, "source 'kafka'")
+        options = parse_in(document, KafkaTopicsSettings, ours, location, "source 'kafka'")
         clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
         try:
-            made = make_format(document, format, (*place, "format")).format
-            made_in(document, (*place, "format"), partial(made.check, writes=False))
+            made = make_format(document, format, (*location, "format")).format
+            made_in(document, (*location, "format"), partial(made.check, writes=False))
             topics = KafkaTopics(options, clients, made, on_error)
         except FileError:
             raise
         except OptionError as error:
-            raise document.error(place, error.message, error.remedy) from None
+            raise document.error(location, error.message, error.remedy) from None
         return SourceSection(kind, topics, given)
-    found: type[Source] = class_named(document, "source", kind, (*place, "type"))
+    found: type[Source] = class_named(document, "source", kind, (*location, "type"))
     for option in found.options:
         if option.in_other_names:
-            given = _with_salt(document, option, given, place)
+            given = _with_salt(document, option, given, location)
     given = with_folders(found.options, given, document.path, checkpoint)
-    options = settings_in(document, found, given, place, f"source '{kind}'")
-    return SourceSection(kind, made_in(document, place, lambda: found(options)), given)
+    options = settings_in(document, found, given, location, f"source '{kind}'")
+    return SourceSection(kind, made_in(document, location, lambda: found(options)), given)
 
 
-def _with_salt(document: Document, option: Option, given: dict[str, Any], place: YamlPath) -> dict[str, Any]:
+def _with_salt(document: Document, option: Option, given: dict[str, Any], location: YamlPath) -> dict[str, Any]:
     """The options with the salt that stands in a name as an option of its own: Spark hands over values as they are, but
     names in lower case."""
     salts = {name: salt for name in given if (salt := secret_in_name(name)) is not None}
@@ -372,14 +372,14 @@ def _with_salt(document: Document, option: Option, given: dict[str, Any], place:
     other = next((name for name in others if salts[name] != salts[first]), None)
     if other is not None:
         raise document.error(
-            (*place, other),
+            (*location, other),
             f"Options '{shown_name(first)}' and '{shown_name(other)}' name different salts.",
             f"Give all hashes of a source one salt: set '{option.name}', and leave '.with.salt...' out of the names.",
         )
     return {**given, option.name: salts[first]}
 
 
-def _on_error(document: Document, section: Any, place: YamlPath, sections: Sections) -> tuple[Any, str]:
+def _on_error(document: Document, section: Any, location: YamlPath, sections: Sections) -> tuple[Any, str]:
     """A format's section without `on_error`, which the pipeline itself sees to, and what it says or goes without
     saying."""
     otherwise = "dead_letter" if sections.dead_letter is not None else "row" if _has_error_sink(sections) else "fail"
@@ -387,7 +387,7 @@ def _on_error(document: Document, section: Any, place: YamlPath, sections: Secti
         return section, otherwise
     named = [name for name in section if _ON_ERROR.has_name(name)]
     given = {name: section[name] for name in named}
-    wanted = parse_in(document, OnErrorSettings, given, place, f"format '{section.get('type')}'")
+    wanted = parse_in(document, OnErrorSettings, given, location, f"format '{section.get('type')}'")
     return {name: value for name, value in section.items() if name not in named}, wanted.on_error or otherwise
 
 
@@ -408,7 +408,7 @@ def _dead_letters(
     document: Document, section: dict[str, Any] | None, source: Source | KafkaTopics
 ) -> DeadLetters | None:
     wanted = isinstance(source, KafkaTopics) and source.on_error == "dead_letter"
-    place: YamlPath = ("dead_letter",)
+    location: YamlPath = ("dead_letter",)
     if section is None:
         if wanted:
             raise document.error(
@@ -419,31 +419,31 @@ def _dead_letters(
         return None
     if not wanted or not isinstance(source, KafkaTopics):
         raise document.error(
-            place,
+            location,
             "Nothing goes into 'dead_letter'.",
             "Say on_error: dead_letter in the format of a source of type kafka, or remove the section.",
         )
-    kind, found = sink_class(document, section, place)
+    kind, found = sink_class(document, section, location)
     given = {name: value for name, value in section.items() if name != "type"}
     if "format" in given:
-        raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
+        raise document.error((*location, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
     kinds = (DeadLetterTopicSettings, DeadLetterTableSettings)
     ours, others = kinds if found.takes == "messages" else kinds[::-1]
     [dead_letter], [other] = ours.declared, others.declared
     if misplaced := next(filter(other.has_name, given), None):
         raise document.error(
-            (*place, misplaced),
+            (*location, misplaced),
             f"Dead letters in sink '{kind}' have no '{misplaced}'.",
             f"Use '{dead_letter.name}', or leave it out.",
         )
     own = {name: value for name, value in given.items() if dead_letter.has_name(name)}
-    sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
-    name = parse_in(document, ours, own, place, "section 'dead_letter'").get(dead_letter.name)
+    sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, location, kind)
+    name = parse_in(document, ours, own, location, "section 'dead_letter'").get(dead_letter.name)
     dead_letters = DeadLetters(kind, sink, source, name)
     for topic in source.settings.topics:
         if dead_letters.reads_itself(topic):
             raise document.error(
-                place,
+                location,
                 f"Dead letters of topic '{topic}' would go to '{dead_letters.topic_of(topic)}', which this pipeline "
                 "reads.",
                 "Give 'dead_letter' another topic.",
@@ -455,7 +455,9 @@ def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target,
     listed = listed_sinks(sections)
     common = make_format(document, sections.format, ("format",)) if sections.format is not None else None
     shared = _transforms(document, sections.transforms, ("transforms",))
-    targets = [_target(document, section, place, common, n, shared) for n, (section, place) in enumerate(listed, 1)]
+    targets = [
+        _target(document, section, location, common, n, shared) for n, (section, location) in enumerate(listed, 1)
+    ]
     made_in(document, ("sinks",), partial(refuse_same_places, targets, kind))
     if common is not None and not any(target.format is common.format for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
@@ -465,29 +467,29 @@ def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target,
 def _target(
     document: Document,
     section: dict[str, Any],
-    place: YamlPath,
+    location: YamlPath,
     common: FormatSection | None,
     number: int,
     transforms: tuple[Transform, ...],
 ) -> Target:
-    kind, found = sink_class(document, section, place)
+    kind, found = sink_class(document, section, location)
     label = f"sink {number} ({kind})"
-    shaping = _shaping(document, section, place, label, found, transforms)
+    shaping = _shaping(document, section, location, label, found, transforms)
     given = {name: value for name, value in section.items() if name not in ("type", "format", *_SHAPING)}
-    sink = make_sink(document, found, given, place, kind)
+    sink = make_sink(document, found, given, location, kind)
     own = section.get("format")
     if found.takes == "changes":
         if own is not None:
             raise document.error(
-                (*place, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
+                (*location, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
             )
         return Target(kind, sink, None, "", label, shaping)
-    made = make_format(document, own, (*place, "format")) if own is not None else common
+    made = make_format(document, own, (*location, "format")) if own is not None else common
     if made is None:
         raise document.error(
-            place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
+            location, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
-    where = ("format",) if own is None else (*place, "format")
+    where = ("format",) if own is None else (*location, "format")
     made_in(document, where, partial(made.format.check, writes=True))
     return Target(kind, sink, made.format, f"{made.key} {shaping.key}", label, shaping, made.options)
 
@@ -498,40 +500,42 @@ _SHAPING = ("routes", "transforms", *(option.name for option in RoutedSinkSettin
 def _shaping(
     document: Document,
     section: dict[str, Any],
-    place: YamlPath,
+    location: YamlPath,
     label: str,
     kind: type[Sink],
     shared: tuple[Transform, ...],
 ) -> Shaping:
     """What rows go through before a sink: the transforms of all sinks, its own, and its routes."""
-    own = _transforms(document, section.get("transforms"), (*place, "transforms"), f" of {label}")
+    own = _transforms(document, section.get("transforms"), (*location, "transforms"), f" of {label}")
     found = []
-    listed = _mappings(document, section.get("routes"), (*place, "routes"), "{tables: dbo.orders, to: ...}")
+    listed = _mappings(document, section.get("routes"), (*location, "routes"), "{tables: dbo.orders, to: ...}")
     for number, (where, line) in enumerate(listed, 1):
         settings = parse_in(document, RouteSettings, line, where, f"route {number} of {label}")
         found.append(made_in(document, where, partial(Route.of, settings)))
     given = {option.name: section.get(option.name) for option in RoutedSinkSettings.declared}
-    leave_out = parse_in(document, RoutedSinkSettings, given, place, label).unrouted_tables == "leave_out"
-    made: Routes = made_in(document, (*place, "routes"), lambda: Routes(tuple(found), leave_out))
+    leave_out = parse_in(document, RoutedSinkSettings, given, location, label).unrouted_tables == "leave_out"
+    made: Routes = made_in(document, (*location, "routes"), lambda: Routes(tuple(found), leave_out))
     return Shaping((*shared, *own), made, label, kind.takes)
 
 
-def _transforms(document: Document, listed: Any, place: YamlPath, owner: str = "") -> tuple[Transform, ...]:
+def _transforms(document: Document, listed: Any, location: YamlPath, owner: str = "") -> tuple[Transform, ...]:
     found = []
-    for number, (where, section) in enumerate(_mappings(document, listed, place, "{tables: dbo.*, filter: ...}"), 1):
+    for number, (where, section) in enumerate(_mappings(document, listed, location, "{tables: dbo.*, filter: ...}"), 1):
         label = f"transform {number}{owner}"
         settings = parse_in(document, TransformSettings, section, where, label)
         found.append(made_in(document, where, partial(Transform.of, settings, label)))
     return tuple(found)
 
 
-def _mappings(document: Document, listed: Any, place: YamlPath, example: str) -> list[tuple[YamlPath, dict[str, Any]]]:
+def _mappings(
+    document: Document, listed: Any, location: YamlPath, example: str
+) -> list[tuple[YamlPath, dict[str, Any]]]:
     """The entries of a list of mappings, each with its place."""
     if listed is None:
         return []
     if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
-        raise document.error(place, f"Key '{place[-1]}' must be a list of mappings.", f"Write: - {example}.")
-    return [((*place, number), entry) for number, entry in enumerate(listed)]
+        raise document.error(location, f"Key '{location[-1]}' must be a list of mappings.", f"Write: - {example}.")
+    return [((*location, number), entry) for number, entry in enumerate(listed)]
 
 
 def _trigger(document: Document, text: str) -> str:

@@ -169,10 +169,12 @@ def move_tables(
     for schema, database in found:
         offset = pipeline_state.offsets.of(database)
         plan = pipeline_state.sources[database].move(TableMove(schema.id.path, kind, to), offset)
-        place = plan.move.to + ("" if plan.time is None else f" ({_shown(plan.time)})")
+        position = plan.move.to + ("" if plan.time is None else f" ({_shown(plan.time)})")
         delivered = f"delivered up to {plan.at}"
         does = (
-            f"its changes after {place} come again" if kind == "rewind" else f"its changes up to {place} are left out"
+            f"its changes after {position} come again"
+            if kind == "rewind"
+            else f"its changes up to {position} are left out"
         )
         effect = _rewind_effect if kind == "rewind" else _skip_effect
         sinks = pipeline_state.sinks(schema, effect)
@@ -269,12 +271,12 @@ class _PipelineState:
             destination = target.shaping.routes.destination(schema.id)
             if destination is None:
                 continue
-            place = destination.id.path
+            location = destination.id.path
             if target.format is not None:
                 with suppress(HeadraceError):
                     # A format that names topics by rows does not say them now.
-                    place = target.format.topic_for(destination.id, self.model.source_type) or place
-            found.append((f"{target.label} {place}", effect(target)))
+                    location = target.format.topic_for(destination.id, self.model.source_type) or location
+            found.append((f"{target.label} {location}", effect(target)))
         return tuple(found)
 
     def repair(self, kind: RepairKind, parts: Sequence[RepairedPart], signals: Sequence[Signal]) -> Repair:
@@ -312,7 +314,7 @@ class _PipelineState:
             except CaptureError as error:
                 sent = f" {_counted(len(places), 'signal')} of this repair were sent before." if places else ""
                 raise CaptureError(f"{error.message}{sent}", remedy=error.remedy) from error
-            places += [f"Signal '{signal.id}' ({signal.type}) is in {place}." for place in found]
+            places += [f"Signal '{signal.id}' ({signal.type}) is in {location}." for location in found]
         return places
 
 

@@ -196,8 +196,8 @@ def list_dead_letters(model: Model, spark: SparkSession) -> list[DeadLetterGroup
     found = []
     for row in grouped.orderBy("topic", "partition", "first", "reason").collect():
         newest = None if row["newest"] is None else dt.datetime.fromtimestamp(row["newest"] / 1e6, dt.UTC)
-        place = (row["topic"], row["partition"], row["reason"] or "", row["letters"], row["first"], row["last"])
-        found.append(DeadLetterGroup(*place, newest, row["replayed"]))
+        counted = (row["topic"], row["partition"], row["reason"] or "", row["letters"], row["first"], row["last"])
+        found.append(DeadLetterGroup(*counted, newest, row["replayed"]))
     return found
 
 
@@ -484,9 +484,9 @@ class Replay:
     def _tables(self) -> list[TableReplay]:
         rows = self._rows.where(f"op in ({_DATA})")
         found: dict[str, list[int]] = {}
-        for place, part in enumerate((self._from_dead_letters(rows), _away(rows, self._places))):
+        for column, part in enumerate((self._from_dead_letters(rows), _away(rows, self._places))):
             for row in part.selectExpr(f"{_NAME} as name").groupBy("name").count().collect():
-                found.setdefault(row["name"], [0, 0])[place] = row["count"]
+                found.setdefault(row["name"], [0, 0])[column] = row["count"]
         return [TableReplay(name, changes, later) for name, (changes, later) in sorted(found.items())]
 
     def _effect(self, target: Target, tables: list[TableReplay]) -> SinkReplay:

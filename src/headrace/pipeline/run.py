@@ -417,8 +417,8 @@ class RunningPipeline:
         """Say of the batches that ended since the last time how long the source and Spark took around them."""
         reports: Any = self._query._jsq.recentProgress()
         newest = self._reported
-        for place in range(len(reports) - 1, -1, -1):
-            report = reports[place]
+        for location in range(len(reports) - 1, -1, -1):
+            report = reports[location]
             at = str(report.timestamp())
             # An idle query reports again and again. ISO times sort as text.
             if at <= self._reported:

@@ -64,32 +64,34 @@ def read_sections(document: Document) -> Sections:
 def _frame_error(document: Document, error: ValidationError) -> OptionError:
     # The first error in the order of the file is what a reader meets first.
     first = min(error.errors(), key=lambda e: (e["type"] == "missing", document.line(e["loc"])))
-    place: YamlPath = first["loc"]
-    name = ".".join(str(part) for part in place)
+    location: YamlPath = first["loc"]
+    name = ".".join(str(part) for part in location)
     kind = first["type"]
-    if kind == "extra_forbidden" and place == ("routes",):
-        return document.error(place, "Key 'routes' stands in no sink.", "Put it into the sink that it is for.")
+    if kind == "extra_forbidden" and location == ("routes",):
+        return document.error(location, "Key 'routes' stands in no sink.", "Put it into the sink that it is for.")
     if kind == "extra_forbidden":
-        model = RunSettings if len(place) > 1 else Sections
-        where = f" in section '{place[0]}'" if len(place) > 1 else ""
+        model = RunSettings if len(location) > 1 else Sections
+        where = f" in section '{location[0]}'" if len(location) > 1 else ""
         return document.error(
-            place, f"Unknown key '{place[-1]}'{where}.", did_you_mean(str(place[-1]), model.model_fields)
+            location, f"Unknown key '{location[-1]}'{where}.", did_you_mean(str(location[-1]), model.model_fields)
         )
     if kind == "missing":
-        return document.error(place[:-1], f"Key '{name}' is missing.", _MISSING.get(name, "Add it."))
+        return document.error(location[:-1], f"Key '{name}' is missing.", _MISSING.get(name, "Add it."))
     if kind == "string_too_short":
-        return document.error(place, f"Key '{name}' is empty.", _MISSING[name])
-    if place == ("pipeline", "lease_seconds"):
+        return document.error(location, f"Key '{name}' is empty.", _MISSING[name])
+    if location == ("pipeline", "lease_seconds"):
         return document.error(
-            place, f"Key '{name}' must be a number of seconds.", "Write 60, or 0 for a checkpoint without a lease."
+            location, f"Key '{name}' must be a number of seconds.", "Write 60, or 0 for a checkpoint without a lease."
         )
-    if place == ("pipeline", "on_table_error"):
+    if location == ("pipeline", "on_table_error"):
         return document.error(
-            place, f"Key '{name}' must be stop or park.", "Write park, so that other tables go on without one, or stop."
+            location,
+            f"Key '{name}' must be stop or park.",
+            "Write park, so that other tables go on without one, or stop.",
         )
     wanted = {"list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}.get(kind, "a text")
     return document.error(
-        place, f"Key '{name}' must be {wanted}.", "See the example in the documentation of pipelines."
+        location, f"Key '{name}' must be {wanted}.", "See the example in the documentation of pipelines."
     )
 
 

@@ -45,16 +45,16 @@ def refuse_shared_places(
             destination = target.shaping.routes.destination(id)
             if destination is None:
                 continue
-            for place in _places(target, destination.id, connector):
-                if place in dead_letters:
+            for location in _places(target, destination.id, connector):
+                if location in dead_letters:
                     raise OptionError(
-                        f"{_capital(target)} would write table {id.path} to {place}, where dead letters go.",
+                        f"{_capital(target)} would write table {id.path} to {location}, where dead letters go.",
                         remedy=_LETTERS_REMEDY,
                     )
-                other, first = owners.setdefault(place, (target, id))
+                other, first = owners.setdefault(location, (target, id))
                 if other is not target:
                     both = f"table {first.path}" if first == id else f"tables {first.path} and {id.path}"
-                    raise OptionError(f"{_pair(other, target)} would both write {both} to {place}.", remedy=_REMEDY)
+                    raise OptionError(f"{_pair(other, target)} would both write {both} to {location}.", remedy=_REMEDY)
 
 
 def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
@@ -68,10 +68,10 @@ def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
         whole = target.sink.places()
         # Where a table goes can only be said beforehand of a sink that has no routes.
         anything = set() if target.shaping.routes.routes else _places(target, _ANY_TABLE, connector)
-        for place in anything | (whole if target.sink.is_one_place else set()):
-            other = owners.setdefault(place, target)
+        for location in anything | (whole if target.sink.is_one_place else set()):
+            other = owners.setdefault(location, target)
             if other is not target:
-                where = min(whole) if whole else place
+                where = min(whole) if whole else location
                 raise OptionError(f"{_pair(other, target)} write the same tables to {where}.", remedy=_REMEDY)
 
 
@@ -116,8 +116,8 @@ def may_meet_dead_letters(targets: Sequence[Target], dead_letters: DeadLetters |
 def _meeting(targets: Sequence[Target]) -> list[bool]:
     roots = [target.sink.places() for target in targets]
     return [
-        any(_within(a, b) for n, theirs in enumerate(roots) if n != place for a in mine for b in theirs)
-        for place, mine in enumerate(roots)
+        any(_within(a, b) for n, theirs in enumerate(roots) if n != location for a in mine for b in theirs)
+        for location, mine in enumerate(roots)
     ]
 
 

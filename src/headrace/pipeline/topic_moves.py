@@ -65,9 +65,9 @@ def move_topics(model: Model, spark: SparkSession, names: Sequence[str], kind: K
     places = _places(source, jvm, source.held(jvm), ends, _partitions(names, ends), kind, to)
     moved = {topic: {**found, **places.get(topic, {})} for topic, found in ends.items()}
     parts = tuple(
-        _part(model, kind, topic, partition, ends[topic][partition], place)
+        _part(model, kind, topic, partition, ends[topic][partition], offset)
         for topic, found in places.items()
-        for partition, place in found.items()
+        for partition, offset in found.items()
     )
     notes = []
     if kind == "rewind" and model.keeps_tables:
@@ -125,31 +125,31 @@ def _places(
             raise OptionError(f"Partition {partition} of topic '{topic}' is not there any more.", remedy="Name others.")
         at = ends[topic][partition]
         if text == EARLIEST and kind == "rewind":
-            place = there.first
+            offset = there.first
         elif text == NOW:
-            place = there.end
+            offset = there.end
         elif text.isdecimal():
-            place = int(text)
+            offset = int(text)
         elif time is not None:
-            place = by_time.get((topic, partition), there.end)
+            offset = by_time.get((topic, partition), there.end)
         else:
             raise OptionError(
                 f"'{to}' is neither an offset nor a time with its zone.",
                 remedy="Write an offset such as 1200, a time such as 2024-05-01T12:00:00Z, "
                 + ("or earliest." if kind == "rewind" else "or now."),
             )
-        if not there.first <= place <= there.end:
+        if not there.first <= offset <= there.end:
             raise OptionError(
                 f"Partition {partition} of topic '{topic}' holds offsets {there.first:,} to {there.end:,}, and not "
-                f"{place:,}.",
+                f"{offset:,}.",
                 remedy="Name a place in between.",
             )
-        if place < at if kind == "rewind" else place > at:
-            found.setdefault(topic, {})[partition] = place
+        if offset < at if kind == "rewind" else offset > at:
+            found.setdefault(topic, {})[partition] = offset
         elif text.isdecimal():
             raise OptionError(
                 f"Partition {partition} of topic '{topic}' is read up to offset {at:,}, so it can't "
-                f"{'be rewound' if kind == 'rewind' else 'skip'} to {place:,}.",
+                f"{'be rewound' if kind == 'rewind' else 'skip'} to {offset:,}.",
                 remedy=f"Name {'an earlier' if kind == 'rewind' else 'a later'} place.",
             )
     if not found:
@@ -159,12 +159,12 @@ def _places(
     return found
 
 
-def _part(model: Model, kind: Kind, topic: str, partition: str, at: int, place: int) -> RepairedPart:
-    count = abs(at - place)
+def _part(model: Model, kind: Kind, topic: str, partition: str, at: int, offset: int) -> RepairedPart:
+    count = abs(at - offset)
     if kind == "rewind":
-        does = f"its messages from offset {place:,} on are read again (read up to {at:,})"
+        does = f"its messages from offset {offset:,} on are read again (read up to {at:,})"
     else:
-        does = f"its messages from offset {at:,} to {place - 1:,} are left out"
+        does = f"its messages from offset {at:,} to {offset - 1:,} are left out"
     sinks = []
     for target in model.targets:
         if kind == "skip":
@@ -175,7 +175,7 @@ def _part(model: Model, kind: Kind, topic: str, partition: str, at: int, place: 
         else:
             effect = "gets these changes again" if target.format is not None else "gets these changes once more"
         sinks.append((target.label, effect))
-    return RepairedPart(f"{topic}:{partition}", does, count, str(at), str(place), tuple(sinks))
+    return RepairedPart(f"{topic}:{partition}", does, count, str(at), str(offset), tuple(sinks))
 
 
 def _moved(
@@ -212,8 +212,8 @@ def _recorded(
             upto = min(one.upto, at)
             found.append(SkippedMessages(one.topic, one.partition, one.first, upto, one.at))
     for topic, partitions in moved.items():
-        for partition, place in partitions.items():
+        for partition, offset in partitions.items():
             at = ends[topic][partition]
-            if place > at:
-                found.append(SkippedMessages(topic, int(partition), at, place, now))
+            if offset > at:
+                found.append(SkippedMessages(topic, int(partition), at, offset, now))
     return found

@@ -44,17 +44,17 @@ class Document:
     lines: dict[YamlPath, int] = field(default_factory=dict)
     filled: list[str] = field(default_factory=list, repr=False)
 
-    def line(self, place: YamlPath) -> int:
+    def line(self, location: YamlPath) -> int:
         """The line of a place, or of the nearest place around it."""
-        for end in range(len(place), 0, -1):
-            if place[:end] in self.lines:
-                return self.lines[place[:end]]
+        for end in range(len(location), 0, -1):
+            if location[:end] in self.lines:
+                return self.lines[location[:end]]
         return 1
 
-    def error(self, place: YamlPath, message: str, remedy: str = "") -> FileError:
+    def error(self, location: YamlPath, message: str, remedy: str = "") -> FileError:
         """An error whose sentence begins with file and line and shows no filled-in value."""
         sentence = hide(message, self.filled)
-        return FileError(str(self.path), self.line(place), sentence, remedy=hide(remedy, self.filled))
+        return FileError(str(self.path), self.line(location), sentence, remedy=hide(remedy, self.filled))
 
 
 def read_yaml(path: Path) -> Document:
@@ -106,72 +106,72 @@ def hide(text: str, values: list[str]) -> str:
 
 
 def _value(
-    loader: yaml.SafeLoader, node: yaml.Node, place: YamlPath, document: Document, around: tuple[int, ...]
+    loader: yaml.SafeLoader, node: yaml.Node, location: YamlPath, document: Document, around: tuple[int, ...]
 ) -> Any:
-    document.lines.setdefault(place, node.start_mark.line + 1)
+    document.lines.setdefault(location, node.start_mark.line + 1)
     if id(node) in around:
-        raise document.error(place, "An alias refers to what it stands in.", "Write the value out.")
+        raise document.error(location, "An alias refers to what it stands in.", "Write the value out.")
     around = (*around, id(node))
     if isinstance(node, yaml.ScalarNode):
         if node.tag == "tag:yaml.org,2002:null":
             return None
-        return _filled(str(node.value), place, document)
+        return _filled(str(node.value), location, document)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(loader, item, (*place, n), document, around) for n, item in enumerate(node.value)]
+        return [_value(loader, item, (*location, n), document, around) for n, item in enumerate(node.value)]
     assert isinstance(node, yaml.MappingNode)
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise document.error(place, "A key must be a name.", "Write `name: value`.")
+            raise document.error(location, "A key must be a name.", "Write `name: value`.")
         if key.value in seen:
-            document.lines[(*place, key.value)] = key.start_mark.line + 1
-            raise document.error((*place, key.value), f"Key '{key.value}' is given twice.", "Keep one of them.")
+            document.lines[(*location, key.value)] = key.start_mark.line + 1
+            raise document.error((*location, key.value), f"Key '{key.value}' is given twice.", "Keep one of them.")
         seen.add(key.value)
     loader.flatten_mapping(node)
     values: dict[str, Any] = {}
     for key, item in node.value:
-        document.lines[(*place, key.value)] = key.start_mark.line + 1
-        values[key.value] = _value(loader, item, (*place, key.value), document, around)
+        document.lines[(*location, key.value)] = key.start_mark.line + 1
+        values[key.value] = _value(loader, item, (*location, key.value), document, around)
     return values
 
 
-def _filled(text: str, place: YamlPath, document: Document) -> str:
+def _filled(text: str, location: YamlPath, document: Document) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if kind == "env":
             found = os.environ.get(name)
             if found is None:
                 raise document.error(
-                    place, f"The environment variable {name} is not set.", f"Set it: export {name}=..."
+                    location, f"The environment variable {name} is not set.", f"Set it: export {name}=..."
                 )
         elif kind == "file":
-            found = _file(name, place, document)
+            found = _file(name, location, document)
         else:
-            raise document.error(place, f"Unknown reference '${{{kind}:...}}'.", did_you_mean(kind, _KINDS))
+            raise document.error(location, f"Unknown reference '${{{kind}:...}}'.", did_you_mean(kind, _KINDS))
         document.filled.append(found)
         return found
 
     if unclosed := _UNCLOSED.search(_REFERENCE.sub("", text)):
-        raise document.error(place, f"The reference '{unclosed[0]}' has no closing brace.", "Write ${env:NAME}.")
+        raise document.error(location, f"The reference '{unclosed[0]}' has no closing brace.", "Write ${env:NAME}.")
     filled = _REFERENCE.sub(fill, text)
     if text.strip() and not filled.strip():
         kind, name = _REFERENCE.findall(text)[0]
         what = f"environment variable {name}" if kind == "env" else f"file '{name}'"
-        raise document.error(place, f"The {what} is empty.", "Put the value into it, or take the reference out.")
+        raise document.error(location, f"The {what} is empty.", "Put the value into it, or take the reference out.")
     return filled
 
 
-def _file(name: str, place: YamlPath, document: Document) -> str:
+def _file(name: str, location: YamlPath, document: Document) -> str:
     file = document.path.parent / name
     try:
         return file.read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         raise document.error(
-            place,
+            location,
             f"The file '{name}' of '${{file:{name}}}' can't be read: {error.strerror}.",
             f"It was looked for in {file}.",
         ) from None
     except UnicodeDecodeError:
         raise document.error(
-            place, f"The file '{name}' of '${{file:{name}}}' is not UTF-8 text.", "Save it as UTF-8."
+            location, f"The file '{name}' of '${{file:{name}}}' is not UTF-8 text.", "Save it as UTF-8."
         ) from None

@@ -215,7 +215,7 @@ class _Targets(LakeSink):
         parts = self._pattern.of(id, escaped if is_iceberg else identifier)
         return IcebergTable(session, parts) if is_iceberg else DeltaTable(session, parts)
 
-    def place(self, id: TableId) -> str:
+    def location(self, id: TableId) -> str:
         """The text with the table's names in it."""
         return ".".join(self._pattern.of(id, str))
 

@@ -38,12 +38,12 @@ def folder_identity(path: str) -> str:
 
 def refuse_read_only(path: str) -> None:
     """Raise SinkError unless a local folder, or the nearest one above it that exists, can be written."""
-    place = _nearest(path)
-    if place is None:
+    location = _nearest(path)
+    if location is None:
         return
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    if not location.is_dir() or not os.access(location, os.W_OK | os.X_OK):
         raise SinkError(
-            f"The folder {path} can't be written: {place} is not a folder that this user may write to.",
+            f"The folder {path} can't be written: {location} is not a folder that this user may write to.",
             remedy="Choose another 'path'.",
         )
 
@@ -53,20 +53,20 @@ def folder_permissions(path: str) -> Permissions:
 
     A folder that only Spark reaches is not asked. Runs anywhere; nothing stays behind.
     """
-    place = _nearest(path)
-    if place is None:
+    location = _nearest(path)
+    if location is None:
         return Permissions(
             f"{path} is not on this machine and was not checked; the first write shows whether it is writable.",
             known=False,
         )
     try:
         # Where the system can, it never has a name; else one that readers of a lakehouse pass over.
-        with tempfile.TemporaryFile(dir=place, prefix="_headrace_probe_") as probe:
+        with tempfile.TemporaryFile(dir=location, prefix="_headrace_probe_") as probe:
             probe.write(b"headrace check")
             probe.flush()
     except OSError as failure:
         missing = MissingPermission(
-            f"The folder {path} can't be written: {place} takes no file ({failure.strerror}).",
+            f"The folder {path} can't be written: {location} takes no file ({failure.strerror}).",
             "Allow this user to write there, make room, or choose another folder.",
         )
         return Permissions("", (missing,))
@@ -77,10 +77,10 @@ def _nearest(path: str) -> Path | None:
     """The folder, or the nearest one above it that is there; None for one that is not on this machine."""
     if "://" in path and not path.startswith("file://"):
         return None
-    place = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
-    while not place.exists():
-        place = place.parent
-    return place
+    location = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
+    while not location.exists():
+        location = location.parent
+    return location
 
 
 class Folder:

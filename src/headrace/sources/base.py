@@ -1,8 +1,8 @@
 """The contract of a source: a planner on the driver, readers in the executors.
 
-The reader (`headrace.sources.reader`) is the only caller and the only place that knows Spark's data source API. A new
-source is a subclass with a name and declared options; everything about batches, restarts and replays follows from the
-promises written here.
+The reader (`headrace.sources.reader`) is the only caller and the only position that knows Spark's data source API. A
+new source is a subclass with a name and declared options; everything about batches, restarts and replays follows from
+the promises written here.
 """
 
 from __future__ import annotations
@@ -416,7 +416,7 @@ class Source(Component, ABC):
             offset: what is in all sinks.
 
         Raises:
-            OptionError: the source can't do that at all, or not to this place.
+            OptionError: the source can't do that at all, or not to this position.
             CaptureError: the table is not captured.
             ConnectError: the server can't be asked.
         """
@@ -426,7 +426,7 @@ class Source(Component, ABC):
         )
 
     def signal(self, signal: Signal) -> Sequence[str]:
-        """Ask the stream that reads this source for something; gives the places where the signal was left.
+        """Ask the stream that reads this source for something; gives the positions where the signal was left.
 
         Runs where `headrace signal` does. The stream reports what can't be followed any more.
 

@@ -243,7 +243,7 @@ class Databases:
         for name, source in self._sources.items():
             if ends[name].heartbeat != start.of(name).heartbeat:
                 self._action.run(name, source)
-        # A database that is no longer named keeps its place, in case it comes back.
+        # A database that is no longer named keeps its position, in case it comes back.
         return Offsets({**start.databases, **ends}, next_batch(start.batch, now))
 
     def finished(self, offsets: Offsets, heads: Heads, now: dt.datetime, restarted: Collection[str] = ()) -> bool:

@@ -32,7 +32,7 @@ class Images:
         Args:
             rows: which rows of the batch become maps.
             length: length of the result; its other elements are null.
-            places: where in the result each map goes, ascending, as many as `rows`.
+            positions: where in the result each map goes, ascending, as many as `rows`.
             absent: true where a cell is left out of its map, one row per element of `rows`; None when all are whole.
         """
         width = len(self.names)

@@ -76,7 +76,7 @@ class TableProgress:
         return 0 if not self.bounds else left if not chunk_rows else most if self.rows < 0 else min(most, left)
 
     def advanced(self) -> TableProgress:
-        """The same place, seen from a batch that holds no chunk of this table."""
+        """The same position, seen from a batch that holds no chunk of this table."""
         lower = self.bounds[-1] if self.bounds else self.lower
         return replace(self, chunk=self.chunk + len(self.bounds), lower=lower, bounds=())
 

@@ -4,7 +4,7 @@
 Where code runs: `latestOffset`, `partitions` and `commit` in one Python process beside the driver, alive as long as the
 query; `read` in executors, on a pickled copy. What Spark 4.0 does, measured: `latestOffset` gets no start and is called
 before `initialOffset`; a restart calls `partitions(end, end)` first, and for a batch that was not finished
-`partitions(start, end)`. So the place to go on from is the end of the last `partitions` call, and nothing before the
+`partitions(start, end)`. So the position to go on from is the end of the last `partitions` call, and nothing before the
 first one. From Spark 4.2 on `latestOffset` gets the start and a limit, and a query with the trigger `availableNow` says
 so before it begins; what an older Spark lacks is not called there.
 """
@@ -248,7 +248,7 @@ def _table_files(login: str) -> TableFiles | None:
 
 
 def only_chunks(slices: Sequence[tuple[str, Slice]]) -> frozenset[int]:
-    """The places of those slices of a batch whose tables have no other rows in it than chunks of their snapshot."""
+    """The positions of those slices of a batch whose tables have no other rows in it than chunks of their snapshot."""
     others: set[tuple[str, str]] = set()
     streamed: set[str] = set()
     for name, slice in slices:

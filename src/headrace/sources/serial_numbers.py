@@ -1,8 +1,8 @@
 """Serial numbers of captured changes, for formats whose messages carry one (`source['id']`).
 
-A number says the batch and the place in it, and needs no count of what other tasks read. The batch's number stands in
-its end offset, so that a replay gives the same numbers; it is the time of planning in seconds, or one more than that of
-the batch before, so that numbers also grow where a pipeline begins with a new checkpoint. A batch has 2^32 numbers,
+A number says the batch and the position in it, and needs no count of what other tasks read. The batch's number stands
+in its end offset, so that a replay gives the same numbers; it is the time of planning in seconds, or one more than that
+of the batch before, so that numbers also grow where a pipeline begins with a new checkpoint. A batch has 2^32 numbers,
 which are shared out to its slices when it is planned; a slice numbers its rows in their order.
 
 Sorting the changes of one table by their numbers gives the order of the source. Changes of several tables have

@@ -1,4 +1,4 @@
-"""The places of events in their transactions, and what the end of a transaction says of it."""
+"""The positions of events in their transactions, and what the end of a transaction says of it."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ def text_view(column: pa.Array) -> TextView:
     size = len(column)
     if offsets is None or size == 0:
         return TextView(_NO_BYTES, np.frombuffer(bytes(4), np.int32), _NO_BYTES, 0)
-    places = _read_only(offsets, np.int32)[column.offset : column.offset + size + 1]
+    indexes = _read_only(offsets, np.int32)[column.offset : column.offset + size + 1]
     found = _NO_BYTES if data is None or data.size == 0 else _read_only(data, np.uint8)
     if valid is None:
-        return TextView(found, places, np.frombuffer(b"\xff" * ((column.offset % 8 + size + 7) // 8), np.uint8), 0)
-    return TextView(found, places, _read_only(valid, np.uint8), column.offset)
+        return TextView(found, indexes, np.frombuffer(b"\xff" * ((column.offset % 8 + size + 7) // 8), np.uint8), 0)
+    return TextView(found, indexes, _read_only(valid, np.uint8), column.offset)
 
 
 def own_view(column: pa.Array) -> TextView:
@@ -93,8 +93,8 @@ def fixed_texts(template: bytes, numbers: Sequence[Array]) -> pa.StringArray:
 def _put_digits(numbers: Array, first: Any, end: Any, out: Array) -> None:
     for r in range(numbers.size):
         rest = numbers[r]
-        for place in range(end - 1, first - 1, -1):
-            out[U(r), U(place)] = 48 + rest % 10
+        for index in range(end - 1, first - 1, -1):
+            out[U(r), U(index)] = 48 + rest % 10
             rest //= 10
 
 
@@ -136,8 +136,8 @@ def map_of(columns: Sequence[tuple[str, pa.Array]], present: Array | None = None
     """Maps with an entry for each named column, but for those that are null in a row."""
     rows, count = len(columns[0][1]), len(columns)
     carried = np.empty((rows, count), bool)
-    for place, (_, column) in enumerate(columns):
-        carried[:, place] = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else True
+    for index, (_, column) in enumerate(columns):
+        carried[:, index] = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else True
     if present is not None:
         carried &= present[:, None]
     row, number = np.nonzero(carried)

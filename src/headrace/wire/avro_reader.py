@@ -81,7 +81,7 @@ def read_records(
         root: the schema's node of each; negative where it has none.
         schema: of the records.
         tokens: to be filled.
-        branch: to be filled with each token's place in the union that it is of; 0 where it is of none. Not with
+        branch: to be filled with each token's index in the union that it is of; 0 where it is of none. Not with
             `encoding`.
         frames: room for as many levels as the schema has.
         encoding: whether JSON is made, and where.
@@ -327,12 +327,12 @@ def fill_trailing(data: Array, ends: Array, root: Array, after: Array, out: Arra
 
 @kernel
 def fill_fields(tokens: Tokens, at: Array, found: Array) -> None:
-    """Fill `found[place, row]` with the fields of each record."""
+    """Fill `found[index, row]` with the fields of each record."""
     for r in range(at.size):
         t = at[r] + 1
-        for place in range(found.shape[0]):
+        for index in range(found.shape[0]):
             if at[r] >= 0:
-                found[place, r] = t
+                found[index, r] = t
                 t = tokens.after[U(t)]
 
 

@@ -1,4 +1,4 @@
-"""Avro records of a batch, read onto a tape: fields by their place, numbers, and texts whose bytes were looked at."""
+"""Avro records of a batch, read onto a tape: fields by their index, numbers, and texts whose bytes were looked at."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frames_of(schema: AvroSchema) -> ReadFrames:
 class AvroTape(Tape):
     """Records of one schema. Records and maps are its objects, and records have no names.
 
-    `branch` has each token's place in the union that it is of, `after` where each record ended.
+    `branch` has each token's index in the union that it is of, `after` where each record ended.
 
     Args:
         values: messages as `binary`; together less than 2 GiB.
@@ -38,28 +38,28 @@ class AvroTape(Tape):
         self._start(view.data, room, count)
         self.branch: Array = np.empty(room, np.uint8)
         self.after: Array = np.empty(count, np.int64)
-        places = view.offsets.astype(np.int64)
-        self._ends: Array = places[1:]
+        indexes = view.offsets.astype(np.int64)
+        self._ends: Array = indexes[1:]
         avro_reader.read_records(
-            self.data, places[:-1], self._ends, np.full(count, schema.root), schema.program, self.tokens,
+            self.data, indexes[:-1], self._ends, np.full(count, schema.root), schema.program, self.tokens,
             self.branch, frames_of(schema), AS_THEY_ARE, self.root, self.verdict, self.after,
         )  # fmt: skip
         self._forget_unread(values)
 
     def records(self, at: Array, fields: int) -> Array:
-        """The fields of each record: a matrix with a line for each place."""
+        """The fields of each record: a matrix with a line for each index."""
         found = np.full((fields, at.size), -1, np.int32)
         avro_reader.fill_fields(self.tokens, at, found)
         return found
 
     def numbers(self, at: Array) -> Array:
-        """Whole numbers, and the places of symbols of enums; 0 where there is none."""
+        """Whole numbers, and the indexes of symbols of enums; 0 where there is none."""
         out = np.zeros(at.size, np.int64)
         avro_reader.fill_numbers(self.data, self.tokens, at, out)
         return out
 
     def doubles(self, at: Array) -> Array:
-        """Numbers of 8 bytes; every place must hold one."""
+        """Numbers of 8 bytes; every index must hold one."""
         start = self.tokens.start[at]
         return np.ascontiguousarray(self.data[start[:, None] + np.arange(8)]).view("<f8").reshape(-1)
 

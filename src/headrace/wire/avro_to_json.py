@@ -42,8 +42,8 @@ class AvroJson(Tape):
 
     def __init__(self, values: pa.BinaryArray, heads: Array, schema: AvroSchema, which: Array) -> None:
         data, offsets, *_ = own_view(values)
-        places = offsets.astype(np.int64)
-        begins, ends = places[:-1] + heads, places[1:]
+        indexes = offsets.astype(np.int64)
+        begins, ends = indexes[:-1] + heads, indexes[1:]
         read = which >= 0
         room = 2 * int(schema.tokens[which[read]].sum()) + (4 * data.size if schema.repeats else 0)
         self._start(data, room, len(values))
@@ -81,17 +81,17 @@ class AvroJson(Tape):
         return super().texts(at)
 
     def among(self, at: Array, texts: Names) -> Array:
-        """Whether each place holds one of a few texts, as JSON has it."""
+        """Whether each index holds one of a few texts, as JSON has it."""
         self._write(at)
         return super().among(at, texts)
 
     def groups(self, at: Array) -> Groups:
-        """Rows that have the same text at each line of a matrix of places."""
+        """Rows that have the same text at each line of a matrix of indexes."""
         self._write(at.reshape(-1))
         return super().groups(at)
 
     def _write(self, at: Array) -> None:
-        """Write the objects and arrays at these places that have no text yet."""
+        """Write the objects and arrays at these indexes that have no text yet."""
         nested = self.nested(at)
         nested = np.unique(nested[self.tokens.size[nested] == 0])
         if nested.size:

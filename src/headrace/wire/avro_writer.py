@@ -41,13 +41,13 @@ class Columns(NamedTuple):
     """Columns as the kernel takes them, a line for each node.
 
     `numbers` holds each node's own from `base` on, as many as it has values (`size`): the numbers themselves, where
-    texts begin in `data`, where lists begin, branches (and with `place`, the numbers of their values behind them).
+    texts begin in `data`, where lists begin, branches (and with `index`, the numbers of their values behind them).
     """
 
     kind: Array
     size: Array
     base: Array
-    place: Array
+    index: Array
     width: Array
     first: Array
     count: Array
@@ -154,7 +154,7 @@ class _Layout:
                 raise ValueError(f"a column of {column.type} is not a dense union of {len(branches)} branches")
             held = [self.add(branch, column.field(n), level) for n, branch in enumerate(branches)]
             base = self._number(column.type_codes)
-            return self._line(UNION, len(column), base, place=self._number(column.offsets), children=held)
+            return self._line(UNION, len(column), base, index=self._number(column.offsets), children=held)
         others = [branch for branch in branches if self._schema.kind[branch] != NOTHING]
         if len(others) != 1 or len(branches) != 2:
             raise ValueError(f"a column of {column.type} does not say which branch its values are of")
@@ -168,9 +168,9 @@ class _Layout:
     def _sized(self, column: pa.Array) -> int:
         view = text_view(column)
         first, last = int(view.offsets[0]), int(view.offsets[-1])
-        places = view.offsets.astype(np.int64) - first + self._data_end
+        indexes = view.offsets.astype(np.int64) - first + self._data_end
         self._bytes(view.data[first:last])
-        return self._line(SIZED, len(column), self._number(places))
+        return self._line(SIZED, len(column), self._number(indexes))
 
     def _fixed(self, column: pa.Array, width: int) -> int:
         begin = self._data_end
@@ -189,9 +189,9 @@ class _Layout:
         return [int(child) for child in self._schema.children[first : first + count]]
 
     def _line(
-        self, kind: int, size: int, base: int = 0, *, place: int = -1, width: int = 0, children: list[int] | None = None
+        self, kind: int, size: int, base: int = 0, *, index: int = -1, width: int = 0, children: list[int] | None = None
     ) -> int:
-        self._lines.append((kind, size, base, place, width, children or []))
+        self._lines.append((kind, size, base, index, width, children or []))
         return len(self._lines) - 1
 
     def _number(self, values: pa.Array | Array) -> int:
@@ -208,7 +208,7 @@ class _Layout:
 
     def columns(self) -> Columns:
         """All that was added, as the kernel takes it."""
-        kind, size, base, place, width = (np.array(part, np.int64) for part in list(zip(*self._lines, strict=True))[:5])
+        kind, size, base, index, width = (np.array(part, np.int64) for part in list(zip(*self._lines, strict=True))[:5])
         counts = np.array([len(line[5]) for line in self._lines], np.int64)
         children = [child for line in self._lines for child in line[5]]
         data = np.concatenate([*self._data, np.zeros(8, np.uint8)])
@@ -217,7 +217,7 @@ class _Layout:
             kind,
             size,
             base,
-            place,
+            index,
             width,
             np.cumsum(counts) - counts,
             counts,
@@ -267,8 +267,8 @@ def _write_row(columns: Columns, root: Any, frames: WriteFrames, row: Any, out: 
             o = put_varint(out, o, branch)
             if o < 0:
                 return o
-            if columns.place[U(node)] >= 0:
-                k = columns.numbers[U(columns.place[U(node)] + k)]
+            if columns.index[U(node)] >= 0:
+                k = columns.numbers[U(columns.index[U(node)] + k)]
             node = columns.children[U(first + branch)]
             continue
         if kind == RECORD:

@@ -83,7 +83,7 @@ class Found(NamedTuple):
         old, new: the numbers of each row's images; -1 for none.
         cells: the values.
         partial: the cells that hold differences to the JSON of the image before.
-        wrong: the event, the place in the bytes, the column or -1, and the reason.
+        wrong: the event, the index in the bytes, the column or -1, and the reason.
     """
 
     rows: Array
@@ -99,7 +99,7 @@ def index_events(data: Array, first: Any, end: Any, starts: Array, kinds: Array)
     """Where events that lie one after another begin, up to as many as `starts` has room for.
 
     Returns:
-        How many there are; -1 minus the place of one that is cut off.
+        How many there are; -1 minus the index of one that is cut off.
     """
     i, count = first, 0
     while i < end and count < starts.size:
@@ -232,7 +232,7 @@ def _image(
     i += (present + 7) >> 3
     if i > end:
         return np.int64(-1), partial
-    place, document = 0, 0
+    index, document = 0, 0
     for c in range(width):
         column = U(first + c)
         is_change = False
@@ -243,8 +243,8 @@ def _image(
             if fill:
                 found.cells.sizes[U(cell + c)] = ABSENT
             continue
-        is_null = byte(data, nulls + (place >> 3)) >> (place & 7) & 1
-        place += 1
+        is_null = byte(data, nulls + (index >> 3)) >> (index & 7) & 1
+        index += 1
         if is_null:
             if fill:
                 found.cells.sizes[U(cell + c)] = NULL

@@ -49,7 +49,7 @@ def decimal_texts(tape: Tape, at: Array, scales: Array, exact: Callable[[str, in
 
     Args:
         tape: where the values are.
-        at: their places, where strings stand.
+        at: their indexes, where strings stand.
         scales: how many digits of each stand after the point.
         exact: what one text and scale give, for those that the kernel leaves.
     """
@@ -73,9 +73,9 @@ def settled(texts: pa.StringArray, rows: Array, values: Sequence[str | None]) ->
     """A column with other values in these rows."""
     if not rows.size:
         return texts
-    places = np.arange(len(texts))
-    places[rows] = len(texts) + np.arange(rows.size)
-    return pa.concat_arrays([texts, pa.array(values, pa.string())]).take(pa.array(places))
+    indexes = np.arange(len(texts))
+    indexes[rows] = len(texts) + np.arange(rows.size)
+    return pa.concat_arrays([texts, pa.array(values, pa.string())]).take(pa.array(indexes))
 
 
 @kernel

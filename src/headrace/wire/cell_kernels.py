@@ -52,15 +52,15 @@ def count_written(cells: Cells, written: Columns, by: Array, counts: Array) -> N
 
 
 @kernel
-def list_written(cells: Cells, written: Columns, by: Array, places: Array, listed: Array) -> None:
-    """Fill `listed` with the numbers of those cells, and move `places`, where each one's begin, to where they end."""
+def list_written(cells: Cells, written: Columns, by: Array, indexes: Array, listed: Array) -> None:
+    """Fill `listed` with the numbers of those cells, and move `indexes`, where each one's begin, to where they end."""
     for image in range(cells.tables.size):
         table = cells.tables[image]
         for k in range(written.firsts[table], written.firsts[table + 1]):
             cell = cells.firsts[image] + written.columns[k]
             if cells.sizes[U(cell)] >= 0:
-                listed[U(places[by[k]])] = cell
-                places[by[k]] += 1
+                listed[U(indexes[by[k]])] = cell
+                indexes[by[k]] += 1
 
 
 @kernel

@@ -44,7 +44,7 @@ class JsonColumn(NamedTuple):
 
 
 class ColumnLayout(NamedTuple):
-    """All columns of all structures as kernels take them; pieces of text are places in `data`, -1 for none."""
+    """All columns of all structures as kernels take them; pieces of text are indexes in `data`, -1 for none."""
 
     data: Array
     first: Array
@@ -84,7 +84,7 @@ class JsonColumns:
         closings = [piece(closing) for _, _, closing in structures]
         names = [piece(column.name) for column in columns]
         nulls, absent = [piece(c.null) for c in columns], [piece(c.absent) for c in columns]
-        places = (np.array(found, np.int64).reshape(-1, 2) for found in (openings, closings, names, nulls, absent))
+        indexes = (np.array(found, np.int64).reshape(-1, 2) for found in (openings, closings, names, nulls, absent))
         numbers = (np.array([c[n] for c in columns], np.int64) for n in (2, 3, 4))
-        self.layout = ColumnLayout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *places, *numbers)
+        self.layout = ColumnLayout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *indexes, *numbers)
         self.names = Names([[column.column for column in found] for _, found, _ in structures])

@@ -81,7 +81,7 @@ class Cells:
         at = np.full(int(offsets[-1]), ABSENT, np.int32)
         entries = np.ascontiguousarray(maps.offsets.to_numpy())
         names, texts = text_view(maps.keys), text_view(maps.items)
-        _place(columns.layout, columns.names.table, structure, there, entries, names, texts, offsets, at)
+        _index(columns.layout, columns.names.table, structure, there, entries, names, texts, offsets, at)
         return cls(columns, structure, present, offsets, at, maps.items)
 
     @classmethod
@@ -91,9 +91,9 @@ class Cells:
         """Cells of columns of texts, all of the first structure; `carried` says which a row carries."""
         rows, count = len(present), len(texts)
         at = np.arange(count, dtype=np.int32)[None, :] * np.int32(rows) + np.arange(rows, dtype=np.int32)[:, None]
-        for place, column in enumerate(texts):
+        for index, column in enumerate(texts):
             if column.null_count:
-                at[column.is_null().to_numpy(zero_copy_only=False), place] = NULL
+                at[column.is_null().to_numpy(zero_copy_only=False), index] = NULL
         if carried is not None:
             at[~carried] = ABSENT
         structure = np.zeros(rows, np.int64)
@@ -160,35 +160,35 @@ class Cells:
                 at += len(parts[-1])
         return np.frombuffer(b"".join(parts), np.uint8).copy()
 
-    def texts_of(self, place: int) -> pa.StringArray:
+    def texts_of(self, index: int) -> pa.StringArray:
         """The texts of one column of rows that all follow the first structure; null for absent ones."""
-        at = self.at.reshape(-1, max(1, int(self.columns.layout.count[0])))[:, place]
+        at = self.at.reshape(-1, max(1, int(self.columns.layout.count[0])))[:, index]
         if not len(self.texts) or at.max(initial=ABSENT) < 0:
             return pa.nulls(at.size, pa.string())
         return self.texts.take(pa.array(at, mask=at < 0))
 
 
-def moved(old: Cells, own: Cells, rows: Array, places: Array, first: Array, count: Array) -> Array:
+def moved(old: Cells, own: Cells, rows: Array, indexes: Array, first: Array, count: Array) -> Array:
     """Which of the rows have another text in a column of `own` than in that of `old`, where `old` carries it.
 
     Args:
         old: cells of whole rows.
         own: cells of some of their columns.
         rows: whether a row is looked at.
-        places: the places of `own`'s columns in `old`, of all structures one after another.
+        indexes: the indexes of `own`'s columns in `old`, of all structures one after another.
         first: where those of each structure begin.
         count: how many each structure has.
     """
     found = np.zeros(rows.size, np.bool_)
     _find_moved(
         old.structure, old.present, old.offsets, old.at, text_view(old.texts),
-        own.present, own.offsets, own.at, text_view(own.texts), rows, places, first, count, found,
+        own.present, own.offsets, own.at, text_view(own.texts), rows, indexes, first, count, found,
     )  # fmt: skip
     return found
 
 
 @kernel
-def _place(
+def _index(
     layout: ColumnLayout, table: NameTable, structure: Array, present: Array, entries: Array, names: TextView,
     texts: TextView, offsets: Array, at: Array,
 ) -> None:  # fmt: skip
@@ -201,22 +201,22 @@ def _place(
         for e in range(entries[r], entries[r + 1]):
             i = names.offsets[U(e)]
             size = names.offsets[U(e + 1)] - i
-            place = np.int64(-1)
+            index = np.int64(-1)
             is_next = k < count and table.size[U(first + k)] == size
             if is_next and same(table.data, table.start[U(first + k)], names.data, i, size):
-                place = k
-            if place < 0:
-                place = np.int64(look_up(table, s, names.data, i, size))
-            if place >= 0:
-                if at[U(base + place)] == ABSENT:
-                    at[U(base + place)] = e if is_valid(texts, e) else NULL
-                k = place + 1
+                index = k
+            if index < 0:
+                index = np.int64(look_up(table, s, names.data, i, size))
+            if index >= 0:
+                if at[U(base + index)] == ABSENT:
+                    at[U(base + index)] = e if is_valid(texts, e) else NULL
+                k = index + 1
 
 
 @kernel
 def _find_moved(
     structure: Array, old_present: Array, old_offsets: Array, old_at: Array, old: TextView, own_present: Array,
-    own_offsets: Array, own_at: Array, own: TextView, rows: Array, places: Array, first: Array, count: Array,
+    own_offsets: Array, own_at: Array, own: TextView, rows: Array, indexes: Array, first: Array, count: Array,
     found: Array,
 ) -> None:  # fmt: skip
     for r in range(rows.size):
@@ -224,7 +224,7 @@ def _find_moved(
             continue
         s = structure[r]
         for k in range(count[s]):
-            a = np.int64(old_at[U(old_offsets[r] + places[U(first[s] + k)])])
+            a = np.int64(old_at[U(old_offsets[r] + indexes[U(first[s] + k)])])
             b = np.int64(own_at[U(own_offsets[r] + k)])
             if a == ABSENT:
                 continue

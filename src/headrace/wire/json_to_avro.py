@@ -2,7 +2,7 @@
 
 Members of objects are found by the names of fields, and those that an object lacks are null. Bytes stand in base64, and
 numbers without digits as their names. A kernel walks over the schema and the tape at once; at a value that finds no
-room it stops, and is called again with more. Numbers of 4 and 8 bytes are put into their places afterwards.
+room it stops, and is called again with more. Numbers of 4 and 8 bytes are put into their indexes afterwards.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_LESS = np.int64(-(2**63 // 10))
 class _Frames(NamedTuple):
     """What is open while a value is written, outermost first: its node, its token, the next member, the next field.
 
-    The last line of `field` has the place of the field that is written, among the names of the schema.
+    The last line of `field` has the index of the field that is written, among the names of the schema.
     """
 
     node: Array
@@ -53,10 +53,10 @@ class _Frames(NamedTuple):
 
 
 class _Floats(NamedTuple):
-    """The numbers that are left to be put into their places: their tokens, where they go, and their bytes."""
+    """The numbers that are left to be put into their indexes: their tokens, where they go, and their bytes."""
 
     token: Array
-    place: Array
+    index: Array
     width: Array
 
 
@@ -65,7 +65,7 @@ def json_to_avro(tape: Tape, at: Array, schema: AvroSchema, which: Array) -> pa.
 
     Args:
         tape: where they are.
-        at: their places; -1 for none.
+        at: their indexes; -1 for none.
         schema: of all of them. Unions are of null and one other.
         which: the number of each one's schema.
 
@@ -94,10 +94,10 @@ def json_to_avro(tape: Tape, at: Array, schema: AvroSchema, which: Array) -> pa.
     return pa.Array.from_buffers(pa.binary(), rows, [pa.py_buffer(missing), pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
-def _field(schema: Program, place: int) -> str | None:
-    if place < 0:
+def _field(schema: Program, index: int) -> str | None:
+    if index < 0:
         return None
-    start, size = schema.name_start[place], schema.name_size[place]
+    start, size = schema.name_start[index], schema.name_size[index]
     found: str = schema.names[start : start + size].tobytes().decode()
     return found
 
@@ -112,7 +112,7 @@ def _put_floats(tape: Tape, floats: _Floats, count: int, out: Array) -> None:
         if rows.size:
             values = _numbers(tape, floats.token[rows].astype(np.int32), kind)
             data = np.ascontiguousarray(values.to_numpy(), f"<f{width}").view(np.uint8).reshape(-1, width)
-            out[floats.place[rows][:, None] + np.arange(width)] = data
+            out[floats.index[rows][:, None] + np.arange(width)] = data
 
 
 def _numbers(tape: Tape, at: Array, kind: pa.DataType) -> pa.Array:
@@ -125,8 +125,8 @@ def _numbers(tape: Tape, at: Array, kind: pa.DataType) -> pa.Array:
         pass
     found = [value_of(text, kind) for text in texts.to_pylist()]
     if None in found:
-        place = int(at[found.index(None)])
-        raise _misfit(tape.text(place - 1) if tape.tokens.kind[place - 1] == NAME else None)
+        index = int(at[found.index(None)])
+        raise _misfit(tape.text(index - 1) if tape.tokens.kind[index - 1] == NAME else None)
     return pa.array(found, kind)
 
 
@@ -200,7 +200,7 @@ def _write_value(
                 return np.int64(MISFIT), count
             if o + width > out.size:
                 return np.int64(NO_ROOM), count
-            floats.token[count], floats.place[count], floats.width[count] = t, o, width
+            floats.token[count], floats.index[count], floats.width[count] = t, o, width
             count += 1
             o += width
         else:
@@ -243,7 +243,7 @@ def _write_value(
 
 @kernel
 def _branch(schema: Program, node: Any, is_null: Any) -> Any:
-    """The place of a union's branch for null, or for what is not; -1 where it has none."""
+    """The index of a union's branch for null, or for what is not; -1 where it has none."""
     for branch in range(schema.count[U(node)]):
         child = schema.children[U(schema.first[U(node)] + branch)]
         if (schema.kind[U(child)] == NOTHING) == is_null:

@@ -132,13 +132,13 @@ def _laid(parts: Sequence[Part], rows: int) -> tuple[Array, Array, Array, Array]
         view = text_view(texts)
         first, last = int(view.offsets[0]), int(view.offsets[-1])
         data.append(view.data[first:last])
-        places = view.offsets + np.int64(begin - first)
+        indexes = view.offsets + np.int64(begin - first)
         begin += last - first
         if missing is None:
-            starts[number], ends[number] = (places[:-1], places[1:]) if at is None else (places[at], places[1:][at])
+            starts[number], ends[number] = (indexes[:-1], indexes[1:]) if at is None else (indexes[at], indexes[1:][at])
         else:
-            after = np.where(missing, -1, places[1:])
-            starts[number], ends[number] = (places[:-1], after) if at is None else (places[at], after[at])
+            after = np.where(missing, -1, indexes[1:])
+            starts[number], ends[number] = (indexes[:-1], after) if at is None else (indexes[at], after[at])
     every = np.concatenate([*data, np.zeros(8, np.uint8)])
     every.flags.writeable = False
     return every, starts, ends, how

@@ -13,18 +13,18 @@ from headrace.wire.spans import Array, U, hashed, same
 
 
 class NameTable(NamedTuple):
-    """The names of several sets: each name's bytes, its set, its place there, and a hash table of them."""
+    """The names of several sets: each name's bytes, its set, its index there, and a hash table of them."""
 
     data: Array
     start: Array
     size: Array
     group: Array
-    place: Array
+    index: Array
     slots: Array
 
 
 class Names:
-    """Sets of names by number. A name is looked up in one of them, and gives its place there.
+    """Sets of names by number. A name is looked up in one of them, and gives its index there.
 
     Args:
         groups: the sets; each holds a name once.
@@ -47,7 +47,7 @@ class Names:
             else np.zeros(0, np.int32),
             sizes,
             np.array([number for number, group in enumerate(self._groups) for _ in group], np.int32),
-            np.array([place for group in self._groups for place in range(len(group))], np.int32),
+            np.array([index for group in self._groups for index in range(len(group))], np.int32),
             np.full(1 << max(2, (2 * len(texts)).bit_length()), -1, np.int32),
         )
         _insert_all(table)
@@ -61,7 +61,7 @@ def as_data(text: bytes) -> Array:
 
 @kernel
 def look_up(names: NameTable, group: Any, data: Array, start: Any, size: Any) -> Any:
-    """The place of a name in a set; -1 where the set has no such name."""
+    """The index of a name in a set; -1 where the set has no such name."""
     mask = U(names.slots.size - 1)
     i = hashed(data, start, size, group) & mask
     while True:
@@ -73,7 +73,7 @@ def look_up(names: NameTable, group: Any, data: Array, start: Any, size: Any) ->
             and names.size[U(k)] == size
             and same(names.data, names.start[U(k)], data, start, size)
         ):
-            return names.place[U(k)]
+            return names.index[U(k)]
         i = (i + U(1)) & mask
 
 

@@ -44,8 +44,8 @@ class Openings:
 
 
 @kernel
-def _find_openings(data: Array, offsets: Array, texts: Array, places: Array, last: Any, found: Array) -> None:
-    count, guess = places.size - 1, 0
+def _find_openings(data: Array, offsets: Array, texts: Array, indexes: Array, last: Any, found: Array) -> None:
+    count, guess = indexes.size - 1, 0
     for r in range(found.size):
         begin, end = offsets[r], offsets[r + 1]
         if begin == end or byte(data, end - 1) != last:
@@ -54,22 +54,22 @@ def _find_openings(data: Array, offsets: Array, texts: Array, places: Array, las
             k = guess + step
             if k >= count:
                 k -= count
-            size = places[U(k + 1)] - places[U(k)]
-            if size < end - begin and same(texts, places[U(k)], data, begin, size):
+            size = indexes[U(k + 1)] - indexes[U(k)]
+            if size < end - begin and same(texts, indexes[U(k)], data, begin, size):
                 found[r] = k
                 guess = k
                 break
 
 
 @kernel
-def _cut(data: Array, offsets: Array, places: Array, opening: Array, made: Array, out: Array) -> None:
+def _cut(data: Array, offsets: Array, indexes: Array, opening: Array, made: Array, out: Array) -> None:
     o = 0
     for r in range(opening.size):
         made[r] = o
         begin, end = offsets[r], offsets[r + 1]
         k = opening[r]
         if k >= 0:
-            begin += places[U(k + 1)] - places[U(k)]
+            begin += indexes[U(k + 1)] - indexes[U(k)]
             end -= 1
         o = copy(out, o, data, begin, end - begin)
     made[opening.size] = o

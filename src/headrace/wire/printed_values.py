@@ -110,14 +110,14 @@ def _is_moment(data: Array, start: Any, end: Any, fixed: Any, digits: Any, zoned
 
 @kernel
 def _write_moments(
-    data: Array, places: Array, present: Array, fixed: Any, digits: Any, zoned: Any, offsets: Array, out: Array
+    data: Array, indexes: Array, present: Array, fixed: Any, digits: Any, zoned: Any, offsets: Array, out: Array
 ) -> None:
     o = 0
     for r in range(present.size):
         offsets[r] = o
         if not present[r]:
             continue
-        start, end = np.int64(places[r]), np.int64(places[r + 1])
+        start, end = np.int64(indexes[r]), np.int64(indexes[r + 1])
         if not _is_moment(data, start, end, fixed, digits, zoned):
             o = copy(out, o, data, start, end - start)
             continue
@@ -140,13 +140,13 @@ def _write_moments(
 
 
 @kernel
-def _write_base64(data: Array, places: Array, present: Array, skip: Any, offsets: Array, out: Array) -> Any:
+def _write_base64(data: Array, indexes: Array, present: Array, skip: Any, offsets: Array, out: Array) -> Any:
     o = 0
     for r in range(present.size):
         offsets[r] = o
         if not present[r]:
             continue
-        i, end = np.int64(places[r]) + skip, np.int64(places[r + 1])
+        i, end = np.int64(indexes[r]) + skip, np.int64(indexes[r + 1])
         if end < i or (end - i) % 2:
             return False
         while i < end:
@@ -266,14 +266,14 @@ def _put_array(data: Array, i: Any, end: Any, delimiter: Any, quoted: Any, out: 
 
 @kernel
 def _write_arrays(
-    data: Array, places: Array, present: Array, delimiter: Any, quoted: Any, offsets: Array, out: Array, left: Array
+    data: Array, indexes: Array, present: Array, delimiter: Any, quoted: Any, offsets: Array, out: Array, left: Array
 ) -> None:
     o = 0
     for r in range(present.size):
         offsets[r] = o
         if not present[r]:
             continue
-        start, end = np.int64(places[r]), np.int64(places[r + 1])
+        start, end = np.int64(indexes[r]), np.int64(indexes[r + 1])
         after = -1
         if start < end and byte(data, start) == 123:
             after = _put_array(data, start, end, delimiter, quoted, out, o)
@@ -320,13 +320,13 @@ def _put_hstore(data: Array, i: Any, end: Any, out: Array, o: Any) -> Any:
 
 
 @kernel
-def _write_hstores(data: Array, places: Array, present: Array, offsets: Array, out: Array, left: Array) -> None:
+def _write_hstores(data: Array, indexes: Array, present: Array, offsets: Array, out: Array, left: Array) -> None:
     o = 0
     for r in range(present.size):
         offsets[r] = o
         if not present[r]:
             continue
-        after = _put_hstore(data, np.int64(places[r]), np.int64(places[r + 1]), out, o)
+        after = _put_hstore(data, np.int64(indexes[r]), np.int64(indexes[r + 1]), out, o)
         if after < 0:
             left[r] = True
         else:

@@ -1,7 +1,7 @@
 """What was read of a batch of messages, and the columns that are made of it.
 
 A tape holds the tokens of all messages. Places in it are numpy arrays of token numbers (int32), one for each row, -1
-where a row has nothing there; every function takes such places and gives places or an Arrow column. So a format is
+where a row has nothing there; every function takes such indexes and gives indexes or an Arrow column. So a format is
 written in steps over whole columns, and no step costs more for many tables than for one.
 """
 
@@ -60,7 +60,7 @@ class Tape:
 
     @classmethod
     def of_texts(cls, texts: pa.StringArray) -> Tape:
-        """A tape whose places are the rows of a column of texts."""
+        """A tape whose indexes are the rows of a column of texts."""
         view = own_view(texts)
         tape = cls.__new__(cls)
         tape._start(view.data, len(texts), len(texts))
@@ -74,7 +74,7 @@ class Tape:
         return tape
 
     def _start(self, data: Array, room: int, count: int) -> None:
-        # One at least, which places that hold nothing are looked up in.
+        # One at least, which indexes that hold nothing are looked up in.
         room = max(1, room)
         self.data: Array = data
         self.tokens = Tokens(np.empty(room, np.uint8), *(np.empty(room, np.int32) for _ in range(3)))
@@ -95,7 +95,7 @@ class Tape:
             self.tokens.kind[escaped] = NAME
 
     def kinds(self, at: Array) -> Array:
-        """What stands at these places; `ABSENT` where there is none."""
+        """What stands at these indexes; `ABSENT` where there is none."""
         return np.where(at < 0, np.uint8(json_exact.ABSENT), self.tokens.kind[at])
 
     def is_value(self, at: Array) -> Array:
@@ -111,7 +111,7 @@ class Tape:
             group: which set each row's names are looked up in; the first where not given.
 
         Returns:
-            A matrix with a line for each place in a set and a column for each object. Of a name that an object repeats,
+            A matrix with a line for each index in a set and a column for each object. Of a name that an object repeats,
             the last value.
         """
         found = np.full((names.width, at.size), -1, np.int32)
@@ -121,7 +121,7 @@ class Tape:
         return found
 
     def items(self, at: Array) -> tuple[Array, Array]:
-        """The items of each array: offsets into them, as in an Arrow list, and their places. What is none has none."""
+        """The items of each array: offsets into them, as in an Arrow list, and their indexes. What is none has none."""
         offsets = np.empty(at.size + 1, np.int32)
         count = tape_kernels.count_items(self.tokens, at, offsets)
         found = np.empty(count, np.int32)
@@ -129,7 +129,7 @@ class Tape:
         return offsets, found
 
     def members(self, at: Array, over: Array | None = None) -> Members:
-        """All members of each object, each name once: where one is repeated, at its first place with its last value.
+        """All members of each object, each name once: where one is repeated, at its first index with its last value.
 
         Args:
             at: the objects.
@@ -149,13 +149,13 @@ class Tape:
         return counts
 
     def among(self, at: Array, texts: Names) -> Array:
-        """Whether each place holds one of a few texts, as it stands in the message."""
+        """Whether each index holds one of a few texts, as it stands in the message."""
         found = np.zeros(at.size, np.bool_)
         tape_kernels.among(self.data, self.tokens, at, texts.table, found)
         return found
 
     def groups(self, at: Array) -> Groups:
-        """Rows that have the same text, as it stands in the message, at each line of a matrix of places."""
+        """Rows that have the same text, as it stands in the message, at each line of a matrix of indexes."""
         of, first = np.empty(at.shape[1], np.int32), np.empty(at.shape[1], np.int32)
         slots = np.full(1 << max(2, (2 * at.shape[1]).bit_length()), -1, np.int32)
         count = tape_kernels.group(self.data, self.tokens, at, slots, of, first)
@@ -177,14 +177,14 @@ class Tape:
         return found
 
     def nested(self, at: Array) -> Array:
-        """Those of these places that hold objects and arrays."""
+        """Those of these indexes that hold objects and arrays."""
         if not tape_kernels.nested(self.tokens, at):
             return np.empty(0, np.int32)
         kinds = self.kinds(at)
         return np.ascontiguousarray(at[(kinds == OBJECT) | (kinds == ARRAY)])
 
     def compact(self, at: Array) -> None:
-        """Let objects and arrays at these places be strings from now on: their JSON without blanks."""
+        """Let objects and arrays at these indexes be strings from now on: their JSON without blanks."""
         nested = self.nested(at)
         if nested.size:
             texts = self.texts(nested)
@@ -203,7 +203,7 @@ class Tape:
         return begin
 
     def replace(self, at: Array, texts: pa.StringArray) -> None:
-        """Let these places hold other texts from now on. Places that hold no value stay as they are."""
+        """Let these indexes hold other texts from now on. Places that hold no value stay as they are."""
         view = own_view(texts)
         there = at >= 0
         begin = self.append(view.data)

@@ -15,10 +15,10 @@ from headrace.wire.spans import Array, U, copy, hashed, put_unescaped, same, set
 
 @kernel
 def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable, seen: Array, found: Array) -> None:
-    """Fill `found[place, row]` with the values of the members that a row's set names.
+    """Fill `found[index, row]` with the values of the members that a row's set names.
 
     Objects mostly have their names in the order of the one before. So `seen` keeps, for each of the first members, the
-    name that was there last (its token), its set and its place, and an equal name is not looked up.
+    name that was there last (its token), its set and its index, and an equal name is not looked up.
     """
     for r in range(at.size):
         o = at[r]
@@ -34,12 +34,12 @@ def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable,
                 and seen[U(1), U(k)] == group[r]
                 and same(data, tokens.start[U(last)], data, start, size)
             ):
-                place = np.int64(seen[U(2), U(k)])
+                index = np.int64(seen[U(2), U(k)])
             else:
-                place = np.int64(look_up(names, group[r], data, start, size))
-                seen[U(0), U(k)], seen[U(1), U(k)], seen[U(2), U(k)] = t, group[r], place
-            if place >= 0:
-                found[U(place), U(r)] = t + 1
+                index = np.int64(look_up(names, group[r], data, start, size))
+                seen[U(0), U(k)], seen[U(1), U(k)], seen[U(2), U(k)] = t, group[r], index
+            if index >= 0:
+                found[U(index), U(r)] = t + 1
             t = tokens.after[U(t + 1)]
             if k + 1 < seen.shape[1]:
                 k += 1
@@ -63,7 +63,7 @@ def count_items(tokens: Tokens, at: Array, offsets: Array) -> Any:
 
 @kernel
 def list_items(tokens: Tokens, at: Array, found: Array) -> None:
-    """Fill the places of the items of each array."""
+    """Fill the indexes of the items of each array."""
     count = 0
     for r in range(at.size):
         o = at[r]
@@ -139,7 +139,7 @@ def _add_members(
 
 @kernel
 def group(data: Array, tokens: Tokens, at: Array, slots: Array, of: Array, first: Array) -> Any:
-    """Number rows by what stands in all lines of a matrix of places; how many different ones there are."""
+    """Number rows by what stands in all lines of a matrix of indexes; how many different ones there are."""
     count = 0
     mask = U(slots.size - 1)
     for r in range(at.shape[1]):
@@ -197,7 +197,7 @@ def count_fields(tokens: Tokens, at: Array, counts: Array) -> None:
 
 @kernel
 def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array) -> None:
-    """Fill whether each place holds one of a few texts, as it stands in the message."""
+    """Fill whether each index holds one of a few texts, as it stands in the message."""
     shortest = np.int64(2**31)
     for k in range(texts.size.size):
         shortest = min(shortest, np.int64(texts.size[k]))
@@ -216,7 +216,7 @@ def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array
 
 @kernel
 def nested(tokens: Tokens, at: Array) -> Any:
-    """Whether one of these places holds an object or an array."""
+    """Whether one of these indexes holds an object or an array."""
     for r in range(at.size):
         t = at[r]
         if t >= 0 and (tokens.kind[U(t)] == OBJECT or tokens.kind[U(t)] == ARRAY):
@@ -226,7 +226,7 @@ def nested(tokens: Tokens, at: Array) -> Any:
 
 @kernel
 def measure_texts(tokens: Tokens, at: Array) -> Any:
-    """How many bytes the texts of these places have at most."""
+    """How many bytes the texts of these indexes have at most."""
     total = 0
     for r in range(at.size):
         o = at[r]
@@ -237,7 +237,7 @@ def measure_texts(tokens: Tokens, at: Array) -> Any:
 
 @kernel
 def write_texts(data: Array, tokens: Tokens, at: Array, offsets: Array, out: Array, valid: Array) -> Any:
-    """Write the texts of these places; how many are null."""
+    """Write the texts of these indexes; how many are null."""
     o, nulls = 0, 0
     for r in range(at.size):
         offsets[r] = o

@@ -60,14 +60,14 @@ def find_rows(data: Array, begin: Any, starts: Array, ends: Array, found: Array)
 
 
 @kernel
-def find_values(data: Array, starts: Array, ends: Array, columns: Any, places: Array, sizes: Array) -> Any:
+def find_values(data: Array, starts: Array, ends: Array, columns: Any, indexes: Array, sizes: Array) -> Any:
     """Find the values of rows, row after row.
 
     Args:
         data: what the rows are in.
         starts, ends: where they begin and end.
         columns: how many values each has.
-        places, sizes: get where each value begins, and how many bytes it has.
+        indexes, sizes: get where each value begins, and how many bytes it has.
 
     Returns:
         The number of the first row that is none; negative without such.
@@ -96,7 +96,7 @@ def find_values(data: Array, starts: Array, ends: Array, columns: Any, places: A
                 i += width
                 if size < 0:
                     return r
-            places[at], sizes[at] = i, size
+            indexes[at], sizes[at] = i, size
             if size > 0:
                 if size > end - i:
                     return r
@@ -109,7 +109,7 @@ def find_values(data: Array, starts: Array, ends: Array, columns: Any, places: A
 
 @kernel
 def copy_column(
-    data: Array, places: Array, sizes: Array, column: Any, columns: Any, offsets: Array, valid: Array, out: Array
+    data: Array, indexes: Array, sizes: Array, column: Any, columns: Any, offsets: Array, valid: Array, out: Array
 ) -> None:
     """Copy the values of one column of rows."""
     o = 0
@@ -118,14 +118,14 @@ def copy_column(
         size = sizes[r * columns + column]
         if size != NULL:
             set_bit(valid, r)
-            o = copy(out, o, data, places[r * columns + column], size)
+            o = copy(out, o, data, indexes[r * columns + column], size)
     offsets[offsets.size - 1] = o
 
 
 @kernel
 def copy_values(
     data: Array,
-    places: Array,
+    indexes: Array,
     sizes: Array,
     kinds: Array,
     made: Array,
@@ -140,7 +140,7 @@ def copy_values(
 
     Args:
         data: what the values are in.
-        places, sizes: of each.
+        indexes, sizes: of each.
         kinds: what is done to each column.
         made: of a column that is taken from elsewhere, which of these it is.
         made_data, made_offsets, made_valid: those columns, one after another, and which of their values are there.
@@ -162,7 +162,7 @@ def copy_values(
                     set_bit(valid, at)
                     o = copy(out, o, made_data, made_offsets[m], made_offsets[m + 1] - made_offsets[m])
                 continue
-            i, size = places[at], sizes[at]
+            i, size = indexes[at], sizes[at]
             if size == NULL:
                 continue
             set_bit(valid, at)

@@ -2,7 +2,7 @@
 
 An ordinary group is a whole transaction of rows, one after the other in a block of bytes: its GTID event, a BEGIN where
 MySQL writes one, tables, rows and statements' texts, and the XID at its end. The first group that is anything else ends
-the walk, so that who asks reads that one by itself; so does one with a wrong checksum or a wrong place.
+the walk, so that who asks reads that one by itself; so does one with a wrong checksum or a wrong index.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def ordinary_transactions(
     ids, known = out.numbers[0], out.numbers[1]
     i = first
     while transactions < out.transactions.shape[0] and (limit < 0 or position < limit):
-        at, place, found, tables = i, position, events, maps
+        at, index, found, tables = i, position, events, maps
         described, ordinal, whole, state = 0, 0, False, 0
         # 0: the group begins next. 1: BEGIN is next. 2: inside.
         while at + HEADER <= data.size:
@@ -96,7 +96,7 @@ def ordinary_transactions(
             following, flags = _number(data, at + 13, 4), _number(data, at + 17, 2)
             # Inside of a transaction, MariaDB 11.4 and newer say of no event where it ends.
             unsaid = mariadb and state == 2 and following == 0
-            if (following != (place + size) & 0xFFFFFFFF and not unsaid) or flags & _ARTIFICIAL:
+            if (following != (index + size) & 0xFFFFFFFF and not unsaid) or flags & _ARTIFICIAL:
                 break
             body, end = at + HEADER, at + size - tail
             if checksums and _crc(data, at, end) != _number(data, end, 4):
@@ -128,7 +128,7 @@ def ordinary_transactions(
                 if out.transactions[U(transactions), U(3)] < 0:
                     break
                 out.transactions[U(transactions), U(0)], out.transactions[U(transactions), U(1)] = (
-                    place,
+                    index,
                     _number(data, at, 4),
                 )
                 out.transactions[U(transactions), U(2)], out.transactions[U(transactions), U(5)] = (
@@ -177,7 +177,7 @@ def ordinary_transactions(
                 if slot < 0:
                     break
                 out.events[U(found), U(0)], out.events[U(found), U(1)] = transactions, kind
-                out.events[U(found), U(2)], out.events[U(found), U(3)] = place, ordinal
+                out.events[U(found), U(2)], out.events[U(found), U(3)] = index, ordinal
                 out.events[U(found), U(4)], out.events[U(found), U(5)] = body, end
                 out.of[U(found)] = known[U(slot)]
                 found += 1
@@ -190,12 +190,12 @@ def ordinary_transactions(
             elif kind != _ANNOTATE:
                 break
             at += size
-            place += size
+            index += size
             if whole:
                 break
         if not whole:
             break
-        i, position, events, maps = at, place, found, tables
+        i, position, events, maps = at, index, found, tables
         transactions += 1
     counts[U(0)], counts[U(1)], counts[U(2)] = transactions, events, maps
     return i

@@ -37,7 +37,7 @@ class TypedColumn:
 
     Args:
         tape: where the texts are.
-        at: their places; null and absent give null.
+        at: their indexes; null and absent give null.
         kind: the Arrow type.
         zone: for instants, the zone of texts that say none.
     """
@@ -94,9 +94,9 @@ class TypedColumn:
         texts = self._tape.texts(self._at[rows]).to_pylist()
         values = [value_of(text, self._kind, self._zone) for text in texts]
         self.refused = rows[[value is None for value in values]]
-        places = np.arange(len(found))
-        places[rows] = len(found) + np.arange(rows.size)
-        return pa.concat_arrays([found, pa.array(values, self._kind)]).take(pa.array(places))
+        indexes = np.arange(len(found))
+        indexes[rows] = len(found) + np.arange(rows.size)
+        return pa.concat_arrays([found, pa.array(values, self._kind)]).take(pa.array(indexes))
 
 
 def integers(tape: Tape, at: Array) -> pa.Array:
@@ -196,19 +196,19 @@ def _decimals(
         if negative:
             i += 1
         fine = (kind == NUMBER or kind == STRING) and 0 < end - i <= 39 and byte(data, i) != 46
-        high, low, digits, places, point = U(0), U(0), 0, 0, False
+        high, low, digits, indexes, point = U(0), U(0), 0, 0, False
         while fine and i < end:
             c = np.int64(byte(data, i))
             if 48 <= c <= 57:
                 digits += 1 if digits > 0 or c != 48 else 0
-                places += 1 if point else 0
+                indexes += 1 if point else 0
                 high, low = _with_digit(high, low, c - 48)
             else:
                 fine = c == 46 and not point
                 point = True
             i += 1
-        if fine and places <= scale and (digits == 0 or digits + scale - places <= precision):
-            for _ in range(scale - places):
+        if fine and indexes <= scale and (digits == 0 or digits + scale - indexes <= precision):
+            for _ in range(scale - indexes):
                 high, low = _with_digit(high, low, 0)
             if negative:
                 high, low = negated(high, low)

@@ -245,9 +245,9 @@ class _ListSink(Sink):
             self._failures -= 1
             raise SinkError("The target belongs to another pipeline.", remedy="Take it over.")
         texts = [row[0] for row in rows.orderBy("position").selectExpr(self.column).collect()]
-        place = Path(self.settings.path)
-        place.mkdir(parents=True, exist_ok=True)
-        with (place / "batches.jsonl").open("a") as file:
+        location = Path(self.settings.path)
+        location.mkdir(parents=True, exist_ok=True)
+        with (location / "batches.jsonl").open("a") as file:
             file.write(json.dumps([batch.number, batch.owner, texts]) + "\n")
 
 

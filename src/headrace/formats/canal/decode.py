@@ -54,7 +54,7 @@ class _Rows:
 
     Args:
         message: which message each row is of.
-        place: its place in it.
+        index: its index in it.
         op: a number of `_CODES`.
         known: which of the codec's known schemas it follows.
         data: its object in `data`, or in `old` where that stands alone.
@@ -62,7 +62,7 @@ class _Rows:
     """
 
     message: Array
-    place: Array
+    index: Array
     op: Array
     known: Array
     data: Array
@@ -94,22 +94,22 @@ class CanalDecoder(Codec):
             batch,
             lambda number: [other_row(batch, messages, number)],
             announce=lambda of, kept: self._announcer.announce(batch, of, rows.known[kept], schemas),
-            place=0,
+            index=0,
         )
 
     def _rows(self, messages: Messages) -> _Rows:
         tape = messages.tape
         offsets, data = tape.items(np.where(messages.ordinary, messages.rows, np.int32(-1)))
         message = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        place = np.arange(len(data)) - offsets[message]
+        index = np.arange(len(data)) - offsets[message]
         old_offsets, old_items = tape.items(np.where(messages.ordinary, messages.old_rows, np.int32(-1)))
         old = np.full(len(data), -1, np.int32)
         paired = np.diff(old_offsets)[message] > 0
-        old[paired] = old_items[(old_offsets[message] + place)[paired]]
+        old[paired] = old_items[(old_offsets[message] + index)[paired]]
         # A null in `old` says nothing.
         old[~tape.is_value(old)] = -1
         known = self._identify(messages)[message]
-        return _Rows(message, place, messages.op[message], known, data, old)
+        return _Rows(message, index, messages.op[message], known, data, old)
 
     def _identify(self, messages: Messages) -> Array:
         """The number of what each message's table is known as; 0 for those that are not ordinary."""
@@ -147,12 +147,12 @@ class CanalDecoder(Codec):
         tape, count = messages.tape, rows.message.size
         before, after = self._images(tape, rows)
         key, key_text = after.or_else(before).key([known.key_names for known in self._known.all], rows.known)
-        head = {name: messages.place(name, rows.message) for name in FIELDS}
+        head = {name: messages.index(name, rows.message) for name in FIELDS}
         es = integers(tape, head["es"])
         known_es = pc.fill_null(pc.and_(pc.greater_equal(es, FIRST_MS), pc.less_equal(es, LAST_MS)), False)
         gtid = empty_as_null(tape.texts(head["gtid"]))
         columns: dict[str, pa.Array] = {
-            **origin_columns(batch, rows.message, rows.place),
+            **origin_columns(batch, rows.message, rows.index),
             "op": _CODES.take(pa.array(rows.op)),
             "table": table_column(tape.texts(head["database"]), tape.texts(head["table"])),
             "key": key,

@@ -84,7 +84,7 @@ class CanalJson(ArrowFormat):
     which pipelines and readers of messages ask the source for, and other readers with `serialNumbers`; else 0. Sorting
     the messages of a table by it gives the order of the source.
 
-    Ordering: the offset, then the place in the message. Idempotence: the message alone decides its rows. Process:
+    Ordering: the offset, then the index in the message. Idempotence: the message alone decides its rows. Process:
     executors; nothing is asked when `decode` is called.
 
     Source: Canal's documentation and code (FlatMessage); Alibaba DTS's documentation of its formats in Kafka.

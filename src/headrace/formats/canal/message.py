@@ -40,7 +40,7 @@ _TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
-    `ordinary` says which are of rows, and can be read as far as their form goes; `op` is the place of their type in
+    `ordinary` says which are of rows, and can be read as far as their form goes; `op` is the index of their type in
     `DATA`, `rows` the array of their rows, `old_rows` that of an update's old ones.
     """
 
@@ -63,13 +63,13 @@ class Messages(JsonMessages):
         self.ordinary = fine & self._rows_are_fine()
 
     def _cut(self) -> Array:
-        """Which field of `CUT` says that a message lacks columns of its row, by its place there; -1 where none does."""
+        """Which field of `CUT` says that a message lacks columns of its row, by its index there; -1 where none does."""
         tape, block = self.tape, self.every("_tidb")
         found = np.full(self.count, -1)
         if (block >= 0).any():
             kinds = tape.kinds(tape.fields(block, _CUT))
-            for place, kind in enumerate(kinds):
-                found[(kind > NULL) & (kind != FALSE) & (found < 0)] = place
+            for index, kind in enumerate(kinds):
+                found[(kind > NULL) & (kind != FALSE) & (found < 0)] = index
         return found
 
     def _rows_are_fine(self) -> Array:

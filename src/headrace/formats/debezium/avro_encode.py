@@ -52,7 +52,7 @@ class _Read:
 class _Reader:
     """Reads messages in JSON; knows the Avro schemas of those that it met.
 
-    Connect schemas are many times as long as what follows them, so short names stand in their place (`opening`).
+    Connect schemas are many times as long as what follows them, so short names stand in their index (`opening`).
     """
 
     def __init__(self) -> None:

@@ -63,7 +63,7 @@ class _Side:
         self._side, self._source, self._schemas = side, source, schemas
         self._known: dict[bytes, ResolvedSchema] = {}
         # By head, and by the branch where that names a union.
-        self._place: dict[tuple[bytes, int], int] = {}
+        self._index: dict[tuple[bytes, int], int] = {}
         self._numbers = np.zeros(0, np.int64)
         self._schema = AvroSchema()
 
@@ -90,7 +90,7 @@ class _Side:
     def _which(self, data: pa.BinaryArray, heads: Heads) -> tuple[Array, Array]:
         """The number of each message's schema, -1 where it has none, and how many bytes are in front of its datum."""
         # One line more, for messages that have no head.
-        which = np.array([*(self._place.get((head, 0), -1) for head in heads.heads), -1])[heads.of]
+        which = np.array([*(self._index.get((head, 0), -1) for head in heads.heads), -1])[heads.of]
         sizes = heads.sizes
         for number, head in enumerate(heads.heads):
             schema = None if head not in self._known else self._known[head].schema
@@ -100,9 +100,9 @@ class _Side:
             rows = np.flatnonzero(heads.of == number)
             branches, lengths = varints_at(data, rows, sizes[rows])
             sizes[rows] += lengths
-            places = [self._place.get((head, branch), -1) for branch in range(len(schema.branches))]
-            known = (branches >= 0) & (branches < len(places))
-            which[rows] = np.where(known, np.array(places)[np.where(known, branches, 0)], -1)
+            indexes = [self._index.get((head, branch), -1) for branch in range(len(schema.branches))]
+            known = (branches >= 0) & (branches < len(indexes))
+            which[rows] = np.where(known, np.array(indexes)[np.where(known, branches, 0)], -1)
         return which, sizes
 
     def _resolved(self, heads: list[bytes]) -> list[ResolvedSchema]:
@@ -118,8 +118,8 @@ class _Side:
             for number, branch in enumerate(() if one.schema is None else one.schema.branches or (one.schema,))
             if branch is not None
         }
-        if len(schemas) > len(self._place):
-            self._place = {place: number for number, place in enumerate(schemas)}
+        if len(schemas) > len(self._index):
+            self._index = {place: number for number, place in enumerate(schemas)}
             self._numbers = np.array([self._schemas.number(schema.connect_text) for schema in schemas.values()])
             self._schema = AvroSchema(*(schema.plain for schema in schemas.values()))
         return [self._known.get(head) or found[head] for head in heads]

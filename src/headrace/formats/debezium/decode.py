@@ -22,8 +22,8 @@ from headrace.formats.change_columns import schema_ids
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import (
+    FieldIndexes,
     FieldLayout,
-    FieldPlaces,
     doubled,
     either,
     keys_of,
@@ -87,7 +87,7 @@ class DebeziumDecoder(Codec):
         op = messages.op[message]
         before, after = (
             np.where(messages.tape.is_value(at) & (op != TOMBSTONE), at, np.int32(-1))
-            for at in (messages.place(name, message) for name in ("before", "after"))
+            for at in (messages.index(name, message) for name in ("before", "after"))
         )
         key = messages.key.at[message]
         # A key that is a plain text or number names no columns.
@@ -104,15 +104,15 @@ class DebeziumDecoder(Codec):
         if not rows.size:
             return found
         told = message[rows]
-        places = np.stack([messages.source.place(name, told) for name in ("db", "schema", "table")])
+        indexes = np.stack([messages.source.index(name, told) for name in ("db", "schema", "table")])
         if reading.typed is not None:
-            places[:] = -1
-        groups = messages.tape.groups(places)
+            indexes[:] = -1
+        groups = messages.tape.groups(indexes)
         topics = batch.column("topic").dictionary_encode()
         topic = topics.indices.fill_null(-1).to_numpy()[told]
         numbers = np.stack([value[rows], key[rows], groups.of, topic]).astype(np.int64)
         first, of = _alike(numbers)
-        places_of = places[:, first]
+        places_of = indexes[:, first]
         texts = [messages.tape.texts(np.ascontiguousarray(line)).to_pylist() for line in places_of]
         numbered = []
         for n, row in enumerate(first):
@@ -184,7 +184,7 @@ class DebeziumDecoder(Codec):
                 columns["before"] = either(deletes, columns["key"], columns["before"])
         return change_batch(columns, self.schema, rows.message.size)
 
-    def _refuse(self, tape: Tape, rows: Rows, values: FieldPlaces, problems: dict[int, str]) -> None:
+    def _refuse(self, tape: Tape, rows: Rows, values: FieldIndexes, problems: dict[int, str]) -> None:
         """Note the messages with a value that its column can't hold, by the schemas that the user gave as a list."""
         images, known = rows.images, np.tile(rows.known, 2)
 
@@ -199,8 +199,8 @@ class DebeziumDecoder(Codec):
         self,
         messages: Messages,
         rows: Rows,
-        values: FieldPlaces,
-        keys: FieldPlaces,
+        values: FieldIndexes,
+        keys: FieldIndexes,
         twice: Array,
         has_key: Array,
         problems: dict[int, str],
@@ -215,7 +215,7 @@ class DebeziumDecoder(Codec):
         failed, lost = (part[:count] | part[count:] for part in (values.failed, twice))
         malformed = np.zeros(count, np.bool_)
         for name in TRANSACTION[1:]:
-            at = messages.transaction.place(name, rows.message)
+            at = messages.transaction.index(name, rows.message)
             if (at >= 0).any():
                 malformed[TypedColumn(messages.tape, at, pa.int64()).refused] = True
         no_new = (rows.op != _D) & (rows.op != _T) & (rows.after < 0)

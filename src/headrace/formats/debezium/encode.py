@@ -144,12 +144,12 @@ class DebeziumEncoder(Codec):
         rows = rows.set_column(rows.schema.get_field_index("event_time"), "event_time", times)
         tables = Tables(rows)
         kind = pc.index_in(rows.column("op"), pa.array(DATA)).to_numpy().astype(np.int64)
-        place = np.zeros(rows.num_rows, np.int64)
+        index = np.zeros(rows.num_rows, np.int64)
         connector = connectors(rows)
         names = [*connector.dictionary.to_pylist(), None]
         of = connector.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
         way = np.array([OWN_WAYS.index(name) + 1 if name in OWN_WAYS else 0 for name in names])[of]
-        events = Events(rows, numbers, kind, place, self._schema_numbers(rows, tables, way), connector)
+        events = Events(rows, numbers, kind, index, self._schema_numbers(rows, tables, way), connector)
         pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
         forms = np.array(
             [self._writing.forms.number(names[p // len(tables.ids)], tables.ids[p % len(tables.ids)]) for p in pairs]
@@ -168,8 +168,8 @@ class DebeziumEncoder(Codec):
             way: the number of the row's connector in `OWN_WAYS`, from 1; 0 for another.
         """
         if self._all_alike:
-            ways, place = np.unique(way, return_inverse=True)
-            return np.array([self._meet(0, way=one) for one in ways.tolist()], np.int64)[place]
+            ways, index = np.unique(way, return_inverse=True)
+            return np.array([self._meet(0, way=one) for one in ways.tolist()], np.int64)[index]
         ids = rows.column("schema_id").dictionary_encode()
         texts = [*ids.dictionary.to_pylist(), None]
         of = ids.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -221,7 +221,7 @@ class DebeziumEncoder(Codec):
         topics = pa.array([one.topic for one in said], pa.string()).take(pa.array(group))
         headers = self._key_headers(events, images, said, group)
         position = rows.column("position")
-        row, place, kind = events.row, events.place, events.kind
+        row, index, kind = events.row, events.index, events.kind
         connector: pa.Array = events.connector
         deleted = (kind == DELETE) | (kind == MOVED_FROM)
         if writing.tombstones and deleted.any():
@@ -231,11 +231,11 @@ class DebeziumEncoder(Codec):
             topics, keys, position, connector = (c.take(number) for c in (topics, keys, position, connector))
             values = values.take(pa.array(at, mask=second))
             headers = None if headers is None else [headers[n] for n in at]
-            row, place = row[at], place[at] + second
-        later = np.flatnonzero(place)
+            row, index = row[at], index[at] + second
+        later = np.flatnonzero(index)
         if later.size:
-            suffixed = pc.binary_join_element_wise(position, pa.array([f":{n}" for n in place.tolist()]), "")
-            position = pc.if_else(pa.array(place > 0), suffixed, position)
+            suffixed = pc.binary_join_element_wise(position, pa.array([f":{n}" for n in index.tolist()]), "")
+            position = pc.if_else(pa.array(index > 0), suffixed, position)
         columns = [
             topics,
             pa.nulls(row.size, pa.int32()),
@@ -255,7 +255,7 @@ class DebeziumEncoder(Codec):
         of_moved = np.flatnonzero(changed[at])
         found.kind[of_moved] = np.tile(np.array(kinds, np.int64), int(changed.sum()))
         after = 1 + writing.tombstones if len(kinds) > 1 else 0
-        found.place[of_moved] = np.where(found.kind[of_moved] == MOVED_TO, after, 0)
+        found.index[of_moved] = np.where(found.kind[of_moved] == MOVED_TO, after, 0)
         return found
 
     # ------------------------------------------------------------------------------------------- what tables say

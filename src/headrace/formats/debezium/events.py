@@ -31,8 +31,8 @@ class Events:
     Args:
         rows: the change rows.
         row: their numbers in the batch.
-        kind: the operation of each event, as its place in `LETTERS`.
-        place: the place of its message among those of the row.
+        kind: the operation of each event, as its index in `LETTERS`.
+        index: the index of its message among those of the row.
         schema_number: the number of its schema.
         connector: the name of the connector of its row.
     """
@@ -40,14 +40,14 @@ class Events:
     rows: pa.RecordBatch
     row: Array
     kind: Array
-    place: Array
+    index: Array
     schema_number: Array
     connector: pa.DictionaryArray
 
     def only(self, kept: Array) -> Events:
         """Some of them, by their numbers, which may come more than once."""
         rows, connector = (column.take(pa.array(kept)) for column in (self.rows, self.connector))
-        return Events(rows, self.row[kept], self.kind[kept], self.place[kept], self.schema_number[kept], connector)
+        return Events(rows, self.row[kept], self.kind[kept], self.index[kept], self.schema_number[kept], connector)
 
 
 class Layouts:
@@ -67,11 +67,11 @@ class Layouts:
         self.any_key: JsonColumns = columns_of([one.any_key for one in written])
         self.keyed: Array = np.array([bool(one.schema.key) for one in written], np.bool_)
         self.has_columns: Array = np.array([bool(one.schema.columns) for one in written], np.bool_)
-        places = []
+        indexes = []
         for one in written:
-            place = {column.name: n for n, column in enumerate(one.schema.columns)}
-            places += [place[name] for name in one.schema.key]
-        self.key_places: Array = np.array(places, np.int64)
+            index = {column.name: n for n, column in enumerate(one.schema.columns)}
+            indexes += [index[name] for name in one.schema.key]
+        self.key_indexes: Array = np.array(indexes, np.int64)
 
 
 class EventImages:
@@ -98,7 +98,7 @@ class EventImages:
         first, count = layouts.key.layout.first, layouts.key.layout.count
         found = np.zeros(asked.size, np.bool_)
         for own in self._own_keys(asked):
-            found |= moved(old, own, asked, layouts.key_places, first, count)
+            found |= moved(old, own, asked, layouts.key_indexes, first, count)
         return found
 
     def _own_keys(self, asked: Array) -> list[Cells]:
@@ -114,9 +114,9 @@ class EventImages:
         before, after = rows.column("before"), rows.column("after")
         kept = self._carried("before")
         found = np.zeros(asked.size, np.bool_)
-        for name, place in zip(schema.key, self._layouts.key_places, strict=True):
+        for name, index in zip(schema.key, self._layouts.key_indexes, strict=True):
             differs = ~equal_values(pc.struct_field(before, name), pc.struct_field(after, name))
-            found |= differs if kept is None else differs & kept[:, place]
+            found |= differs if kept is None else differs & kept[:, index]
         return found & asked
 
     def cells(self, name: str, held: Array) -> Cells:
@@ -181,9 +181,9 @@ class EventImages:
         if (keyed & there).any():
             choice = pa.array(old)
             texts = []
-            for place in layouts.key_places:
-                new = self._column_texts("after")[place]
-                texts.append(pc.if_else(choice, self._column_texts("before")[place], new) if old.any() else new)
+            for index in layouts.key_indexes:
+                new = self._column_texts("after")[index]
+                texts.append(pc.if_else(choice, self._column_texts("before")[index], new) if old.any() else new)
             found.append(Cells.of_columns(layouts.typed_key, texts, keyed & there, None))
         found.append(Cells.of_maps(layouts.key, rows.column("key"), events.schema_number, keyed & ~there))
         return found

@@ -44,12 +44,12 @@ def fact_columns(
     tape, at = messages.tape, rows.message
     origin = origin_columns(batch, at)
     empty = rows.op == TOMBSTONE
-    source = {name: np.where(empty, np.int32(-1), messages.source.place(name, at)).astype(np.int32) for name in SOURCE}
+    source = {name: np.where(empty, np.int32(-1), messages.source.index(name, at)).astype(np.int32) for name in SOURCE}
     snapshot = tape.texts(source["snapshot"])
-    id, total, order = (messages.transaction.place(name, at) for name in TRANSACTION)
+    id, total, order = (messages.transaction.index(name, at) for name in TRANSACTION)
     flat = messages.flat[at] & ~empty
-    has_transaction = (tape.is_value(messages.place("transaction", at)) | (flat & tape.is_value(id))) & ~empty
-    orders = [integers(tape, places) for places in (total, order)]
+    has_transaction = (tape.is_value(messages.index("transaction", at)) | (flat & tape.is_value(id))) & ~empty
+    orders = [integers(tape, indexes) for indexes in (total, order)]
     known = {name: _known_order(values, orders[0]) for name, values in zip(TRANSACTION[1:], orders, strict=True)}
     return {
         **origin,
@@ -70,12 +70,12 @@ def _tables(
         return table_column(parts[0], parts[2], parts[1])
     topics = topic.dictionary_encode()
     named = [None if topic is None else table_of_topic(topic) for topic in topics.dictionary.to_pylist()]
-    for place, part in enumerate(("database", "schema", "name")):
+    for index, part in enumerate(("database", "schema", "name")):
         values = pa.array([getattr(id, part) if id is not None else None for id in named], pa.string())
         of_topic = values.take(topics.indices)
         if own is not None:
             of_topic = pc.if_else(pa.array(empty), of_topic, getattr(own, part))
-        parts[place] = pc.if_else(pa.array(unnamed), of_topic, parts[place])
+        parts[index] = pc.if_else(pa.array(unnamed), of_topic, parts[index])
     made = table_column(parts[0], parts[2], parts[1])
     return pc.if_else(parts[2].is_valid(), made, pa.scalar(None, made.type))
 
@@ -83,7 +83,7 @@ def _tables(
 def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: str | None) -> pa.MapArray:
     """The facts of the source block that have no column of their own."""
     tape = messages.tape
-    blocks = np.where(flat, messages.value.at[rows.message], messages.place("source", rows.message))
+    blocks = np.where(flat, messages.value.at[rows.message], messages.index("source", rows.message))
     blocks = np.where(tape.is_value(blocks) & ~empty, blocks, np.int32(-1)).astype(np.int32)
     found = tape.members(blocks)
     kept = tape.is_value(found.values) & ~tape.among(found.names, _OWN)

@@ -83,9 +83,9 @@ def header_words(headers: pa.ListArray, name: str) -> pa.StringArray:
     row = np.repeat(np.arange(count), pc.fill_null(pc.list_value_length(headers), 0).to_numpy())[found]
     values = entries.field("value").take(pa.array(found)).dictionary_encode()
     words = pa.array([_word(value) for value in values.dictionary.to_pylist()], pa.string()).take(values.indices)
-    place = np.full(count, -1, np.int64)
-    place[row] = np.arange(row.size)
-    return words.take(pa.array(place, mask=place < 0))
+    index = np.full(count, -1, np.int64)
+    index[row] = np.arange(row.size)
+    return words.take(pa.array(index, mask=index < 0))
 
 
 def _word(value: bytes) -> str:

@@ -26,20 +26,20 @@ _NO_FIELDS = Fields((), (), ())
 
 
 @dataclass
-class FieldPlaces:
+class FieldIndexes:
     """What was found of a column of objects.
 
     Args:
-        at: the places of their values: a line for each place in `Fields`, a column for each object.
+        at: the indexes of their values: a line for each index in `Fields`, a column for each object.
         failed: which of them hold a value that is not written as their fields say.
     """
 
     at: Array
     failed: Array
 
-    def only(self, objects: Array) -> FieldPlaces:
+    def only(self, objects: Array) -> FieldIndexes:
         """That of some of the objects."""
-        return FieldPlaces(self.at[:, objects], self.failed[objects])
+        return FieldIndexes(self.at[:, objects], self.failed[objects])
 
 
 class FieldLayout:
@@ -51,24 +51,24 @@ class FieldLayout:
         self.encodings: dict[FieldEncoding, int] = {}
         self._plan = np.zeros((self.names.width, len(fields)), np.int16)
         for number, found in enumerate(self.fields):
-            for place, encoding in enumerate(found.encodings):
+            for index, encoding in enumerate(found.encodings):
                 if encoding is not None:
-                    self._plan[place, number] = self.encodings.setdefault(encoding, len(self.encodings) + 1)
+                    self._plan[index, number] = self.encodings.setdefault(encoding, len(self.encodings) + 1)
         self._renamed = {number for number, found in enumerate(self.fields) if found.names != found.columns}
 
-    def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> FieldPlaces:
+    def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> FieldIndexes:
         """Find the fields of objects, and write canonical texts and columns' names in place of what the wire has.
 
         Args:
             tape: where the objects are.
-            at: their places.
+            at: their indexes.
             known: which schema each follows.
             absent: the texts of values that are not carried; None where that does not occur.
             lenient: whether a value that is written otherwise keeps its text.
         """
         failed = np.zeros(at.size, np.bool_)
         if not self.names.width or not at.size:
-            return FieldPlaces(np.full((0, at.size), -1, np.int32), failed)
+            return FieldIndexes(np.full((0, at.size), -1, np.int32), failed)
         found = tape.fields(at, self.names, known.astype(np.int32))
         if absent is not None:
             found[tape.among(found.reshape(-1), absent).reshape(found.shape)] = -1
@@ -82,49 +82,49 @@ class FieldLayout:
                 continue
             if chosen is None:
                 lines = np.flatnonzero(self._plan[:, used[0]] == number)
-                places, row = found[lines].reshape(-1), np.tile(np.arange(at.size), lines.size)
+                indexes, row = found[lines].reshape(-1), np.tile(np.arange(at.size), lines.size)
             else:
                 line, row = np.nonzero(chosen == number)
-                places = found[line, row]
-            there = tape.is_value(places)
-            places, row = np.ascontiguousarray(places[there]), row[there]
-            if not places.size:
+                indexes = found[line, row]
+            there = tape.is_value(indexes)
+            indexes, row = np.ascontiguousarray(indexes[there]), row[there]
+            if not indexes.size:
                 continue
-            made = encoding.canonical(tape, places)
+            made = encoding.canonical(tape, indexes)
             if made.null_count:
                 wrong = made.is_null().to_numpy(zero_copy_only=False)
                 if not (lenient and encoding.is_lenient):
                     failed[row[wrong]] = True
-                places, made = places[~wrong], made.drop_null()
+                indexes, made = indexes[~wrong], made.drop_null()
             if not encoding.is_checked_only:
-                tokens.append(places)
+                tokens.append(indexes)
                 texts.append(made)
         if tokens:
             tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
-        return FieldPlaces(found, failed)
+        return FieldIndexes(found, failed)
 
     def _renames(self, found: Array, known: Array, used: Array) -> tuple[list[Array], list[pa.StringArray]]:
-        """The places of names that are not their columns', and the columns' names."""
+        """The indexes of names that are not their columns', and the columns' names."""
         tokens: list[Array] = []
         texts: list[pa.StringArray] = []
         for number in self._renamed.intersection(map(int, used)):
             fields = self.fields[number]
-            for place, (name, column) in enumerate(zip(fields.names, fields.columns, strict=True)):
-                at = found[place, known == number]
+            for index, (name, column) in enumerate(zip(fields.names, fields.columns, strict=True)):
+                at = found[index, known == number]
                 at = at[at >= 0] - 1
                 if name != column and at.size:
                     tokens.append(at)
                     texts.append(pa.array([column] * at.size, pa.string()))
         return tokens, texts
 
-    def columns_at(self, read: FieldPlaces, known: Array, names: Sequence[str]) -> Array:
-        """The places of columns' values: a line for each name."""
+    def columns_at(self, read: FieldIndexes, known: Array, names: Sequence[str]) -> Array:
+        """The indexes of columns' values: a line for each name."""
         # A line after the last, where nothing is.
         padded = np.concatenate([read.at, np.full((1, known.size), -1, np.int32)])
         lines = np.full((len(names), len(self.fields)), -1, np.int64)
         for number in np.unique(known):
-            place = {column: n for n, column in enumerate(self.fields[number].columns)}
-            lines[:, number] = [place.get(name, -1) for name in names]
+            index = {column: n for n, column in enumerate(self.fields[number].columns)}
+            lines[:, number] = [index.get(name, -1) for name in names]
         return np.ascontiguousarray(padded[lines[:, known], np.arange(known.size)])
 
 
@@ -135,7 +135,7 @@ def map_images(
 
     Args:
         tape: where they are.
-        images: their places.
+        images: their indexes.
         members: their members.
         kept: which of the members are carried.
         flat: which of the images are flat records.
@@ -156,13 +156,13 @@ def struct_images(
 
     Args:
         tape: where they are.
-        images: their places.
-        at: the places of the columns' values.
+        images: their indexes.
+        at: the indexes of the columns' values.
         schema: the table schema.
         kind: the type of the structs.
     """
     count = images.size // 2
-    typed = [TypedColumn(tape, at[place], field.type) for place, field in enumerate(kind)]
+    typed = [TypedColumn(tape, at[index], field.type) for index, field in enumerate(kind)]
     found: dict[str, pa.Array] = {}
     for name, part in (("before", slice(0, count)), ("after", slice(count, 2 * count))):
         present = images[part] >= 0
@@ -171,14 +171,14 @@ def struct_images(
         found[name] = struct_column(kind, arrays, pa.array(present))
         found[f"{name}_absent"] = absent_column([column.name for column in schema.columns], absent)
     misfits = [
-        UnfitValue(int(row) % count, column, tape.text(places[row]) or "")
-        for column, read, places in zip(schema.columns, typed, at, strict=True)
-        for row in refused_rows(tape, places, column, read)
+        UnfitValue(int(row) % count, column, tape.text(indexes[row]) or "")
+        for column, read, indexes in zip(schema.columns, typed, at, strict=True)
+        for row in refused_rows(tape, indexes, column, read)
     ]
     return found, misfits
 
 
-def doubled(tape: Tape, images: Array, read: FieldPlaces, members: tapes.Members | None) -> Array:
+def doubled(tape: Tape, images: Array, read: FieldIndexes, members: tapes.Members | None) -> Array:
     """Which images have a field twice."""
     counts = tape.field_counts(images)
     if members is None:
@@ -197,11 +197,11 @@ def keys_of(
 
     Args:
         tape: where the messages' keys are.
-        keys: their places.
+        keys: their indexes.
         table_field: a field that is not part of them.
         wanted: the columns of the image.
-        images: where the newest images are, their places, and for which rows they may say the key, as far as they carry
-            some of the columns; None for those that carry all.
+        images: where the newest images are, their indexes, and for which rows they may say the key, as far as they
+            carry some of the columns; None for those that carry all.
     """
     members = tape.members(keys)
     kept = tape.is_value(members.values) & tape.among(members.names, Names([(table_field,)]))
@@ -216,9 +216,9 @@ def keys_of(
     if not chosen.any():
         return own
     there &= chosen
-    row, place = there.T.nonzero()
-    names = pa.array(list(wanted), pa.string()).take(pa.array(place))
-    texts = image_tape.texts(np.ascontiguousarray(at[place, row]))
+    row, index = there.T.nonzero()
+    names = pa.array(list(wanted), pa.string()).take(pa.array(index))
+    texts = image_tape.texts(np.ascontiguousarray(at[index, row]))
     return own.with_others(MemberTexts(offsets_of(there.sum(axis=0)), names, texts, chosen))
 
 

@@ -16,7 +16,7 @@ from headrace.wire.names import Names
 from headrace.wire.spans import Array
 
 OPERATIONS = "rcudt"
-"""The operations of rows, each a number: its place. `TOMBSTONE` is the number behind them."""
+"""The operations of rows, each a number: its index. `TOMBSTONE` is the number behind them."""
 TOMBSTONE = len(OPERATIONS)
 ROW_OPERATIONS = (*OPERATIONS, "tombstone")
 
@@ -33,8 +33,8 @@ _CONTROL = Names([("source", "tableChanges", "op", "status", "event_count", "id"
 _OBJECTS = ("before", "after", "source", "transaction", "message")
 _UNSAID = -2
 _CODE = np.full(256, -1, np.int8)
-for _place, _letter in enumerate(OPERATIONS):
-    _CODE[ord(_letter)] = _place
+for _index, _letter in enumerate(OPERATIONS):
+    _CODE[ord(_letter)] = _index
 
 
 class Messages(JsonMessages):

@@ -170,7 +170,7 @@ class MetadataEncoder:
 
     def _position(self, row: Mapping[str, Any], table: Mapping[str, Any]) -> str | None:
         """Shape 3 tells the tables of a snapshot by the alphabet: their names, in hex up to a zero byte, come before
-        the place in the include list.
+        the index in the include list.
         """
         position: str | None = row["position"]
         if not self._shape.detailed or row["snapshot"] is None or position is None:

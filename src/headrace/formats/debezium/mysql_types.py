@@ -215,7 +215,7 @@ def _point(column: Column, modes: ValueModes) -> WireType:
     fields = [{"type": "double", "optional": False, "field": name} for name in ("x", "y")]
     return WireType(
         "struct",
-        _place,
+        _index,
         semantic=f"{_DATA}geometry.Point",
         fields=(*fields, *_binary(False)),
         doc="Geometry (POINT)",
@@ -240,7 +240,7 @@ def _shape(text: str) -> dict[str, Any] | None:
     return {"wkb": found["wkb"], "srid": found.get("srid") or None}
 
 
-def _place(text: str) -> dict[str, Any] | None:
+def _index(text: str) -> dict[str, Any] | None:
     found = _shape(text)
     try:
         data = b"" if found is None else base64.b64decode(found["wkb"], validate=True)

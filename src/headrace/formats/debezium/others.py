@@ -151,13 +151,13 @@ class _Message:
             }
         ]
 
-    def _row(self, op: str | None, place: int = 0) -> dict[str, Any]:
-        return single_row(self._batch, self._number, place or None) | {"op": op}
+    def _row(self, op: str | None, index: int = 0) -> dict[str, Any]:
+        return single_row(self._batch, self._number, index or None) | {"op": op}
 
     def _facts(self) -> dict[str, str | None] | None:
         """The facts of the source block; None without one."""
         messages, number = self._messages, self._number
-        at = messages.place("source", np.array([number]))
+        at = messages.index("source", np.array([number]))
         if not messages.tape.is_value(at)[0]:
             return None
         members = messages.tape.members(at)
@@ -170,16 +170,16 @@ class _Message:
             changes = table_changes(json.loads(payload or "null"))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             changes = []
-        return [self._schema_row(change, place) for place, change in enumerate(changes or [{}])]
+        return [self._schema_row(change, index) for index, change in enumerate(changes or [{}])]
 
-    def _schema_row(self, change: Mapping[str, Any], place: int) -> dict[str, Any]:
+    def _schema_row(self, change: Mapping[str, Any], index: int) -> dict[str, Any]:
         facts = (self._facts() or {}) | {"ddl": None, "change": None}
         table = {
             "database": _first(change.get("database"), self._text("databaseName"), self._fact("db")),
             "schema": _first(change.get("schema"), self._text("schemaName"), self._fact("schema")),
             "name": _first(change.get("name"), self._fact("table")),
         }
-        return self._row("schema", place) | {
+        return self._row("schema", index) | {
             "table": table,
             "event_time": _moment(self._fact("ts_ms"), self._fact("ts_us")),
             "snapshot": self._snapshot(),
@@ -195,7 +195,7 @@ class _Message:
     def _logical_message(self) -> dict[str, Any]:
         messages, number = self._messages, self._number
         tape = messages.tape
-        at = messages.place("message", np.array([number]))
+        at = messages.index("message", np.array([number]))
         prefix, content = (tape.text(found[0]) for found in tape.fields(at, _MESSAGE))
         encoding = _CONTENT.get(self._reading.binary)
         if content is not None and encoding is not None:

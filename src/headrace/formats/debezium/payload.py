@@ -67,7 +67,7 @@ class Schemas:
 class Payloads:
     """What the engine found in a column of keys or values.
 
-    `tape` is what was read; `at` are the payloads' places, -1 where a message is null or can't be read; `schema` the
+    `tape` is what was read; `at` are the payloads' indexes, -1 where a message is null or can't be read; `schema` the
     number of each one's schema in `Schemas`, -1 where it has none; `missing` says which are null, and `problems` why
     some can't be read.
     """

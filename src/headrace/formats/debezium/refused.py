@@ -44,7 +44,7 @@ _MARK = Names([("set", "value")])
 
 
 def is_refused(tape: Tape, connector: Array) -> Array:
-    """Which of these places hold the name of a connector whose events are refused."""
+    """Which of these indexes hold the name of a connector whose events are refused."""
     return tape.among(connector, _NAMES)
 
 
@@ -58,7 +58,7 @@ def has_mark(tape: Tape, at: Array) -> Array:
 
 
 def foreign_form(tape: Tape, at: Array) -> Array:
-    """Of messages that are no events by their form, which form each has: its place in `FORMS`; -1 for all others."""
+    """Of messages that are no events by their form, which form each has: its index in `FORMS`; -1 for all others."""
     version, type, id, data, schema, payload = (tape.kinds(found) for found in tape.fields(at, _FORM_FIELDS))
     found = np.full(at.size, -1)
     found[(version == STRING) & (type == STRING) & (id != ABSENT) & (data != ABSENT)] = 0

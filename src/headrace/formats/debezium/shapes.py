@@ -21,7 +21,7 @@ class EventShape:
 
     Args:
         name: `1.7`, `2.3`, `3.0` or `3`.
-        generation: its place among them, from 1.
+        generation: its index among them, from 1.
         connector_version: what stands in `source.version` unless set otherwise.
         database_in_topic: whether topics and schema names carry the database, where the connector's can.
         envelope_version: the version of the envelope's schema, if it has one.

@@ -40,9 +40,9 @@ class Tables:
         ]
         self.ids = [TableId(*(part or "" for part in parts)) for parts in self._parts]
 
-    def part(self, place: int, *, nullable: bool) -> Part:
+    def part(self, index: int, *, nullable: bool) -> Part:
         """A part of the tables' names as JSON."""
-        found = [part[place] for part in self._parts]
+        found = [part[index] for part in self._parts]
         texts = ["null" if text is None and nullable else quoted(text or "") for text in found]
         return Part(pa.array(texts, pa.string()), at=self.at)
 
@@ -83,7 +83,7 @@ class SourceBlocks:
             connector: the name of each row's connector.
         """
         block, head = self._block, _facts(self._head, rows)
-        name, version, sequence = (head.texts_of(place) for place in range(3))
+        name, version, sequence = (head.texts_of(index) for index in range(3))
         moments = rows.column("event_time")
         facts = _facts(self._facts, rows).json(self._left)
         opening: list[str | Part] = ['{"version":', self._version(name, version)]

@@ -81,7 +81,7 @@ class FieldEncoding:
 
         Args:
             tape: where they are.
-            at: their places; none is null or absent.
+            at: their indexes; none is null or absent.
         """
         if self.listed:
             return _each(tape.texts(at), self._listed_text)

@@ -195,13 +195,13 @@ def prepared(cells: Cells, columns: Sequence[WrittenColumn]) -> Cells:
             continue
         structure = int(np.searchsorted(layout.first, number, side="right")) - 1
         rows = np.flatnonzero(cells.present & (cells.structure == structure))
-        places = cells.offsets[rows] + number - layout.first[structure]
-        places = places[at[places] >= 0]
-        texts = cells.texts.take(pa.array(at[places]))
+        indexes = cells.offsets[rows] + number - layout.first[structure]
+        indexes = indexes[at[indexes] >= 0]
+        texts = cells.texts.take(pa.array(at[indexes]))
         made = written.wire.prepare(texts)
         if made is not texts:
             at = at.copy() if at is cells.at else at
-            at[places] = size + np.arange(places.size, dtype=np.int32)
+            at[indexes] = size + np.arange(indexes.size, dtype=np.int32)
             parts.append(made)
             size += len(made)
     if at is cells.at:

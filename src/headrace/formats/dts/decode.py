@@ -50,7 +50,7 @@ class RecordImages:
     offsets: Array
     first: int
 
-    def place(self, row: Array, field: Array) -> Array:
+    def index(self, row: Array, field: Array) -> Array:
         """The numbers of values of fields."""
         return self.first + self.offsets[row] + field
 
@@ -118,7 +118,7 @@ class DtsDecoder(Codec):
         is_data = op < _DDL
         before, after, at = self._images(records, rows, op)
         of = np.concatenate([np.repeat(np.arange(count), np.diff(image.offsets)) for image in (before, after)])
-        field = np.concatenate([_places(image.offsets) for image in (before, after)])
+        field = np.concatenate([_indexes(image.offsets) for image in (before, after)])
         values = self._values(records, rows, at, of, field)
         self._note_unreadable(values, rows, known, of, field, problems)
         schema_number = self._identify_schemas(known, is_data, values, before, after)
@@ -145,9 +145,9 @@ class DtsDecoder(Codec):
                 columns[name] = self._map(records, rows, image, values)
                 refused = self._refused(values, image, known, schema_number) if self._is_given else []
             else:
-                place = self._column_places(image, known, self._typed)
+                index = self._column_indexes(image, known, self._typed)
                 columns[name], columns[f"{name}_absent"], refused = typed_image(
-                    values, place, image.present, self._typed, self.schema.field(name).type
+                    values, index, image.present, self._typed, self.schema.field(name).type
                 )
             note_misfits(refused, key, rows, problems, nulls=self._nulls)
         return change_batch(columns, self.schema, count), schema_number
@@ -199,7 +199,7 @@ class DtsDecoder(Codec):
             # The new image decides, the old one where that has no value.
             for image in (before, after):
                 there = image.present[rows]
-                have = values.forms[image.place(rows[there][:, None], fields[None, :])]
+                have = values.forms[image.index(rows[there][:, None], fields[None, :])]
                 given = (have != "") & (have != "N")
                 forms[there] = np.where(given, have, forms[there])
             same = (forms == "") | (forms == told.expected[None, :])
@@ -226,17 +226,17 @@ class DtsDecoder(Codec):
         """The key of the newest image, where that has all its columns."""
         sets = [k.key_names for k in self._known.all]
         width = max(map(len, sets), default=0)
-        place = np.full((len(sets) + 1, width), -1, np.int64)
+        index = np.full((len(sets) + 1, width), -1, np.int64)
         for number, k in enumerate(self._known.all):
             words = {name: at for at, name in enumerate(k.told.names)}
-            place[number, : len(k.key_names)] = [words.get(name, -1) for name in k.key_names]
+            index[number, : len(k.key_names)] = [words.get(name, -1) for name in k.key_names]
         sizes = np.array([*map(len, sets), 0])[known]
-        fields = place[known]
+        fields = index[known]
         row = np.arange(known.size)[:, None]
         at = np.where(
             after.present[:, None],
-            after.place(row, fields),
-            np.where(before.present[:, None], before.place(row, fields), -1),
+            after.index(row, fields),
+            np.where(before.present[:, None], before.index(row, fields), -1),
         )
         at[fields < 0] = -1
         carried = (at >= 0) & ~values.absent[at] if values.forms.size else np.zeros(at.shape, bool)
@@ -252,7 +252,7 @@ class DtsDecoder(Codec):
 
     def _map(self, records: Records, rows: Array, image: RecordImages, values: DtsValues) -> pa.MapArray:
         row = np.repeat(np.arange(rows.size), np.diff(image.offsets))
-        field = _places(image.offsets)
+        field = _indexes(image.offsets)
         at = image.first + np.arange(row.size)
         carried = ~values.absent[at]
         items = records.field_items[records.field_offsets[rows][row] + field][carried]
@@ -267,23 +267,23 @@ class DtsDecoder(Codec):
         for schema, number in self._schema_numbers.items():
             rows = np.flatnonzero(image.present & (schema_number == number))
             if schema is not None and rows.size:
-                place = self._column_places(image, known, schema)[rows]
-                found += [one._replace(row=int(rows[one.row])) for one in unfit_values(values, place, schema)]
+                index = self._column_indexes(image, known, schema)[rows]
+                found += [one._replace(row=int(rows[one.row])) for one in unfit_values(values, index, schema)]
         return found
 
-    def _column_places(self, image: RecordImages, known: Array, schema: TableSchema) -> Array:
+    def _column_indexes(self, image: RecordImages, known: Array, schema: TableSchema) -> Array:
         """The number of each column's value; -1 where the image has no such field."""
-        place = np.full((len(self._known.all) + 1, len(schema.columns)), -1, np.int64)
+        index = np.full((len(self._known.all) + 1, len(schema.columns)), -1, np.int64)
         for number, k in enumerate(self._known.all):
             words = {name: at for at, name in enumerate(k.told.names)}
-            place[number] = [words.get(column.name, -1) for column in schema.columns]
-        fields = place[known]
-        at = image.place(np.arange(known.size)[:, None], fields)
+            index[number] = [words.get(column.name, -1) for column in schema.columns]
+        fields = index[known]
+        at = image.index(np.arange(known.size)[:, None], fields)
         at[(fields < 0) | ~image.present[:, None]] = -1
         return at
 
 
-def _places(offsets: Array) -> Array:
-    """The place of each item in its list."""
+def _indexes(offsets: Array) -> Array:
+    """The index of each item in its list."""
     counts = np.diff(offsets)
     return np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], counts)

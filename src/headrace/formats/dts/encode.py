@@ -103,7 +103,7 @@ class DtsEncoder(Codec):
 
 
 def _binlog_place(file: pa.StringArray, pos: pa.StringArray) -> pa.StringArray:
-    """A place in MySQL's log as DTS writes it: the offset and the number of the file; null where there is none."""
+    """A index in MySQL's log as DTS writes it: the offset and the number of the file; null where there is none."""
     number = pc.struct_field(pc.extract_regex(file, _FILE_NUMBER), "number")
     return pc.binary_join_element_wise(pos, number, "@")
 
@@ -141,8 +141,8 @@ class _Records:
         number = pc.cast(
             pc.struct_field(pc.extract_regex(rows.column("position"), _LEADING_NUMBER), "number"), pa.int64()
         )
-        place = _binlog_place(source.texts("file"), source.texts("pos"))
-        position = pc.fill_null(pc.coalesce(source.texts("sourcePosition"), place, rows.column("position")), "")
+        index = _binlog_place(source.texts("file"), source.texts("pos"))
+        position = pc.fill_null(pc.coalesce(source.texts("sourcePosition"), index, rows.column("position")), "")
         txid = pc.struct_field(rows.column("transaction"), "id").fill_null("")
         tables, ids = tables_of(rows)
         columns = {
@@ -174,7 +174,7 @@ class _Records:
         return pc.fill_null(pc.coalesce(_whole_numbers(self._source.texts(fact)), otherwise), 0)
 
     def _source_type(self) -> Array:
-        """The place of each row's connector in `SOURCE_TYPES`."""
+        """The index of each row's connector in `SOURCE_TYPES`."""
         found = self._connector.fill_null("").dictionary_encode()
         other = SOURCE_TYPES.index("OTHER")
         types = [_CONNECTORS.get(lower(name), other) for name in found.dictionary.to_pylist()]
@@ -212,27 +212,27 @@ class _Records:
         of_postgresql = np.isin(self._type[rows], _POSTGRESQL)
         code = np.zeros(self._count, np.int8)
         code[rows] = 2
-        place = np.zeros(self._count, np.int32)
-        place[rows] = np.arange(rows.size)
+        index = np.zeros(self._count, np.int32)
+        index[rows] = np.arange(rows.size)
         lists = pa.DictionaryArray.from_arrays(
             pa.array((2 * self._schema_number[rows] + of_postgresql).astype(np.int32)), self._plans.fields
         )
-        return _one_of(code, place, pa.array([], pa.string()), lists)
+        return _one_of(code, index, pa.array([], pa.string()), lists)
 
     def _images(self, name: str, which: Array, micro: Array, statements: dict[int, str]) -> pa.UnionArray:
-        """The images of some rows, and statements in their place."""
+        """The images of some rows, and statements in their index."""
         image = self._schemas.image(self._rows, name).where(which)
         rows = np.flatnonzero(image.entries.present)
         schema_number = self._schema_number[rows]
         laid = self._plans.laid(schema_number)
         at = self._plans.texts_at(image, rows, schema_number, laid.offsets)
         values = written_values(self._plans, laid.column, image.values, at, micro[rows][laid.row])
-        code, place = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
-        code[rows], place[rows] = 2, np.arange(rows.size)
+        code, index = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
+        code[rows], index[rows] = 2, np.arange(rows.size)
         texts = pa.array(list(statements.values()), pa.string())
         said = np.array(list(statements), np.int64)
-        code[said], place[said] = 1, np.arange(said.size)
-        return _one_of(code, place, texts, pa.ListArray.from_arrays(pa.array(laid.offsets), values))
+        code[said], index[said] = 1, np.arange(said.size)
+        return _one_of(code, index, texts, pa.ListArray.from_arrays(pa.array(laid.offsets), values))
 
 
 def _struct(**columns: pa.Array | Array) -> pa.StructArray:
@@ -240,9 +240,9 @@ def _struct(**columns: pa.Array | Array) -> pa.StructArray:
     return pa.StructArray.from_arrays(made, names=list(columns))
 
 
-def _one_of(code: Array, place: Array, texts: pa.StringArray, lists: pa.Array) -> pa.UnionArray:
+def _one_of(code: Array, index: Array, texts: pa.StringArray, lists: pa.Array) -> pa.UnionArray:
     """A column of null, texts and lists."""
-    return pa.UnionArray.from_dense(pa.array(code), pa.array(place), [pa.nulls(1), texts, lists])
+    return pa.UnionArray.from_dense(pa.array(code), pa.array(index), [pa.nulls(1), texts, lists])
 
 
 def _path(table: TableId) -> str | None:

@@ -20,8 +20,8 @@ _FIELDS = (
     "version", "id", "sourceTimestamp", "sourcePosition", "safeSourcePosition", "sourceTxid", "source", "operation",
     "objectName", "processTimestamps", "tags", "fields", "beforeImages", "afterImages",
 )  # fmt: skip
-FIELD = {name: place for place, name in enumerate(_FIELDS)}
-"""The fields of a record, and their places."""
+FIELD = {name: index for index, name in enumerate(_FIELDS)}
+"""The fields of a record, and their indexes."""
 
 CODES = ("c", "u", "d", "r", "ddl", "begin", "end", "heartbeat", "")
 """What a record can be; the last is not an event."""
@@ -40,7 +40,7 @@ _TAGS = Names([("pk_uk_info", "connector")])
 class Records:
     """What the engine found in a batch.
 
-    `problems` says of messages why they can't be read, as far as their values are not looked at; `op` is the place of
+    `problems` says of messages why they can't be read, as far as their values are not looked at; `op` is the index of
     what each is in `CODES`, -1 for what is not a record.
     """
 

@@ -29,7 +29,7 @@ def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray,
         rows: change rows.
         source: what their sources say.
         keys: the names of the key's columns of each one, as JSON.
-        source_type: the place of each one's source in `SOURCE_TYPES`.
+        source_type: the index of each one's source in `SOURCE_TYPES`.
     """
     own, given = _own_tags(source.texts("tags"))
     kept = source.values.is_valid().to_numpy(zero_copy_only=False)

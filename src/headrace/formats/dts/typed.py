@@ -20,31 +20,31 @@ _INSTANTS = ("i", "z")
 
 
 def typed_image(
-    values: DtsValues, place: Array, present: Array, schema: TableSchema, kind: pa.StructType
+    values: DtsValues, index: Array, present: Array, schema: TableSchema, kind: pa.StructType
 ) -> tuple[pa.StructArray, pa.ListArray, list[UnfitValue]]:
     """The structs, the columns that they do not carry, and the values that their columns can't hold.
 
     Args:
         values: all values.
-        place: for each row and column, the number of its value; -1 where there is none.
+        index: for each row and column, the number of its value; -1 where there is none.
         present: which rows have an image.
         schema: the columns.
         kind: the structs' type.
     """
-    columns, refused = _columns(values, place, schema)
-    carried = np.append(~values.absent, False)[place]
+    columns, refused = _columns(values, index, schema)
+    carried = np.append(~values.absent, False)[index]
     left_out = ~carried & present[:, None]
     absent = absent_column([column.name for column in schema.columns], left_out)
     return struct_column(kind, columns, pa.array(present)), absent, refused
 
 
-def unfit_values(values: DtsValues, place: Array, schema: TableSchema) -> list[UnfitValue]:
+def unfit_values(values: DtsValues, index: Array, schema: TableSchema) -> list[UnfitValue]:
     """The values of maps that the columns of the user's schema can't hold, without those of some source."""
-    return [one for one in _columns(values, place, schema, texts=True)[1] if not one.is_of_source]
+    return [one for one in _columns(values, index, schema, texts=True)[1] if not one.is_of_source]
 
 
 def _columns(
-    values: DtsValues, place: Array, schema: TableSchema, *, texts: bool = False
+    values: DtsValues, index: Array, schema: TableSchema, *, texts: bool = False
 ) -> tuple[dict[str, pa.Array], list[UnfitValue]]:
     """The columns of structs, and what they can't hold; with `texts` a text is not bytes, as maps have base64
     there.
@@ -54,7 +54,7 @@ def _columns(
     columns = {}
     forms = np.append(values.forms, "")
     for number, column in enumerate(schema.columns):
-        at = np.ascontiguousarray(place[:, number], np.int32)
+        at = np.ascontiguousarray(index[:, number], np.int32)
         form = forms[at]
         if texts and column.logical.spark_type == "binary":
             wrong = np.flatnonzero((form != "b") & tape.is_value(at))

@@ -136,7 +136,7 @@ def column_of(name: str, position: int, kind: str, number: int, form: str, *, nu
 
     Args:
         name: the field's name.
-        position: its place, from 1.
+        position: its index, from 1.
         kind: whose number it is (`KIND`).
         number: its `dataTypeNumber`.
         form: the form of its value where that is not the expected one, else empty.

@@ -66,7 +66,7 @@ class ValueReader:
 
     Args:
         tape: where they are.
-        at: their places.
+        at: their indexes.
         number: the `dataTypeNumber` of each one's field.
         kind: whose numbers these are: `m`, `p` or `x`.
         micro: whether the fraction of a DateTime is microseconds.
@@ -90,13 +90,13 @@ class ValueReader:
             self._zoned, self._binary_geometries, self._text_geometries, self._binary_objects, self._text_objects,
             self._empty,
         )  # fmt: skip
-        for place in np.unique(branch):
-            rows = np.flatnonzero(branch == place)
+        for index in np.unique(branch):
+            rows = np.flatnonzero(branch == index)
             order.append(rows)
-            if place == 0:
+            if index == 0:
                 texts.append(pa.nulls(rows.size, pa.string()))
                 continue
-            made, form = readers[place - 1](rows)
+            made, form = readers[index - 1](rows)
             texts.append(made)
             forms[rows] = form
         if not order:
@@ -104,8 +104,8 @@ class ValueReader:
         back = np.argsort(np.concatenate(order), kind="stable")
         return DtsValues(pa.concat_arrays(texts).take(pa.array(back)), forms)
 
-    def _field(self, rows: Array, place: int) -> Array:
-        return np.ascontiguousarray(self.tape.records(self.at[rows], place + 1)[place])
+    def _field(self, rows: Array, index: int) -> Array:
+        return np.ascontiguousarray(self.tape.records(self.at[rows], index + 1)[index])
 
     def _text(self, at: Array) -> pa.StringArray:
         """Texts; null where they are no UTF-8."""
@@ -151,7 +151,7 @@ class ValueReader:
         return texts, "f"
 
     def _timestamps(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
-        second, micro = (self.tape.numbers(self._field(rows, place)) for place in (0, 1))
+        second, micro = (self.tape.numbers(self._field(rows, index)) for index in (0, 1))
         fine = (np.abs(second) <= _MOST_SECONDS) & (micro >= 0) & (micro <= 999_999)
         usual = fine & (second >= _FIRST_SECOND) & (second <= _LAST_SECOND)
         moments = pa.array(np.where(usual, second * 1_000_000 + micro, 0), pa.timestamp("us"))

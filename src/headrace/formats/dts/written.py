@@ -33,8 +33,8 @@ _CODES = {
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint64": 8}
 _OBJECTS = {"o": "BOOL", "j": "JSON", "x": "XML", "u": "UUID"}
 _LETTERS = "tndfbyDTlizojxu"
-"""The codes of columns; a column's is its place here."""
-_NUMBER = {letter: place for place, letter in enumerate(_LETTERS)}
+"""The codes of columns; a column's is its index here."""
+_NUMBER = {letter: index for index, letter in enumerate(_LETTERS)}
 _IS_CODE = {
     letters: np.array([letter in letters for letter in _LETTERS] + [False])
     for letters in (*_LETTERS, "DTlizy", "".join(_OBJECTS))
@@ -114,9 +114,9 @@ class _Values:
         floats, binary = self._floats(), self._binary()
         branch[self._rows("".join(_OBJECTS))] = Branch.TEXT_OBJECT
         rows = [np.flatnonzero(branch == number) for number in Branch]
-        place = np.zeros(branch.size, np.int32)
+        index = np.zeros(branch.size, np.int32)
         for held in rows:
-            place[held] = np.arange(held.size)
+            index[held] = np.arange(held.size)
         number = np.zeros(branch.size, np.int64)
         number[dated] = np.arange(dated.size)
         of_integers, of_decimals = self._column[rows[Branch.INTEGER]], self._column[rows[Branch.DECIMAL]]
@@ -137,7 +137,7 @@ class _Values:
             _record(_taken(_OBJECT_NAMES, names), self._taken(rows[Branch.TEXT_OBJECT])),
             pa.array(np.ones(rows[Branch.EMPTY].size, np.int64)),
         ]
-        return pa.UnionArray.from_dense(pa.array(branch), pa.array(place), children)
+        return pa.UnionArray.from_dense(pa.array(branch), pa.array(index), children)
 
     def _rows(self, letters: str) -> Array:
         """The values of columns with these codes."""

@@ -50,8 +50,8 @@ class GoldenGateDecoder(Codec):
         new = np.where(op == _D, nothing, messages.after[rows])
         self._tables.write_canonical(tape, np.concatenate([old, new]), np.tile(known, 2))
         before, after = ObjectImage.of(tape, old), ObjectImage.of(tape, new)
-        moments = instants(tape, messages.place("op_ts", rows)).values
-        tokens = messages.place("tokens", rows)
+        moments = instants(tape, messages.index("op_ts", rows)).values
+        tokens = messages.index("tokens", rows)
         tape.compact(tokens)
         facts = {name: messages.texts(name, rows) for name in FACTS}
         # Where it is not a time, the fact is all that is left of it.

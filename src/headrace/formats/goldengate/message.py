@@ -26,7 +26,7 @@ _C, _U, _D, _T = range(4)
 class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
-    `ordinary` says which are of rows and can be read; `op` is the place of their letter in `OPERATIONS`, `before` and
+    `ordinary` says which are of rows and can be read; `op` is the index of their letter in `OPERATIONS`, `before` and
     `after` their images. An object without members is not an image: GoldenGate writes one where there is nothing to
     say.
     """
@@ -43,7 +43,7 @@ class Messages(JsonMessages):
 
     def key_names(self, rows: Array) -> pa.StringArray:
         """The key columns that messages name, as JSON arrays; null where they name none."""
-        offsets, items = self.tape.items(self.place("primary_keys", rows))
+        offsets, items = self.tape.items(self.index("primary_keys", rows))
         return string_lists(offsets, self.tape.texts(items), np.diff(offsets) > 0)
 
     def is_row_form(self, number: int) -> bool:
@@ -55,7 +55,7 @@ class Messages(JsonMessages):
 
     def tables(self, rows: Array) -> pa.StructArray:
         """The tables of messages."""
-        found = self.tape.texts(self.place("table", rows)).dictionary_encode()
+        found = self.tape.texts(self.index("table", rows)).dictionary_encode()
         ids = [table_of(text) for text in found.dictionary.to_pylist()]
         lines = [{"database": id.database, "schema": id.schema, "name": id.name} for id in ids]
         kind = pa.struct([("database", pa.string()), ("schema", pa.string()), ("name", pa.string())])

@@ -24,7 +24,7 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
     problem = _problem(value, messages, number)
     if problem is not None:
         return error_row(batch, number, problem)
-    moment = instants(messages.tape, messages.place("op_ts", np.array([number]))).values[0]
+    moment = instants(messages.tape, messages.index("op_ts", np.array([number]))).values[0]
     facts = {"connector": "oracle"} | {name: messages.text(name, number) for name in FACTS}
     facts["op_ts"] = None if moment.is_valid else messages.text("op_ts", number)
     id = table_of(messages.text("table", number) or "")

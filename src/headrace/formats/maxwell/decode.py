@@ -45,10 +45,10 @@ class MaxwellDecoder(Codec):
         self, batch: pa.RecordBatch, messages: Messages, rows: Array, problems: dict[int, str]
     ) -> pa.RecordBatch:
         tape, count, op = messages.tape, rows.size, messages.op[rows]
-        head = {name: messages.place(name, rows) for name in ("database", "table", "ts", "xid", "xoffset", *FACTS)}
+        head = {name: messages.index(name, rows) for name in ("database", "table", "ts", "xid", "xoffset", *FACTS)}
         table = table_column(tape.texts(head["database"]), tape.texts(head["table"]))
         known = self._tables.numbers(table, messages.key_names(rows))
-        data, old = messages.place("data", rows), messages.place("old", rows)
+        data, old = messages.index("data", rows), messages.index("old", rows)
         old[(op != _U) | ~tape.is_value(old)] = -1
         self._tables.write_canonical(tape, np.concatenate([data, old]), np.tile(known, 2))
         nothing = np.int32(-1)

@@ -107,7 +107,7 @@ class MaxwellEncoder(Codec):
         order = pc.struct_field(transaction, "total_order")
         order = pc.subtract(pc.if_else(pc.greater(order, 0), order, None), 1)
         facts = SourceFacts(rows)
-        place = pc.binary_join_element_wise(facts.texts("file"), facts.texts("pos"), ":")
+        index = pc.binary_join_element_wise(facts.texts("file"), facts.texts("pos"), ":")
         thread = pc.coalesce(facts.texts("thread_id"), facts.texts("thread"))
         commit = pc.if_else(pc.equal(facts.texts("commit"), "true"), "true", pa.scalar(None, pa.string()))
         return members(
@@ -120,7 +120,7 @@ class MaxwellEncoder(Codec):
                 "xid": Part(_ids(pc.struct_field(transaction, "id"))),
                 "xoffset": Part(order.cast(pa.string())),
                 "commit": Part(commit),
-                "position": Part(pc.coalesce(facts.texts("position"), place), quoted=True),
+                "position": Part(pc.coalesce(facts.texts("position"), index), quoted=True),
                 "gtid": Part(facts.texts("gtid"), quoted=True),
                 "server_id": Part(integers(facts.texts("server_id"))),
                 "thread_id": Part(integers(thread)),

@@ -30,7 +30,7 @@ _TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
-    `ordinary` says which are of rows and can be read; `op` is the place of their type in `DATA`.
+    `ordinary` says which are of rows and can be read; `op` is the index of their type in `DATA`.
     """
 
     def __init__(self, values: pa.BinaryArray, keys: pa.BinaryArray) -> None:
@@ -44,7 +44,7 @@ class Messages(JsonMessages):
 
     def key_names(self, rows: Array) -> pa.StringArray:
         """The key columns that messages name, else their Kafka keys, as JSON arrays; null where neither does."""
-        offsets, items = self.tape.items(self.place("primary_key_columns", rows))
+        offsets, items = self.tape.items(self.index("primary_key_columns", rows))
         named = string_lists(offsets, self.tape.texts(items), np.diff(offsets) > 0)
         return pc.coalesce(named, self.keys.names(rows)) if named.null_count else named
 

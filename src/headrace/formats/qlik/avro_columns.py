@@ -93,8 +93,8 @@ def described(text: str, names: Sequence[str] = ()) -> Description | None:
         own = wire
     id = TableId("", namespace["schema"], namespace["table"]) if namespace else TableId("", "", "")
     columns = tuple(
-        Column(name, place, LogicalType.parse(column.logical), nullable=column.nullable)
-        for place, (name, column) in enumerate(zip(own, said, strict=True), 1)
+        Column(name, index, LogicalType.parse(column.logical), nullable=column.nullable)
+        for index, (name, column) in enumerate(zip(own, said, strict=True), 1)
     )
     codes = {name: column.code for name, column in zip(own, said, strict=True) if column.code}
     renamed = {before: after for before, after in zip(wire, own, strict=True) if before != after}

@@ -107,11 +107,11 @@ class QlikAvroEncoder(QlikEncoder):
 
     def _header_records(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
         little = self.writing.little
-        places = {word: place for place, word in enumerate(OPERATIONS)}
+        indexes = {word: index for index, word in enumerate(OPERATIONS)}
         operations = headers.texts["operation"].to_pylist()
         columns: dict[str, pa.Array] = {
             **headers.texts,
-            "operation": pa.array([places[word] for word in operations], pa.int32()),
+            "operation": pa.array([indexes[word] for word in operations], pa.int32()),
             "changeMask": data.change_mask(little=little),
             # In Avro no field can be left out: a null is NULL only where both images carry the column.
             "columnMask": data.column_mask(whole=True, little=little),

@@ -49,13 +49,13 @@ class SeenSchemas:
     """The schemas of one side that a task has met, as one tree, by which all messages are read at once.
 
     Args:
-        places: the number of each schema, by what names it.
+        indexes: the number of each schema, by what names it.
         problems: why what some name can't be used.
         plain: the schemas.
         tree: all of them.
     """
 
-    places: dict[tuple[str, Any], int] = field(default_factory=dict)
+    indexes: dict[tuple[str, Any], int] = field(default_factory=dict)
     problems: dict[tuple[str, Any], str] = field(default_factory=dict)
     plain: list[Any] = field(default_factory=list)
     tree: AvroSchema = field(default_factory=AvroSchema)
@@ -111,13 +111,13 @@ class AvroReader:
     def _starts(self, values: pa.BinaryArray) -> Array:
         """How many bytes stand in front of each envelope; -1 where there is none."""
         found = np.full(len(values), -1, np.int64)
-        places = (0, _FRAME) if self._source.framing.in_front else (0,)
+        indexes = (0, _FRAME) if self._source.framing.in_front else (0,)
         size = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
-        for place in places:
+        for index in indexes:
             # Arrow can't cut a text after its end.
-            rows = np.flatnonzero(size >= place + len(MAGIC))
-            there = pc.equal(pc.binary_slice(values.take(pa.array(rows)), place, place + len(MAGIC)), MAGIC)
-            found[rows[there.to_numpy(zero_copy_only=False)]] = place
+            rows = np.flatnonzero(size >= index + len(MAGIC))
+            there = pc.equal(pc.binary_slice(values.take(pa.array(rows)), index, index + len(MAGIC)), MAGIC)
+            found[rows[there.to_numpy(zero_copy_only=False)]] = index
         return found
 
     def _schemas_of(
@@ -128,7 +128,7 @@ class AvroReader:
         names = [*envelopes.names, *(("framed", head) for head in heads.heads)]
         of = np.where(envelopes.there, envelopes.of, np.where(heads.of >= 0, heads.of + len(envelopes.names), -1))
         self._meet(self._values, "value", names)
-        which = np.array([*(self._values.places.get(name, -1) for name in names), -1])[of]
+        which = np.array([*(self._values.indexes.get(name, -1) for name in names), -1])[of]
         which[list(problems)] = -1
         for number in map(int, np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False) & (which < 0))):
             if number in problems:
@@ -141,7 +141,7 @@ class AvroReader:
 
     def _meet(self, met: SeenSchemas, side: Side, names: Sequence[tuple[str, Any]]) -> None:
         """Find out what names stand for that were not met before."""
-        fresh = [name for name in names if name not in met.places]
+        fresh = [name for name in names if name not in met.indexes]
         if not fresh:
             return
         framed = [head for kind, head in fresh if kind == "framed"]
@@ -169,7 +169,7 @@ class AvroReader:
             except FormatError as error:
                 met.problems[name] = f"The schema {which} can't be used: {error}"
                 continue
-            met.places[name] = len(met.plain)
+            met.indexes[name] = len(met.plain)
             met.plain.append(plain)
             if met is self._values:
                 self.described.append(self._described(text, plain, schema_name if kind == "id" else None))
@@ -192,7 +192,7 @@ class AvroReader:
         heads.of[left_out] = -1
         names = [("framed", head) for head in heads.heads]
         self._meet(self._keys, "key", names)
-        which = np.array([*(self._keys.places.get(name, -1) for name in names), -1])[heads.of]
+        which = np.array([*(self._keys.indexes.get(name, -1) for name in names), -1])[heads.of]
         return AvroJson(batch.column("key"), heads.sizes, self._keys.tree, which), heads.of, names
 
     def key_problem(self, name: tuple[str, Any]) -> str:
@@ -227,8 +227,8 @@ class _Envelopes:
         kind, id, schema, message = (np.ascontiguousarray(at[line]) for line in (1, 3, 4, 5))
         ends = own_view(values).offsets
         whole = (tape.verdict == READ) & (tape.after == ends[1:])
-        for place in (kind, id, schema):
-            whole &= tape.is_text(place)
+        for index in (kind, id, schema):
+            whole &= tape.is_text(index)
         self._note(self.there & ~whole, "The envelope can't be read.")
         types = tape.texts(np.where(whole, kind, np.int32(-1)))
         known = pc.is_in(types, pa.array(_TYPES)).to_numpy(zero_copy_only=False)

@@ -47,7 +47,7 @@ class CapturedImage(ObjectImage):
     gone: Array
 
     def fields(self, names: Names, group: Array | None = None) -> Array:
-        """The places of named values."""
+        """The indexes of named values."""
         found = super().fields(names, group)
         return np.where((found >= 0) & self.gone[found], np.int32(-1), found)
 
@@ -207,9 +207,9 @@ class QlikDecoder(Codec):
             for at in (old, new)
         ]
         key, key_text = images[1].or_else(images[0]).key([k.key_names for k in self._known.all], known)
-        id = empty_as_null(tape.texts(messages.place("transactionId", rows)))
+        id = empty_as_null(tape.texts(messages.index("transactionId", rows)))
         picked = pa.array(rows)
-        facts = [(name, empty_as_null(tape.texts(messages.place(name, rows)))) for name in _FACTS]
+        facts = [(name, empty_as_null(tape.texts(messages.index(name, rows)))) for name in _FACTS]
         tables = pa.array([k.table for k in self._known.all], self.schema.field("table").type)
         columns: dict[str, pa.Array] = {
             **origin_columns(batch, rows),
@@ -221,7 +221,7 @@ class QlikDecoder(Codec):
             "event_time": committed.take(picked),
             "snapshot": snapshot_column(op == R),
             "transaction": transaction_column(
-                id, total_order=integers(tape, messages.place("transactionEventCounter", rows))
+                id, total_order=integers(tape, messages.index("transactionEventCounter", rows))
             ),
             "source": map_of([*facts, ("messageSchemaId", messages.schema_id.take(picked))]),
             "schema_id": schema_ids([k.schema for k in self._known.all], known),
@@ -264,9 +264,9 @@ class QlikDecoder(Codec):
         counts = np.where(own, np.diff(first)[known], np.diff(members.offsets))
         counts[~named] = 0
         row = np.repeat(np.arange(rows.size), counts)
-        place = np.arange(row.size) - offsets_of(counts)[row]
-        at = np.where(own[row], first[known][row] + place, len(flat) + members.offsets[:-1][row] + place)
-        kept = change.bit(rows[row], place, little[row]) == 1
+        index = np.arange(row.size) - offsets_of(counts)[row]
+        at = np.where(own[row], first[known][row] + index, len(flat) + members.offsets[:-1][row] + index)
+        kept = change.bit(rows[row], index, little[row]) == 1
         names = pa.concat_arrays([flat, tape.texts(members.names)]).take(pa.array(at[kept]))
         there = names.is_valid().to_numpy(zero_copy_only=False)
         counts = np.bincount(row[kept][there], minlength=rows.size)
@@ -296,24 +296,24 @@ class QlikDecoder(Codec):
                 continue
             row = np.repeat(np.arange(rows.size), np.diff(members.offsets))[entry]
             names = tape.texts(np.ascontiguousarray(members.names[entry]))
-            place = entry - members.offsets[row]
+            index = entry - members.offsets[row]
             own = np.array([k.ordinals is not None for k in self._known.all])[known[row]]
-            place[own] = self._ordinals(names.filter(pa.array(own)), known[row][own])
+            index[own] = self._ordinals(names.filter(pa.array(own)), known[row][own])
             other = np.flatnonzero(~own & (at[row] != base[row]))
-            place[other] = _places_in(tape, base, row[other], place[other], names.take(pa.array(other)))
-            clear = column.bit(rows[row], place, little[row]) == 0
+            index[other] = _places_in(tape, base, row[other], index[other], names.take(pa.array(other)))
+            clear = column.bit(rows[row], index, little[row]) == 0
             gone[members.values[entry[clear]]] = True
         return gone if gone.any() else None
 
     def _ordinals(self, names: pa.StringArray, known: Array) -> Array:
-        """The places of columns in their metadata; -1 where that lacks them."""
+        """The indexes of columns in their metadata; -1 where that lacks them."""
         found = names.dictionary_encode()
         words = {name: number for number, name in enumerate(found.dictionary.to_pylist())}
-        places = np.full((len(self._known.all), len(words) + 1), -1)
+        indexes = np.full((len(self._known.all), len(words) + 1), -1)
         for number in np.unique(known):
-            for place, name in enumerate(self._known.all[number].ordinals or ()):
-                places[number, words.get(name, -1)] = place
-        return places[known, found.indices.to_numpy(zero_copy_only=False)]
+            for index, name in enumerate(self._known.all[number].ordinals or ()):
+                indexes[number, words.get(name, -1)] = index
+        return indexes[known, found.indices.to_numpy(zero_copy_only=False)]
 
 
 def _members(tape: Tape, at: int) -> dict[str, str | None]:
@@ -322,18 +322,18 @@ def _members(tape: Tape, at: int) -> dict[str, str | None]:
     return dict(zip(tape.texts(members.names).to_pylist(), tape.texts(members.values).to_pylist(), strict=True))
 
 
-def _places_in(tape: Tape, base: Array, row: Array, place: Array, names: pa.StringArray) -> Array:
-    """The places of names in other objects than their own, in which they mostly stand at the same place."""
+def _places_in(tape: Tape, base: Array, row: Array, index: Array, names: pa.StringArray) -> Array:
+    """The indexes of names in other objects than their own, in which they mostly stand at the same index."""
     members = tape.members(base)
-    at = members.offsets[row] + place
+    at = members.offsets[row] + index
     inside = at < members.offsets[row + 1]
     there = np.where(inside, members.names[np.minimum(at, len(members.names) - 1)], np.int32(-1))
     same = pc.fill_null(pc.equal(tape.texts(np.ascontiguousarray(there)), names), False)
     for n in np.flatnonzero(~same.to_numpy(zero_copy_only=False)):
         here = list(_members(tape, base[row[n]]))
         name = names[int(n)].as_py()
-        place[n] = here.index(name) if name in here else -1
-    return place
+        index[n] = here.index(name) if name in here else -1
+    return index
 
 
 def other_row(batch: pa.RecordBatch, number: int, metadata: MetadataMessage | None) -> dict[str, Any]:

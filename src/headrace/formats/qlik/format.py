@@ -13,10 +13,10 @@ from headrace.errors import OptionError
 from headrace.formats.base import FormatSettings, Structure, topic_option
 from headrace.formats.codec import ArrowFormat, Facts, Lookup
 from headrace.formats.encoding import topic_for
+from headrace.formats.event_numbers import EVENT, PLACE, SIZE, with_event_numbers
 from headrace.formats.features import Feature
 from headrace.formats.given import with_schema_rows
 from headrace.formats.given_tables import TableOptions
-from headrace.formats.places import EVENT, PLACE, SIZE, with_places
 from headrace.formats.qlik.avro_encode import QlikAvroEncoder, Registration
 from headrace.formats.qlik.avro_message import AvroReader
 from headrace.formats.qlik.avro_schema import data_schema, key_schema
@@ -187,7 +187,7 @@ class QlikFormat(ArrowFormat):
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
         """Changes of a batch with their numbers in commits and transactions."""
-        return with_places(changes, CHANGES)
+        return with_event_numbers(changes, CHANGES)
 
     @property
     @abstractmethod

@@ -56,17 +56,17 @@ class ColumnBits:
         leading = [[_leading_ones(mask) for mask in way] for way in ((m[::-1] for m in held), held)]
         self._leading: Array = np.array([[*ones, 0] for ones in leading])
 
-    def bit(self, message: Array, place: Array, little: Array) -> Array:
-        """The bit of the column at each place, from 0: 0 or 1, -1 beyond the mask.
+    def bit(self, message: Array, index: Array, little: Array) -> Array:
+        """The bit of the column at each index, from 0: 0 or 1, -1 beyond the mask.
 
         Args:
             message: whose mask.
-            place: of the column.
+            index: of the column.
             little: whether the first byte is the least significant one.
         """
         number = self._of[message]
-        inside = (place >= 0) & (place < self._width[number])
-        at = np.where(inside, self._first[number] + place, -1)
+        inside = (index >= 0) & (index < self._width[number])
+        at = np.where(inside, self._first[number] + index, -1)
         return np.where(inside, self._bits[little.astype(np.int8), at], -1).astype(np.int8)
 
     def is_full(self, message: Array, columns: Array, little: Array) -> Array:
@@ -74,8 +74,8 @@ class ColumnBits:
         number = self._of[message]
         return self._leading[little.astype(np.int8), number] >= np.minimum(columns, self._width[number])
 
-    def set_places(self, message: int, little: bool) -> list[int]:
-        """The places whose bits one mask sets."""
+    def set_indexes(self, message: int, little: bool) -> list[int]:
+        """The indexes whose bits one mask sets."""
         number = self._of[message]
         first = self._first[number]
         return list(map(int, np.flatnonzero(self._bits[int(little), first : first + self._width[number]])))
@@ -102,11 +102,11 @@ def is_little(
     def unfit(little: bool) -> int:
         found = 0
         for masks in (change, column):
-            if masks.said[message] and any(place >= len(names) for place in masks.set_places(message, little)):
+            if masks.said[message] and any(index >= len(names) for index in masks.set_indexes(message, little)):
                 found += 2
         if differing is not None and change.said[message]:
-            places = change.set_places(message, little)
-            named = sorted(name for place in places if place < len(names) and (name := names[place]) is not None)
+            indexes = change.set_indexes(message, little)
+            named = sorted(name for index in indexes if index < len(names) and (name := names[index]) is not None)
             found += named != sorted(differing)
         return found
 
@@ -129,10 +129,10 @@ def mask_bytes(flags: Array, counts: Array, present: Array, *, little: bool) -> 
     sizes = np.where(present, (counts + 7) // 8, 0)
     offsets = offsets_of(sizes)
     row = np.repeat(np.arange(rows), sizes)
-    place = np.arange(row.size) - offsets[row]
+    index = np.arange(row.size) - offsets[row]
     if not little:
-        place = sizes[row] - 1 - place
-    data = np.ascontiguousarray(packed[row, place])
+        index = sizes[row] - 1 - index
+    data = np.ascontiguousarray(packed[row, index])
     valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), rows, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
 

@@ -83,9 +83,9 @@ class Messages:
             if number not in self.problems:
                 self.problems[number] = sentence if isinstance(sentence, str) else sentence(number)
 
-    def place(self, name: str, rows: Array) -> Array:
-        """The places of a header of some messages."""
-        return self.head.place(name, rows)
+    def index(self, name: str, rows: Array) -> Array:
+        """The indexes of a header of some messages."""
+        return self.head.index(name, rows)
 
     def texts(self, name: str) -> pa.StringArray:
         """A header of all messages, as texts."""

@@ -86,7 +86,7 @@ def read_metadata(message: Any) -> MetadataMessage | None:
         for column in found:
             ordinals[column.position - 1] = column.name
         keyed = [(int(facts.get("primaryKeyPosition") or 0), name) for name, facts in columns]
-        key = tuple(name for place, name in sorted(keyed) if place > 0)
+        key = tuple(name for index, name in sorted(keyed) if index > 0)
         id = TableId("", str(lineage.get("schema") or ""), str(lineage["table"]))
         schema = TableSchema(id, found, key)
         facts_of = ("server", "task", "tableVersion", "timestamp")
@@ -169,9 +169,9 @@ def metadata_message(schema: TableSchema, lineage: Mapping[str, Any], data_schem
         data_schema: the Avro schema of its data messages.
     """
     columns = {}
-    for place, column in enumerate(schema.columns, 1):
+    for index, column in enumerate(schema.columns, 1):
         at = schema.key.index(column.name) + 1 if column.name in schema.key else 0
-        columns[column.name] = {"ordinal": place, **type_facts(column), "primaryKeyPosition": at}
+        columns[column.name] = {"ordinal": index, **type_facts(column), "primaryKeyPosition": at}
     structure = {"tableColumns": columns}
     return {
         "schemaId": schema_id(schema), "lineage": lineage, "tableStructure": structure, "dataSchema": data_schema

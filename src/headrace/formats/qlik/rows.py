@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from headrace.formats.base import Structure
 from headrace.formats.change_messages import RowSchemas, are, first_of, operations, table_part, unknown_schema
+from headrace.formats.event_numbers import EVENT, PLACE, SIZE
 from headrace.formats.images import Image
-from headrace.formats.places import EVENT, PLACE, SIZE
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
-from headrace.formats.schema_columns import ABSENT, ColumnPlaces, SchemaColumns
+from headrace.formats.schema_columns import ABSENT, ColumnIndexes, SchemaColumns
 from headrace.formats.source_facts import SourceFacts
 from headrace.formats.words import empty_as_null
 from headrace.wire.canonical import TIMESTAMP, moment_texts
@@ -73,7 +73,7 @@ class DataRows:
     rows: pa.RecordBatch
     facts: SourceFacts
     schema_number: Array
-    laid: ColumnPlaces
+    laid: ColumnIndexes
     values: pa.StringArray
     data: Array
     before: Array
@@ -121,7 +121,7 @@ class DataRows:
         flags = np.where(said[laid.row], columns.named(listed, schema_number, laid.offsets), differ)
         in_key = np.zeros(len(columns.all), bool)
         for first, schema in zip(columns.first, known.all, strict=True):
-            in_key[[int(first) + place for place, c in enumerate(schema.columns) if c.name in schema.key]] = True
+            in_key[[int(first) + index for index, c in enumerate(schema.columns) if c.name in schema.key]] = True
         large = columns.which(lambda column: column.large)[laid.column]
         has_before = is_update & before.entries.present
         return cls(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatError
-from headrace.formats.places import PLACE
+from headrace.formats.event_numbers import PLACE
 from headrace.wire.spans import Array
 
 COMMIT, COUNT = 25, 10
@@ -31,7 +31,7 @@ class Counter:
         """The number of each change.
 
         Args:
-            rows: changes with positions, and with their places in commits where those were counted; those of a commit
+            rows: changes with positions, and with their indexes in commits where those were counted; those of a commit
                 come in their order, in one task, where they were not.
         """
         positions = rows.column("position").fill_null("")

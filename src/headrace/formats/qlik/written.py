@@ -48,7 +48,7 @@ class AvroColumns(SchemaColumns):
         present = at >= 0
         if values.null_count:
             present[present] = values.is_valid().to_numpy(zero_copy_only=False)[at[present]]
-        parts, places = [pa.array([_NULL], pa.binary())], np.zeros(at.size, np.int64)
+        parts, indexes = [pa.array([_NULL], pa.binary())], np.zeros(at.size, np.int64)
         begin = 1
         for number, (kind, schema) in enumerate(self._kinds):
             fields = np.flatnonzero(present & (self._kind[column] == number))
@@ -57,9 +57,9 @@ class AvroColumns(SchemaColumns):
             texts = values.take(pa.array(at[fields]))
             found = self._values(texts, kind, column[fields])
             parts.append(write_avro(_SCHEMAS[schema], found))
-            places[fields] = begin + np.arange(fields.size)
+            indexes[fields] = begin + np.arange(fields.size)
             begin += fields.size
-        return _joined(pa.concat_arrays(parts).take(pa.array(places)), offsets)
+        return _joined(pa.concat_arrays(parts).take(pa.array(indexes)), offsets)
 
     def _values(self, texts: pa.StringArray, kind: pa.DataType, column: Array) -> pa.Array:
         if pa.types.is_string(kind):
@@ -107,8 +107,8 @@ def _unscaled(values: pa.Decimal128Array) -> pa.BinaryArray:
 def _joined(fields: pa.BinaryArray, offsets: Array) -> pa.BinaryArray:
     """The bytes of fields that stand after each other, as those of records."""
     view = text_view(fields)
-    places = np.ascontiguousarray(view.offsets[offsets] if len(fields) else np.zeros(offsets.size), np.int32)
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(view.data)]
+    indexes = np.ascontiguousarray(view.offsets[offsets] if len(fields) else np.zeros(offsets.size), np.int32)
+    buffers = [None, pa.py_buffer(indexes), pa.py_buffer(view.data)]
     return pa.Array.from_buffers(pa.binary(), offsets.size - 1, buffers)
 
 

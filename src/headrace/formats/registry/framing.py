@@ -169,6 +169,6 @@ def _header(batch: pa.RecordBatch, name: str) -> pa.BinaryArray:
     headers = batch.column("headers")
     every = pc.list_flatten(headers)
     hits = np.flatnonzero(pc.fill_null(pc.equal(pc.struct_field(every, "key"), name), False))
-    places = np.full(batch.num_rows, -1, np.int64)
-    places[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[hits]] = hits
-    return pc.struct_field(every, "value").take(pa.array(places, mask=places < 0))
+    indexes = np.full(batch.num_rows, -1, np.int64)
+    indexes[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[hits]] = hits
+    return pc.struct_field(every, "value").take(pa.array(indexes, mask=indexes < 0))

@@ -21,7 +21,7 @@ from headrace.wire.arrays import map_of
 from headrace.wire.spans import Array
 
 _CODES = constant(["c", "u", "d", None, "u"])
-"""Operations by the place of a kind; the first half of an update gives no row."""
+"""Operations by the index of a kind; the first half of an update gives no row."""
 
 
 class SharePlexDecoder(Codec):
@@ -120,15 +120,15 @@ def _paired(batch: pa.RecordBatch, messages: Messages, old: Array) -> list[int]:
     order = dict(zip(halves.tolist(), seq, strict=True))
     said = [messages.texts(name, halves).to_pylist() for name in ("table", "trans", "rowid")]
     offsets = batch.column("offset")
-    for place, number in enumerate(halves.tolist()):
+    for index, number in enumerate(halves.tolist()):
         where = (batch.column("topic")[number].as_py(), batch.column("partition")[number].as_py())
-        of = (*where, *(column[place] for column in said))
+        of = (*where, *(column[index] for column in said))
         first = last.get(of)
         last[of] = number if messages.kind[number] == OLD else None
         if messages.kind[number] != NEW or first is None:
             continue
         # Without a row id only the very next message can be the other half.
-        beside = said[2][place] is not None or offsets[number].as_py() == (offsets[first].as_py() or 0) + 1
+        beside = said[2][index] is not None or offsets[number].as_py() == (offsets[first].as_py() or 0) + 1
         here, there = order[number], order[first]
         if beside and (here is None or there is None or here - there in (0, 1)):
             old[number] = old[first]

@@ -25,8 +25,8 @@ from headrace.formats.change_messages import (
     topics,
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
+from headrace.formats.event_numbers import EVENT, SIZE
 from headrace.formats.images import Image
-from headrace.formats.places import EVENT, SIZE
 from headrace.formats.source_facts import SourceFacts
 from headrace.wire.json_writer import Entries, Part, members, objects
 from headrace.wire.spans import Array
@@ -107,7 +107,7 @@ class SharePlexEncoder(Codec):
         count = len(before.entries.present)
         if not names:
             return pa.nulls(count, pa.string())
-        new, old = (_places(image, names) for image in (after, before))
+        new, old = (_indexes(image, names) for image in (after, before))
         values = pa.concat_arrays([after.values, before.values, pa.nulls(1, pa.string())])
         old[old >= 0] += len(after.values)
         at = np.where(after.entries.present[:, None], new, old)
@@ -155,11 +155,11 @@ class SharePlexEncoder(Codec):
         return pa.array([name or None for name in made], pa.string()).take(found.indices)
 
 
-def _places(image: Image, names: Sequence[str]) -> Array:
+def _indexes(image: Image, names: Sequence[str]) -> Array:
     """The number of each named value of each row; -1 where the image does not hold it."""
     entries = image.entries
     count = len(entries.present)
-    codes = image.codes(np.zeros(count, np.int64), [{name: place for place, name in enumerate(names, 1)}])
+    codes = image.codes(np.zeros(count, np.int64), [{name: index for index, name in enumerate(names, 1)}])
     found = np.full((count, len(names)), -1, np.int64)
     row = np.repeat(np.arange(count), np.diff(entries.offsets))
     found[row[codes > 0], codes[codes > 0] - 1] = entries.values[codes > 0]

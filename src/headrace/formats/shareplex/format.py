@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from headrace.changes import TableId
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.event_numbers import EVENT, SIZE, with_event_numbers
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
-from headrace.formats.places import EVENT, SIZE, with_places
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.shareplex.decode import SharePlexDecoder
 from headrace.formats.shareplex.encode import OPERATIONS, EncodeSettings, SharePlexEncoder
@@ -113,7 +113,7 @@ class SharePlexJson(ArrowFormat):
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
         """Captured rows of a batch with their numbers in their transactions."""
-        return with_places(changes, OPERATIONS)
+        return with_event_numbers(changes, OPERATIONS)
 
     def name_for(self, table: TableId, connector: str = "") -> str:
         """As many parts of the name as `table_parts` allows."""

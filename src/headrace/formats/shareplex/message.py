@@ -40,7 +40,7 @@ _WORDS = {
 }
 KINDS = list(_WORDS)
 C, U, D, OLD, NEW = range(5)
-"""The kinds of messages of rows, as places in `KINDS`; what is behind them is looked at one by one."""
+"""The kinds of messages of rows, as indexes in `KINDS`; what is behind them is looked at one by one."""
 _KIND_NUMBERS = {word: number for number, kind in enumerate(KINDS) for word in _WORDS[kind]}
 
 _PARTS = Names([("meta", "data", "key")])
@@ -55,7 +55,7 @@ TABLE = pa.struct([("database", pa.string()), ("schema", pa.string()), ("name", 
 class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
-    `kind` is the place of an operation in `KINDS`, -1 where it is none; `data` and `key` are objects that have members,
+    `kind` is the index of an operation in `KINDS`, -1 where it is none; `data` and `key` are objects that have members,
     because an empty one says as little as none. `ordinary` says which are of rows and can be read.
     """
 
@@ -95,7 +95,7 @@ class Messages(JsonMessages):
 
     def numbers(self, name: str, rows: Array) -> pa.Int64Array:
         """`seq` or `size` of some messages, else its part of `idx`."""
-        own = integers(self.tape, self.place(name, rows))
+        own = integers(self.tape, self.index(name, rows))
         if not own.null_count:
             return own
         parts = pc.extract_regex(self.texts("idx", rows), r"^\s*(?P<seq>[0-9]{1,18})/(?P<size>[0-9]{1,18})\s*$")

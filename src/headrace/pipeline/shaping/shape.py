@@ -301,7 +301,7 @@ def _joined(changes: DataFrame, facts: Sequence[_Fact], plans: Sequence[str]) ->
     """The rows, with the columns that say what to do with each; rows of tables that are left out are dropped."""
     from pyspark.sql import functions as sf
 
-    places = {fingerprint: place for place, fingerprint in enumerate(plans)}
+    numbers = {fingerprint: number for number, fingerprint in enumerate(plans)}
     lines = []
     for fact in facts:
         target, transform = fact.destination, fact.transform
@@ -315,7 +315,7 @@ def _joined(changes: DataFrame, facts: Sequence[_Fact], plans: Sequence[str]) ->
                 _parts(target.id) if target is not None and renamed else None,
                 None if made is None else made.fingerprint,
                 None if made is None else made.to_text(),
-                None if transform is None else places[transform.source.fingerprint],
+                None if transform is None else numbers[transform.source.fingerprint],
                 None if transform is None else list(transform.salts),
             )
         )
@@ -335,8 +335,8 @@ def _transformed(joined: DataFrame, plans: Sequence[TableTransform], takes: str)
     every = joined.columns
 
     def by_plan(value: Callable[[TableTransform], str | None], otherwise: str) -> str:
-        cases = [(place, value(plan)) for place, plan in enumerate(plans)]
-        branches = " ".join(f"when {place} then {sql}" for place, sql in cases if sql is not None)
+        cases = [(number, value(plan)) for number, plan in enumerate(plans)]
+        branches = " ".join(f"when {number} then {sql}" for number, sql in cases if sql is not None)
         return f"case f_plan {branches} else {otherwise} end" if branches else otherwise
 
     nothing = "cast(null as struct<kept: boolean, made: array<string>>)"

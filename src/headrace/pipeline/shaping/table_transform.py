@@ -131,8 +131,8 @@ class TableTransform:
         if not self.made:
             return new
         entries = ", ".join(
-            f"if({there}, named_struct('key', {literal(one.name)}, 'value', {made}[{place}]), null)"
-            for place, (one, there) in enumerate(zip(self.made, present, strict=True))
+            f"if({there}, named_struct('key', {literal(one.name)}, 'value', {made}[{index}]), null)"
+            for index, (one, there) in enumerate(zip(self.made, present, strict=True))
         )
         new = f"map_concat({new}, map_from_entries(array_compact(array({entries}))))"
         order = [column.name for column in self.schema.columns]
@@ -305,8 +305,8 @@ class _Work:
                     remedy="Spell it the same to replace that column, or give it another name.",
                 )
             found, origins = self._read(transform, text, f"Column '{name}'")
-            place = self._state[name].column.position if name in self._state else len(self._state) + 1
-            column = Column(name, place, found.logical)
+            index = self._state[name].column.position if name in self._state else len(self._state) + 1
+            column = Column(name, index, found.logical)
             level[name] = found.sql
             states[name] = _State(column, origins, computed=True)
         self._levels.append(level)
@@ -329,10 +329,10 @@ class _Work:
                     f"{state.column.logical} has no characters.",
                     remedy="Name character columns only; 'exclude_columns' keeps any column back.",
                 )
-            place = len(self._salts)
+            index = len(self._salts)
             if mask.mask.kind == "hash":
                 self._salts.append(mask.mask.salt)
-            done = (mask, state.column.length, place)
+            done = (mask, state.column.length, index)
             # A default would tell what the mask hides.
             plain = replace(
                 state.column, logical=LogicalType("string"), default=None, default_expression=None, generated=False
@@ -375,8 +375,8 @@ class _Work:
 
 
 def _masked(text: str, masks: Sequence[tuple[ColumnMask, int | None, int]]) -> str:
-    for mask, length, place in masks:
-        text = mask.sql(text, f"{SALTS}[{place}]", length)
+    for mask, length, index in masks:
+        text = mask.sql(text, f"{SALTS}[{index}]", length)
     return text
 
 

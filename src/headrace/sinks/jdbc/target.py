@@ -55,16 +55,16 @@ class TargetProgress:
     offsets: str | None = None
     format_version: int | None = None
 
-    def covers(self, batch: BatchId, place: str) -> bool:
+    def covers(self, batch: BatchId, index: str) -> bool:
         """Whether the target has a batch; see `LastBatch`."""
         if self.batch is None:
             return False
         number, hash, sink = (*(self.offsets or "").split(" "), "", "")[:3]
         if number != str(self.batch):
-            return LastBatch(self.batch).covers(batch, place)
+            return LastBatch(self.batch).covers(batch, index)
         # What another sink of the pipeline wrote says nothing of this one's batch.
         other = sink and batch.sink and sink != batch.sink
-        return not other and LastBatch(self.batch, hash).covers(batch, place)
+        return not other and LastBatch(self.batch, hash).covers(batch, index)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class TargetTables:
                 return MirrorPlan(mirror, exists, has_schema, progress)
             self._refuse_stranger(mirror, progress, batch.owner, takeover, {progress.key_columns})
             plan = _names_only(mirror, has_schema, progress, known, folded=database.dialect.folded)
-            new = tuple(Column(name, place, LogicalType("string")) for place, (_, name) in enumerate(plan.rename))
+            new = tuple(Column(name, index, LogicalType("string")) for index, (_, name) in enumerate(plan.rename))
             database.dialect.refuse_names(replace(mirror, source=replace(source, columns=new)))
             return plan
         if exists or progress is not None:
@@ -189,7 +189,7 @@ class TargetTables:
         mirror = replace(mirror, source=replace(source, columns=kept))
         add = tuple(columns[column.name] for column in changes.add)
         widen = tuple(columns[column.name] for column in changes.widen)
-        done = not claim and progress is not None and progress.covers(batch, self._place(mirror.name))
+        done = not claim and progress is not None and progress.covers(batch, self._location(mirror.name))
         return MirrorPlan(
             mirror, True, has_schema, progress, add, widen, changes.drop, changes.rename, claim=claim, done=done
         )
@@ -217,7 +217,7 @@ class TargetTables:
         require_readable(
             found.format_version,
             _NEWEST_FORMAT,
-            what=f"The table {self._place(name)}",
+            what=f"The table {self._location(name)}",
             remedy="Write to it with that release, or choose another target.",
         )
         return found
@@ -261,12 +261,12 @@ class TargetTables:
         except self.database.troubles() as failure:
             connection.rollback()
             raise SinkError(
-                f"The progress table {self._place(self.progress)} lacks the column '{BATCH_OFFSETS}', and the login "
+                f"The progress table {self._location(self.progress)} lacks the column '{BATCH_OFFSETS}', and the login "
                 "may not add it.",
                 remedy=f"Let its owner run: {statement}.",
             ) from failure
 
-    def _place(self, name: TableName) -> str:
+    def _location(self, name: TableName) -> str:
         return f"{name} of {self.database.address}"
 
     def prepare(self, connection: Any, plan: MirrorPlan) -> None:
@@ -382,7 +382,7 @@ class TargetTables:
             connection.rollback()
             raise self._not_owned(mirror.name, lines[0][0] if lines else None, batch.owner)
         try:
-            covered = TargetProgress(*lines[0]).covers(batch, self._place(mirror.name))
+            covered = TargetProgress(*lines[0]).covers(batch, self._location(mirror.name))
         except SinkError:
             connection.rollback()
             raise

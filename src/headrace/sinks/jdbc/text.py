@@ -102,9 +102,9 @@ def _with_era(days: pa.Array, before_christ: str) -> pa.Array:
 def hex_texts(values: pa.Array) -> pa.Array:
     """Bytes as hex digits: the data of the whole column at once."""
     _, offsets, data = values.buffers()
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    digits = (memoryview(data)[places[0] : places[-1]] if data is not None else b"").hex().encode()
-    moved = ((places - places[0]) * 2).astype(np.int32)
+    indexes = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    digits = (memoryview(data)[indexes[0] : indexes[-1]] if data is not None else b"").hex().encode()
+    moved = ((indexes - indexes[0]) * 2).astype(np.int32)
     found = pa.StringArray.from_buffers(len(values), pa.py_buffer(moved), pa.py_buffer(digits))
     return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string()))
 
@@ -116,5 +116,5 @@ def _around(values: pa.Array, before: str, after: str) -> pa.Array:
 def _data(lines: pa.Array) -> pa.Buffer:
     """The texts of an array one after another, without a copy."""
     _, offsets, data = lines.buffers()
-    places = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    return data.slice(int(places[0]), int(places[-1] - places[0]))
+    indexes = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return data.slice(int(indexes[0]), int(indexes[-1] - indexes[0]))

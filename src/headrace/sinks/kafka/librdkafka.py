@@ -154,13 +154,13 @@ def _stores(rest: dict[str, str]) -> dict[str, str]:
     """Where keys and certificates are; librdkafka reads PEM, and not Java's own stores."""
     found: dict[str, str] = {}
     for store, names in _STORES.items():
-        kind, place = rest.pop(f"{store}.type", "JKS"), rest.pop(f"{store}.location", "")
-        if not place and f"{store}.password" not in rest and not any(name.startswith(f"{store}.") for name in rest):
+        kind, location = rest.pop(f"{store}.type", "JKS"), rest.pop(f"{store}.location", "")
+        if not location and f"{store}.password" not in rest and not any(name.startswith(f"{store}.") for name in rest):
             continue
         if kind.upper() != "PEM":
             raise NotTranslated(f"librdkafka reads 'kafka.{store}.*' only as PEM")
-        if place:
-            found |= dict.fromkeys(names, place)
+        if location:
+            found |= dict.fromkeys(names, location)
     algorithm = rest.pop("ssl.endpoint.identification.algorithm", None)
     if algorithm is not None:
         found["ssl.endpoint.identification.algorithm"] = algorithm.lower() or "none"

@@ -287,8 +287,8 @@ class KafkaSink(Sink):
             return rows
         folder = self.settings.oversized_path
         assert folder is not None
-        place = f"{absolute(folder)}/{escaped(batch.owner)}/batch={batch.number}"
-        large.write.mode("overwrite").parquet(place)
+        location = f"{absolute(folder)}/{escaped(batch.owner)}/batch={batch.number}"
+        large.write.mode("overwrite").parquet(location)
         faultpoints.reach("sink.kafka.set_aside")
         return weighed.where("reason is null").selectExpr(
             *(f"given as {name}" if name == "headers" else name for name in rows.columns)

@@ -104,7 +104,7 @@ class Naming:
             levels = self.namespace.of(id, self.written)
         return (self.catalog, *levels, *self.table.of(id, self.written))
 
-    def place(self, id: TableId, root: str) -> str:
+    def location(self, id: TableId, root: str) -> str:
         """The mirror as `Sink.places` says it: without regard to case, because most catalogues have none."""
         return "/".join((root, *self.parts(id)[1:])).lower()
 
@@ -186,14 +186,14 @@ class SessionCatalog:
         Raises:
             SinkError: it can't be defined.
         """
-        place = f"spark.sql.catalog.{self.name}"
-        if session.conf.get(place, None) is not None:
+        location = f"spark.sql.catalog.{self.name}"
+        if session.conf.get(location, None) is not None:
             return
         if not self.implementation:
             raise SinkError(f"The Spark session has no catalogue '{self.name}'.", remedy=self.remedy)
-        session.conf.set(place, self.implementation)
+        session.conf.set(location, self.implementation)
         for name, value in self.settings.items():
-            session.conf.set(f"{place}.{name}", value)
+            session.conf.set(f"{location}.{name}", value)
 
 
 _METASTORE_IN_A_FOLDER = {

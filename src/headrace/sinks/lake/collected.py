@@ -103,13 +103,13 @@ def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[Table
         .toArrow()
         .combine_chunks()
     )
-    places = one_array(found, "name").dictionary_encode()
-    numbers = places.indices.to_numpy()
+    indexes = one_array(found, "name").dictionary_encode()
+    numbers = indexes.indices.to_numpy()
     order = np.argsort(numbers, kind="stable")
-    ends = np.searchsorted(numbers[order], np.arange(len(places.dictionary) + 1))
+    ends = np.searchsorted(numbers[order], np.arange(len(indexes.dictionary) + 1))
     return {
         names[text]: found.take(pa.array(order[start:end]))
-        for text, (start, end) in zip(places.dictionary.to_pylist(), pairwise(ends), strict=True)
+        for text, (start, end) in zip(indexes.dictionary.to_pylist(), pairwise(ends), strict=True)
     }
 
 

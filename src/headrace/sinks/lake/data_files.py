@@ -133,9 +133,9 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         self._storage = folder.storage
         self._partition = partition
         if partition.folder:
-            self._storage.make_folder(folder.place(partition.folder))
+            self._storage.make_folder(folder.location(partition.folder))
         self._path = f"{partition.folder}part-00000-{uuid4()}-c000.{_COMPRESSION}.parquet"
-        self._place = folder.place(self._path)
+        self._location = folder.location(self._path)
         self._schema = schema
         self._inside = pa.schema(
             [field.with_name(names.get(field.name, field.name)) for field in schema],
@@ -143,7 +143,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         )
         self._rows = 0
         self._ranges = [_Range(field.type) for field in schema]
-        self._stream = self._storage.system.open_output_stream(self._place)
+        self._stream = self._storage.system.open_output_stream(self._location)
         self._writer = pq.ParquetWriter(
             self._stream,
             self._inside,
@@ -195,7 +195,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
             self._writer.close()
             self._stream.close()
         finally:
-            self._storage.delete(self._place)
+            self._storage.delete(self._location)
 
 
 def write_data_file(
@@ -214,7 +214,7 @@ def write_data_file(
 def delete_data_files(folder: Folder, written: Iterable[DataFile]) -> None:
     """Delete files that no commit was tried with."""
     for file in written:
-        folder.storage.delete(folder.place(file.path))
+        folder.storage.delete(folder.location(file.path))
 
 
 @functools.cache

@@ -85,17 +85,17 @@ def bring(target: LakeTable, work: History, batch: BatchId | None, properties: d
         session = target.session
         new = session.table(name).drop("origin", "common").selectExpr("*", f"{NEW} as origin", "false as common")
         emptied = work.truncates is not None
-        with seen_by(target, _places(work)) as places:
+        with seen_by(target, _key_positions(work)) as positions:
             # What was emptied or read again may have any key.
             some = not emptied and work.read_again_from is None and not target.small
             spans = key_spans(new, work.keys, work.size) if some else []
-            ordered = _ordered(target, beside, work, new, session.table(places), emptied, spans).persist(
+            ordered = _ordered(target, beside, work, new, session.table(positions), emptied, spans).persist(
                 StorageLevel.MEMORY_AND_DISK
             )
             try:
                 kept = history.unseen(ordered)
                 if emptied:
-                    kept = kept.unionByName(_truncate_events(session.table(places), kept))
+                    kept = kept.unionByName(_truncate_events(session.table(positions), kept))
                 if not kept.isEmpty():
                     _keep(beside, kept, work, batch, properties)
                 found = history.versions(ordered, work.values.key)
@@ -119,8 +119,8 @@ def bring_newest(target: LakeTable, work: History, batch: BatchId | None, *, ign
 
     beside, session, key = target.companion(UNSEEN), target.session, work.values.key
     fields = ", ".join(f"row.{quote(name)} as {quote(name)}" for name in key)
-    with seen_by(target, work.events) as name, seen_by(target, _places(work)) as places:
-        events, emptied = session.table(name), session.table(places)
+    with seen_by(target, work.events) as name, seen_by(target, _key_positions(work)) as positions:
+        events, emptied = session.table(name), session.table(positions)
         gone = events.where("deleted").selectExpr("at", "deleted", "present", "whole", "row")
         if work.truncates is not None:
             gone = gone.unionByName(_truncate_events(emptied, gone))
@@ -204,7 +204,7 @@ def _ordered(
     beside: LakeTable,
     work: History,
     new: DataFrame,
-    places: DataFrame,
+    positions: DataFrame,
     emptied: bool,
     spans: list[KeySpans],
 ) -> DataFrame:
@@ -217,13 +217,13 @@ def _ordered(
     shown = _versions(target, work, spans)
     if emptied:
         # A truncate ends every version that is open there.
-        first = places.agg(sf.min("at").alias("first"))
+        first = positions.agg(sf.min("at").alias("first"))
         open_ones = shown.join(first, sf.expr("end is null or end > first"), "left_semi")
         keys = keys.unionByName(open_ones.selectExpr(f"struct({fields}) as k"))
     keys = keys.distinct()
     same = sf.expr(f"struct({fields}) <=> k")
     events = new.unionByName(history.shown_events(shown.join(keys, same, "left_semi"), key))
-    everywhere = places if emptied else None
+    everywhere = positions if emptied else None
     if work.read_again_from is not None:
         gone = _not_read_again(shown, new, beside, work, work.read_again_from)
         events = events.unionByName(gone)
@@ -264,7 +264,7 @@ def _not_read_again(shown: DataFrame, new: DataFrame, beside: LakeTable, work: H
     )
 
 
-def _everywhere(places: DataFrame, keys: DataFrame, like: DataFrame, work: History) -> DataFrame:
+def _everywhere(positions: DataFrame, keys: DataFrame, like: DataFrame, work: History) -> DataFrame:
     """Truncates as deletes of each of these keys."""
     types = {field.name: field.dataType for field in like.schema["row"].dataType.fields}  # type: ignore[attr-defined]
     fields = ", ".join(
@@ -273,7 +273,7 @@ def _everywhere(places: DataFrame, keys: DataFrame, like: DataFrame, work: Histo
         else f"cast(null as {types[name].simpleString()}) as {quote(name)}"
         for name in work.values.columns
     )
-    return places.crossJoin(keys).selectExpr(
+    return positions.crossJoin(keys).selectExpr(
         "at",
         "true as deleted",
         f"struct({fields}) as row",
@@ -284,7 +284,7 @@ def _everywhere(places: DataFrame, keys: DataFrame, like: DataFrame, work: Histo
     )
 
 
-def _places(work: History) -> DataFrame:
+def _key_positions(work: History) -> DataFrame:
     """Where the batch empties the table; no row for nowhere."""
     return work.events.limit(0).select("at") if work.truncates is None else work.truncates
 
@@ -318,9 +318,9 @@ def _stored(beside: LakeTable, work: History) -> DataFrame:
     )
 
 
-def _truncate_events(places: DataFrame, like: DataFrame) -> DataFrame:
+def _truncate_events(positions: DataFrame, like: DataFrame) -> DataFrame:
     row = like.schema["row"].dataType.simpleString()
-    return places.selectExpr(
+    return positions.selectExpr(
         "at",
         "true as deleted",
         "cast(null as array<string>) as present",

@@ -67,7 +67,7 @@ class FilesAtVersion(ABC):
         """How large a file is."""
 
     @abstractmethod
-    def place(self, path: str) -> str:
+    def location(self, path: str) -> str:
         """Where a file is in the storage.
 
         Raises:
@@ -82,7 +82,7 @@ class FilesAtVersion(ABC):
             OSError: it can't be read.
             LogUnreadable: it is somewhere else.
         """
-        with self.storage.parquet(self.place(path)) as file:
+        with self.storage.parquet(self.location(path)) as file:
             yield file
 
     @abstractmethod
@@ -253,13 +253,13 @@ class IndexedTable(Generic[Files]):
         newer = np.zeros(change.rows.num_rows, np.bool_)
         goes: dict[str, Rows] = {}
         positions = change.rows.column(change.position).combine_chunks()
-        for path, (places, rows) in self._index.look_up(keys).by_file().items():
+        for path, (indexes, rows) in self._index.look_up(keys).by_file().items():
             here = ~np.isin(rows, self.files.gone(path))
-            places, rows = keys.rows[places[here]], rows[here]
+            indexes, rows = keys.rows[indexes[here]], rows[here]
             if not len(rows):
                 continue
-            is_older = self._are_older(path, rows, positions.take(pa.array(places)), change, label)
-            newer[places[~is_older]] = True
+            is_older = self._are_older(path, rows, positions.take(pa.array(indexes)), change, label)
+            newer[indexes[~is_older]] = True
             if is_older.any():
                 goes[path] = np.unique(rows[is_older])
         if change.written is None:
@@ -333,28 +333,28 @@ class IndexedTable(Generic[Files]):
 
 
 def indexed(
-    indexes: Bounded[IndexedTable[Any]], place: str, table: IndexedTable[Files], advance: Callable[[Files], None]
+    indexes: Bounded[IndexedTable[Any]], location: str, table: IndexedTable[Files], advance: Callable[[Files], None]
 ) -> IndexedTable[Files] | None:
     """A table with the keys of all rows that it has at a version; None where they need more memory than there may be.
 
     Args:
         indexes: those of all tables.
-        place: under which name it is kept.
+        location: under which name it is kept.
         table: one of which nothing was read, in case that none like it is kept.
         advance: reads its files on to the version.
 
     Raises:
         as `advance` and `IndexedTable.index`.
     """
-    known = indexes.get(place)
+    known = indexes.get(location)
     table = known if known is not None and known.identity == table.identity else table
     advance(table.files)
     rows = table.rows_to_index()
     if table.size + rows * table.form.bytes_per_row > indexes.most:
-        indexes.refuse(place)
+        indexes.refuse(location)
         return None
     table.index()
-    return table if indexes.put(place, table) else None
+    return table if indexes.put(location, table) else None
 
 
 def unfit(rows: Mapping[str, pa.DataType | None], columns: Mapping[str, str]) -> str:
@@ -397,13 +397,13 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _newest(metadata: pq.FileMetaData, position: str | None) -> str | None:
     """A position that is not less than any in a file; None where that is not known."""
-    places = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path == position]
-    if not places:
+    indexes = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path == position]
+    if not indexes:
         # None has one.
         return ""
     newest = ""
     for group in range(metadata.num_row_groups):
-        column = metadata.row_group(group).column(places[0])
+        column = metadata.row_group(group).column(indexes[0])
         known = column.statistics
         if known is not None and known.has_null_count and known.null_count == column.num_values:
             continue

@@ -47,8 +47,8 @@ class Hits:
         order = np.argsort(self.files, kind="stable")
         cuts = np.flatnonzero(np.diff(self.files[order])) + 1
         found = {}
-        for places in np.split(order, cuts) if len(order) else []:
-            found[self.paths[int(self.files[places[0]])]] = self.keys[places], self.rows[places]
+        for indexes in np.split(order, cuts) if len(order) else []:
+            found[self.paths[int(self.files[indexes[0]])]] = self.keys[indexes], self.rows[indexes]
         return found
 
 
@@ -127,15 +127,15 @@ class KeyIndex:
             if not total:
                 continue
             of = np.repeat(np.arange(len(wanted)), counts)
-            places = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+            indexes = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
             of = order[of]
             if part.values is not None and keys.values is not None:
                 # A hash never decides alone.
-                same = pc.equal(part.values.take(pa.array(places)), keys.values.take(pa.array(of)))
+                same = pc.equal(part.values.take(pa.array(indexes)), keys.values.take(pa.array(of)))
                 is_same = same.to_numpy(zero_copy_only=False)
-                of, places = of[is_same], places[is_same]
-            files = np.full(len(places), part.files) if isinstance(part.files, int) else part.files[places]
-            found.append((of, files.astype(np.int64), part.rows[places].astype(np.int64)))
+                of, indexes = of[is_same], indexes[is_same]
+            files = np.full(len(indexes), part.files) if isinstance(part.files, int) else part.files[indexes]
+            found.append((of, files.astype(np.int64), part.rows[indexes].astype(np.int64)))
         none = np.empty(0, np.int64)
         of, files, rows = (
             (np.concatenate([none, *column]) for column in zip(*found, strict=True)) if found else [none] * 3

@@ -65,9 +65,9 @@ def ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
     Where the gaps are less than half of the whole, it is one range.
     """
     ordered = sorted(set(values))
-    places = [_place(value) for value in ordered]
-    whole = places[-1] - places[0]
-    steps = [(places[n] - places[n - 1], n) for n in range(1, len(ordered))]
+    indexes = [_number(value) for value in ordered]
+    whole = indexes[-1] - indexes[0]
+    steps = [(indexes[n] - indexes[n - 1], n) for n in range(1, len(ordered))]
     gaps = sorted((gap for gap in steps if gap[0] > whole / _WORTH), reverse=True)[: MOST - 1]
     if 2 * sum(distance for distance, _ in gaps) < whole:
         gaps = []
@@ -75,7 +75,7 @@ def ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(ordered[start], ordered[end - 1]) for start, end in pairwise(cuts)]
 
 
-def _place(value: Any) -> Any:
+def _number(value: Any) -> Any:
     """A number that grows with the value, so that distances can be compared."""
     if not isinstance(value, str):
         return value

@@ -40,10 +40,10 @@ class Keys:
     def __len__(self) -> int:
         return len(self.prints)
 
-    def take(self, places: NDArray[np.int64]) -> Keys:
+    def take(self, indexes: NDArray[np.int64]) -> Keys:
         """The keys at these places, in this order."""
-        values = None if self.values is None else self.values.take(pa.array(places))
-        return Keys(self.prints[places], values, self.rows[places])
+        values = None if self.values is None else self.values.take(pa.array(indexes))
+        return Keys(self.prints[indexes], values, self.rows[indexes])
 
 
 class KeyForm:

@@ -249,8 +249,8 @@ def merge_folded(
         folded = folded.selectExpr("op", "position", "row", says, "whole", *since)
         all_said = f"s.says is null or {dead}" if mark else "s.says is null"
         sets = {
-            name: f"if({all_said} or s.says[{place}], {value}, t.{name})"
-            for place, (name, value) in enumerate(sets.items())
+            name: f"if({all_said} or s.says[{index}], {value}, t.{name})"
+            for index, (name, value) in enumerate(sets.items())
         }
     inserts = {quote(name): values.of(name) for name in values.columns}
     own, missing = quote(values.position), StopReason.ROW_MISSING.sql
@@ -361,5 +361,5 @@ def _source(folded: DataFrame, target: LakeTable, shape: Shape | None) -> Iterat
 
 def _truncated(at: str, position: str) -> str:
     """Spark SQL: was the target's row there before the truncate?"""
-    place = literal(position)
-    return f"if({disordered(at, place)}, {StopReason.NO_ORDER.sql}, {at} is null or {at} < {place})"
+    index = literal(position)
+    return f"if({disordered(at, index)}, {StopReason.NO_ORDER.sql}, {at} is null or {at} < {index})"

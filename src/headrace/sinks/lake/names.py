@@ -23,9 +23,9 @@ def escaped(name: str) -> str:
     hex digits, so that no file system or URL takes part of a name for something else.
     """
     out = []
-    for place, letter in enumerate(name):
+    for index, letter in enumerate(name):
         # A leading dot would hide the folder, or leave it.
-        plain = _PLAIN_IN_PATH.fullmatch(letter) and (place or letter != ".")
+        plain = _PLAIN_IN_PATH.fullmatch(letter) and (index or letter != ".")
         out.append(letter if plain else "".join(f"~{byte:02x}" for byte in letter.encode()))
     return "".join(out)
 
@@ -37,8 +37,8 @@ def identifier(name: str) -> str:
     A `_` that reads like the beginning of such an escape is written as one, so that two names never become one.
     """
     out = []
-    for place, letter in enumerate(name):
-        plain = _PLAIN_IN_NAME.fullmatch(letter) and not _LIKE_ESCAPE.match(name, place)
+    for index, letter in enumerate(name):
+        plain = _PLAIN_IN_NAME.fullmatch(letter) and not _LIKE_ESCAPE.match(name, index)
         out.append(letter if plain else f"_x{ord(letter):04x}_")
     return "".join(out)
 

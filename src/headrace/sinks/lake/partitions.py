@@ -155,12 +155,12 @@ class Partitioning:
         if not self.fields:
             return [(WHOLE, rows)]
         kinds = [field.of(_one(rows.column(field.column))) for field in self.fields]
-        places = np.zeros(rows.num_rows, np.int64)
+        indexes = np.zeros(rows.num_rows, np.int64)
         for values in kinds:
             coded = values.dictionary_encode(null_encoding="encode")
-            _, places = np.unique(places * len(coded.dictionary) + coded.indices.to_numpy(), return_inverse=True)
-        order = np.argsort(places, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
+            _, indexes = np.unique(indexes * len(coded.dictionary) + coded.indices.to_numpy(), return_inverse=True)
+        order = np.argsort(indexes, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(indexes[order])) + 1)
         return [
             (self._partition([values[int(part[0])] for values in kinds]), rows.take(pa.array(part))) for part in parts
         ]
@@ -342,10 +342,10 @@ def _hashes_of_bytes(values: pa.Array) -> NDArray[np.uint32]:
     left = np.arange(len(sizes))
     for at in range(int(sizes.max(initial=0)) // 4):
         left = left[sizes[left] >= 4 * at + 4]
-        places = ends[left] + 4 * at
+        indexes = ends[left] + 4 * at
         block = np.zeros(len(left), np.uint32)
         for n in range(4):
-            block |= octets[places + n] << np.uint32(8 * n)
+            block |= octets[indexes + n] << np.uint32(8 * n)
         state[left] = _mixed(state[left], block)
     tails = np.zeros(len(sizes), np.uint32)
     for n in range(3):

@@ -97,9 +97,9 @@ def refuse_shared(targets: Iterable[LakeTable]) -> None:
         SinkError: with which.
     """
     # Without regard to case, because not every file system has it.
-    for place, n in Counter(target.place.lower() for target in targets).items():
+    for location, n in Counter(target.location.lower() for target in targets).items():
         if n > 1:
             raise SinkError(
-                f"{n} tables of the batch would share the target {place}.",
+                f"{n} tables of the batch would share the target {location}.",
                 remedy="Give each source database its own sink with its own targets.",
             )

@@ -80,7 +80,7 @@ class LakeSink(Sink):
         """The mirror of a source table, in a session of its own."""
 
     @abstractmethod
-    def place(self, id: TableId) -> str:
+    def location(self, id: TableId) -> str:
         """Where the mirror of a source table lies, as messages name it; makes no request."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class LakeSink(Sink):
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change."""
         if spark is None:
-            return TargetPreview(self.place(schema.id))
+            return TargetPreview(self.location(schema.id))
         table = written(self.settings, TableProfile(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
         target = self.target(session_for(spark, 0), schema.id)
         try:
@@ -168,7 +168,7 @@ class LakeSink(Sink):
         assert work is not None
         why = self.index_way.reason_against(work)
         way = "" if why is None else f"by MERGE, because {why}" if why else "by an index of its keys"
-        return TargetPreview(target.place, work.plan.exists, changes_told(work.plan.evolution), way)
+        return TargetPreview(target.location, work.plan.exists, changes_told(work.plan.evolution), way)
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.

@@ -143,7 +143,7 @@ class Folder:
     def __str__(self) -> str:
         return self.path if self.storage.is_local else f"s3://{self.path}"
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The path of a file in it."""
         return f"{self.path}/{name}"
 
@@ -163,7 +163,7 @@ class Folder:
         if not self.storage.is_local:
             return
         for name, size in written.items():
-            if self.storage.size(self.place(name)) != size:
+            if self.storage.size(self.location(name)) != size:
                 raise SinkError(
                     f"A task wrote a data file of {size} bytes into the folder {self.path}, and the driver does not "
                     "find it there.",

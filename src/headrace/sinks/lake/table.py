@@ -99,7 +99,7 @@ class LakeTable(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> str:
+    def location(self) -> str:
         """The table as messages name it: a path, or the name in a catalog."""
 
     @property
@@ -162,7 +162,7 @@ class LakeTable(ABC):
     @property
     def flat_source(self) -> str:
         """What a target of flat rows, which name no source table, remembers as its source: itself."""
-        return self.place
+        return self.location
 
     @abstractmethod
     def commits_since_compaction(self, most: int) -> int:
@@ -255,7 +255,7 @@ class LakeTable(ABC):
     def _left_out(self) -> str:
         """Why this batch goes by MERGE though the table could have an index, as the end of a sentence; empty for no
         reason."""
-        return _TOO_LARGE if self.indexes is not None and self.indexes.is_left_out(self.place) else ""
+        return _TOO_LARGE if self.indexes is not None and self.indexes.is_left_out(self.location) else ""
 
     def replace_by_index(self, change: CollectedRows) -> bool:
         """Do it in one commit without a Spark job, where an index of keys is there. Otherwise nothing has happened."""
@@ -276,7 +276,7 @@ class LakeTable(ABC):
     @property
     def label(self) -> str:
         """`Delta table /lake/t`."""
-        return f"{self.title} table {self.place}"
+        return f"{self.title} table {self.location}"
 
     def size(self) -> int | None:
         """How many bytes its data files have; None where that is not known."""

@@ -87,7 +87,7 @@ class LakeFiles(TableFiles):
 
     def to_text(self) -> str:
         """JSON on one line."""
-        tables = {name: asdict(table) | {"folder": _place(table.folder)} for name, table in self.tables.items()}
+        tables = {name: asdict(table) | {"folder": _location(table.folder)} for name, table in self.tables.items()}
         return json.dumps(tables, separators=(",", ":"))
 
     @classmethod
@@ -107,7 +107,7 @@ class LakeFiles(TableFiles):
         return None if table is None else LakeFile(table, [column.name for column in schema.columns])
 
 
-def _place(folder: Folder) -> tuple[str, str]:
+def _location(folder: Folder) -> tuple[str, str]:
     """A folder without its login."""
     return folder.path, folder.storage.fingerprint
 
@@ -128,7 +128,7 @@ class LakeFile(TableFile):
     def __init__(self, table: PreparedTable, names: Sequence[str]) -> None:
         self.attempt = str(uuid4())
         self._table = table
-        self._places = [names.index(name) for name in table.columns]
+        self._indexes = [names.index(name) for name in table.columns]
         self._schema = table.schema
         self._writers: dict[Partition, DataFileWriter] = {}
         self._waiting: dict[Partition, list[pa.Table]] = defaultdict(list)
@@ -138,8 +138,8 @@ class LakeFile(TableFile):
         """Take rows whose texts all have a value of their column's type, and of the table's partitions."""
         count = len(texts[0])
         arrays: list[pa.Array] = []
-        for place, field in zip(self._places, self._schema, strict=False):
-            values = _typed(texts[place], field.type)
+        for location, field in zip(self._indexes, self._schema, strict=False):
+            values = _typed(texts[location], field.type)
             if values is None or (values.null_count and not field.nullable):
                 return False
             arrays.append(values)

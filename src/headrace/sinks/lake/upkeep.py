@@ -67,7 +67,7 @@ class Upkeep:
         if not self._every:
             return
         try:
-            known = self._commits.get(target.place)
+            known = self._commits.get(target.location)
             commits = self._count_commits(target) if known is None else known + 1
             if known is not None and commits >= self._every:
                 # Somebody else may have compacted the table since then.
@@ -87,7 +87,7 @@ class Upkeep:
                 condition or type(failure).__name__,
                 self._every,
             )
-        self._commits[target.place] = commits
+        self._commits[target.location] = commits
 
     def _count_commits(self, target: LakeTable) -> int:
         return target.commits_since_compaction(self._every)

@@ -76,7 +76,7 @@ class Dialect(NativeTypes, Protocol):
     """The LSN before all others."""
     advice: Advice
     keeps_idle_commits: bool
-    """Whether the place to which an idle server's log was read can still be looked up when it was read further."""
+    """Whether the position to which an idle server's log was read can still be looked up when it was read further."""
 
     @property
     def statements(self) -> Statements:

@@ -93,7 +93,7 @@ class TableMoves:
         return MovePlan(move, at)
 
     def described(self, plan: MovePlan, zone: str) -> MovePlan:
-        """With how many changes there are between the two places, and when the commit was made."""
+        """With how many changes there are between the two positions, and when the commit was made."""
         move = plan.move
         edges = (lsn.to_bytes(min(move.to, plan.at)), lsn.to_bytes(max(move.to, plan.at)))
         sql = self._statements.count_changes(self._histories[move.table].newest.instance.name)

@@ -1,7 +1,7 @@
 """Whether the database is still the one that was read: a restore of a backup, or a failover that lost commits, gives
 another history behind the same name.
 
-Runs in the driver, before a window of commits is planned. A server that keeps the times of all places in its log is
+Runs in the driver, before a window of commits is planned. A server that keeps the times of all positions in its log is
 queried for the time of the commit that was delivered last. Of another one the offset keeps a mark: the last captured
 transaction with its time, and the table that it was in.
 """

@@ -86,7 +86,7 @@ def begins_again(connection: Connection, after: str, oldest: str) -> bool:
 
 
 def _may_skip(connection: Connection) -> bool:
-    # Where the log's places are kept, a change table is a new one each time that capture begins.
+    # Where the log's positions are kept, a change table is a new one each time that capture begins.
     return not connection.dialect.keeps_idle_commits
 
 

@@ -1,7 +1,7 @@
 """The signal table: a captured table of the user's whose inserted rows ask the stream for something.
 
-Its three columns are known by their place (id, type, data), whatever their names. What the first snapshot finds in it
-is history; only rows that are inserted while the table is streamed are signals.
+Its three columns are known by their position (id, type, data), whatever their names. What the first snapshot finds in
+it is history; only rows that are inserted while the table is streamed are signals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes with a value that can't be converted: they stop the run, or become `error` rows at their place."""
+"""Changes with a value that can't be converted: they stop the run, or become `error` rows at their position."""
 
 from __future__ import annotations
 

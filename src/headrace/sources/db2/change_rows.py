@@ -231,14 +231,14 @@ class ChangeReader:
         added = last[updates] - 1
         picks = rows.copy()
         picks[added] += count
-        # A column without one keeps its place, and is marked absent.
+        # A column without one keeps its position, and is marked absent.
         halves = dict(zip(self._before_columns, befores, strict=True))
         widened = [pa.concat_arrays([text, halves.get(i, text)]).take(pa.array(picks)) for i, text in enumerate(texts)]
         absent: np.ndarray | None = None
         if len(halves) < len(texts):
             absent = np.zeros((len(rows), len(texts)), dtype=bool)
             absent[np.ix_(added, [i for i in range(len(texts)) if i not in halves])] = True
-        # Only places are looked at from here on.
+        # Only positions are looked at from here on.
         batch = pa.RecordBatch.from_arrays(batch.columns[:2], names=["commit", "change"]).take(pa.array(rows))
         return batch, operations[rows], widened, np.sort(np.concatenate([last[old], added])), absent
 

@@ -141,10 +141,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     @abstractmethod
     def _in_same_log(self, start: Offset) -> Offset:
-        """The place where the last batch ended, in the log of a server that still has all that follows it.
+        """The position where the last batch ended, in the log of a server that still has all that follows it.
 
-        Where that is the log of another server, the place has another commit there, and the state of a batch without a
-        window.
+        Where that is the log of another server, the position has another commit there, and the state of a batch without
+        a window.
 
         Raises:
             PositionMismatch: the server is another one, or is not where this pipeline was.
@@ -193,7 +193,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
         Args:
             start: where the batch begins.
-            end: the tables as they are now, with `start`'s place.
+            end: the tables as they are now, with `start`'s position.
             window: as far as the batch would go.
         """
         return None
@@ -308,7 +308,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
 
     def _resume(self, start: Offset) -> Offset:
-        """The place where the last batch ended, as a new process or a new connection takes it up.
+        """The position where the last batch ended, as a new process or a new connection takes it up.
 
         Raises:
             PositionMismatch: the server is another one, or is not where this pipeline was.
@@ -430,7 +430,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         if not window.size:
             return False
         late = start.capture_time is None or (now - start.capture_time).total_seconds() >= _IDLE_SECONDS
-        # A run that should end waits for the place where the log was at its beginning.
+        # A run that should end waits for the position where the log was at its beginning.
         asked = limit.follows or bool(limit.upto) or window.cut
         return asked or late or window.size >= _IDLE_BYTES or self._heartbeat_is_due(start, now)
 

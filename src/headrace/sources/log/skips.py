@@ -1,4 +1,4 @@
-"""Whether changes of one table can be left out up to a place of a database's log."""
+"""Whether changes of one table can be left out up to a position of a database's log."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class WindowState(ABC):
         return replace(self, waiting=tuple(path for path in self.waiting if path not in tables))
 
     def settled(self) -> Self:
-        """The same place, seen from a batch without a window."""
+        """The same position, seen from a batch without a window."""
         return replace(self, cuts=(), reads=False)
 
     def in_offset(self, offset: Offset) -> Offset:

@@ -333,7 +333,7 @@ class Assembly:
         if mode == WARN:
             _LOG.warning("%s It is left out.", message)
         event = self._event(Operation.ERROR, mined.path, None, mined)
-        # One reason for all that is refused for it: the place is the row's position.
+        # One reason for all that is refused for it: the position is the row's position.
         event.error = f"A change of table {mined.path} can't be read: {why}."
         self._errors.append(event)
 

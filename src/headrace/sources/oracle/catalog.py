@@ -49,7 +49,7 @@ class Selection:
         return chosen and not any(pattern.matches(table) for pattern in self._exclude)
 
     def order(self, owner: str, name: str) -> int:
-        """The place of the pattern that names it."""
+        """The position of the pattern that names it."""
         return next((n for n, p in enumerate(self._include) if p.matches(TableId("", owner, name))), 0)
 
     def missing(self, tables: Sequence[tuple[str, str]]) -> str | None:

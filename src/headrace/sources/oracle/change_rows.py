@@ -45,7 +45,7 @@ class _ChangeRow:
         op, position, event_time, source: as in change rows.
         table: the captured table; None for a begin or end.
         images: of the changed row.
-        transaction: the place in the transaction; None without `provide_transaction_metadata`.
+        transaction: the position in the transaction; None without `provide_transaction_metadata`.
         error: why the change can't be read.
     """
 
@@ -65,7 +65,7 @@ class _ChangeRow:
 
 
 class _Place(NamedTuple):
-    """The place of a change in its transaction; of a begin or end how many changes that has."""
+    """The position of a change in its transaction; of a begin or end how many changes that has."""
 
     id: str
     total_order: int | None
@@ -83,7 +83,7 @@ def commit_text(transaction: Transaction) -> str:
 
 
 def order_text(transaction: Transaction) -> str:
-    """The place of a transaction among those of the same SCN: its commit's redo thread and record."""
+    """The position of a transaction among those of the same SCN: its commit's redo thread and record."""
     return f"{transaction.thread:04x}:{scn.rs_order(transaction.rs_id)}:{transaction.ssn:08x}"
 
 

@@ -33,12 +33,12 @@ def strategy(text: str) -> str:
 
 def dictionaries(archived: Sequence[LogFile]) -> list[tuple[LogFile, LogFile]]:
     """The first and the last log of each dictionary that is there as a whole, oldest first."""
-    by_place = {(log.thread, log.sequence): log for log in archived}
+    by_index = {(log.thread, log.sequence): log for log in archived}
     found = []
     for last in archived:
         first: LogFile | None = last if last.ends_dictionary else None
         while first is not None and not first.begins_dictionary:
-            first = by_place.get((first.thread, first.sequence - 1))
+            first = by_index.get((first.thread, first.sequence - 1))
         if first is not None:
             found.append((first, last))
     return sorted(found, key=lambda pair: pair[1].next)

@@ -25,9 +25,9 @@ KeyChange = Callable[[Event], tuple[Key, Key] | None]
 
 
 def in_free_order(events: Iterator[Event], keys: KeyChange) -> Iterator[tuple[Event, Event, int]]:
-    """Events in an order in which keys are free when they are taken, each with the event at whose place it stands.
+    """Events in an order in which keys are free when they are taken, each with the event at whose position it stands.
 
-    A number tells events at one place apart; it is zero for an event at its own place.
+    A number tells events at one place apart; it is zero for an event at its own position.
 
     Args:
         events: of one transaction, in mined order.

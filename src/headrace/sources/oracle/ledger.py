@@ -64,7 +64,7 @@ class Transaction:
 
     @property
     def order(self) -> tuple[int, int, str, int]:
-        """Its place among committed ones."""
+        """Its position among committed ones."""
         return (self.commit or 0, self.thread, scn.rs_order(self.rs_id), self.ssn)
 
     def to_json(self) -> dict[str, Any]:

@@ -48,8 +48,8 @@ WHERE objoid = ANY(%s::oid[]) AND classoid = 'pg_class'::regclass AND objsubid =
 # Where a key may be deferred, the server does not take it for the replica identity.
 KEYS = """
 SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, i.indimmediate,
-  (SELECT json_agg(a.attname ORDER BY k.place) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
-   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.place <= i.indnkeyatts)::text
+  (SELECT json_agg(a.attname ORDER BY k.position) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, position)
+   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.position <= i.indnkeyatts)::text
 FROM pg_index i
 WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND NOT i.indisexclusion
   AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -65,8 +65,8 @@ SELECT oid::bigint, CASE WHEN reltuples >= 0 THEN reltuples
 FROM pg_class c WHERE oid = ANY(%s)
 """
 TYPE_NAMES = """
-SELECT format_type(o::bigint::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t (o, m, place)
-ORDER BY place
+SELECT format_type(o::bigint::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t (o, m, position)
+ORDER BY position
 """
 # What is hashed is the transaction that wrote each row of the catalog last. ANALYZE and VACUUM write in place.
 STATE = """

@@ -147,7 +147,7 @@ class RowWriter:
     Args:
         layouts: the tables that rows are of.
         capture_time: when the batch was planned.
-        numbered: whether rows say their place in their transaction.
+        numbered: whether rows say their position in their transaction.
     """
 
     def __init__(self, layouts: Layouts, capture_time: dt.datetime | None, *, numbered: bool) -> None:

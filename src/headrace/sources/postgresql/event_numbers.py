@@ -1,4 +1,4 @@
-"""The places of events in their transactions, and the BEGIN and END around them."""
+"""The positions of events in their transactions, and the BEGIN and END around them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class ServerState:
     """What a server says of itself.
 
     Args:
-        place: its address and the database, for sentences.
+        position: its address and the database, for sentences.
         system: the cluster's identifier.
         in_recovery: whether it is a standby; the rest is not known of one.
         timeline: the timeline that it writes.
@@ -89,7 +89,7 @@ def require_same_log(connection: Connection, settings: PostgresSettings, before:
 
     Returns:
         What the offset keeps of the log, with the timeline that the server writes now: offsets from here on are
-        beyond the place where it began.
+        beyond the position where it began.
 
     Raises:
         PositionMismatch: it is another server, or one that went back in time.

@@ -1,8 +1,8 @@
 """The session that keeps a snapshot: all tables as they were at one place of the log, for as long as they are read.
 
-The session that makes a slot exports a snapshot of the place where the slot begins, which goes with its next command.
-The keeper imports it, takes locks that keep tables from being altered, truncated and rewritten, and exports it again.
-It lives in the planner's process. Readers that imported its snapshot go on when it ends.
+The session that makes a slot exports a snapshot of the position where the slot begins, which goes with its next
+command. The keeper imports it, takes locks that keep tables from being altered, truncated and rewritten, and exports it
+again. It lives in the planner's process. Readers that imported its snapshot go on when it ends.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NO_TABLE = frozenset(("42P01", "3F000"))
 
 
 class PointPassed(Exception):
-    """A table was emptied, rewritten or replaced between the place of a snapshot and its lock, so the snapshot no
-    longer shows what it held. One at a later place does.
+    """A table was emptied, rewritten or replaced between the position of a snapshot and its lock, so the snapshot no
+    longer shows what it held. One at a later position does.
 
     Args:
         error: the error for the user where nothing else helps.
@@ -47,7 +47,7 @@ class Keeper:
         tables: those that are read in it.
 
     Raises:
-        PointPassed: begin again with a snapshot of a later place.
+        PointPassed: begin again with a snapshot of a later position.
         CaptureError: a table can't be locked in time, or may not be read.
     """
 
@@ -114,7 +114,7 @@ class Keeper:
         return True
 
     def _require_untouched(self, tables: Sequence[PostgresTable]) -> None:
-        """Nothing may have happened to the tables between the snapshot's place and the locks.
+        """Nothing may have happened to the tables between the snapshot's position and the locks.
 
         Raises:
             PointPassed: it did.

@@ -50,7 +50,7 @@ class Layout:
     Args:
         relation: as the log shows it.
         table: what is captured of it.
-        columns_in_tuple: for each of its captured columns the place in the row's tuple.
+        columns_in_tuple: for each of its captured columns the position in the row's tuple.
     """
 
     relation: Relation
@@ -72,7 +72,7 @@ class Layout:
 
     @cached_property
     def key(self) -> tuple[int, ...]:
-        """The places of the key's columns in the row's tuple."""
+        """The positions of the key's columns in the row's tuple."""
         names = [column.name for column in self.table.schema.columns]
         return tuple(self.columns_in_tuple[names.index(name)] for name in self.table.schema.key)
 
@@ -155,7 +155,7 @@ class Arrays:
         widths: how many values a tuple has.
         holders: a number for each table, whatever it is called and looks like.
         schemas: a number for each schema.
-        captured: the places in the tuple of the columns that are given out.
+        captured: the positions in the tuple of the columns that are given out.
         key: those of the key's columns.
         written: those whose texts do not stay as they are.
         by: for each of these the number of its text form.

@@ -170,7 +170,7 @@ class LogScan:
                 commit_time=ended.time if ended.rows else self._result.commit_time,
                 signals=self._result.signals + found,
             )
-            # Any place after the commit record's beginning ends a window with this commit in it.
+            # Any position after the commit record's beginning ends a window with this commit in it.
             self._reach(ended.commit + 1)
             self._open = _Transaction()
             return ended.rows

@@ -38,8 +38,8 @@ def of_server(text: str) -> int:
 def written_up_to(inserted: str) -> int:
     """The boundary up to which the log is written, by what the server says of `pg_current_wal_insert_lsn()`.
 
-    Where the last record ends with its page, the server names the place after the next page's header, which is not on
-    disk before something is written there. No record begins in between, so nothing is left out.
+    Where the last record ends with its page, the server names the position after the next page's header, which is not
+    on disk before something is written there. No record begins in between, so nothing is left out.
     """
     position = of_server(inserted)
     header = position % _PAGE_BYTES

@@ -214,7 +214,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
     def _head(self) -> tuple[str, dt.datetime]:
         """The commit up to which the log is complete and on disk, and the server's clock.
 
-        The place up to which it is on disk may be in the middle of a record, so that is never the boundary itself.
+        The position up to which it is on disk may be in the middle of a record, so that is never the boundary itself.
         """
         inserted, flushed, clock = self._sql.rows(_HEAD)[0]
         head, deadline = lsn.written_up_to(inserted), time.monotonic() + _FLUSH_SECONDS
@@ -263,7 +263,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         through = self._scan is not None and (bool(commits) or self._scan.reads_through)
         end = min(scan.until, bound) if not scan.rows or through else bound
         if scan.rows and not self._settings.messages:
-            # A message outside of transactions has no other place than between two records, which is not known here.
+            # A message outside of transactions has no other position than between two records, which is not known here.
             end = min(end, begin + self._settings.max_wal_per_batch)
         return max(end, begin)
 

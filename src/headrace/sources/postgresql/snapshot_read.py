@@ -1,8 +1,8 @@
-"""Snapshots: chunks by key or by place, read by COPY.
+"""Snapshots: chunks by key or by position, read by COPY.
 
 While the keeper's session lives, all chunks are read in its snapshot, so the table has one state. Later a table with a
-key is read as it is, chunk by chunk: what changed since the snapshot's place comes again with the stream. That does not
-do for a table without a key, where a change would come twice.
+key is read as it is, chunk by chunk: what changed since the snapshot's position comes again with the stream. That does
+not do for a table without a key, where a change would come twice.
 
 One thing reads without the snapshot can't give: where a row's key moved from a chunk that is read later to one that was
 read before, and the change leaves unchanged large values out, these values are missing. Tables with REPLICA IDENTITY
@@ -48,7 +48,7 @@ _ALTERED = frozenset(("42703", "42P01", "3F000"))
 
 
 class MomentGone(Exception):
-    """What a table held at the place of its snapshot can't be read any more.
+    """What a table held at the position of its snapshot can't be read any more.
 
     Args:
         error: the error for the user where nothing else helps.

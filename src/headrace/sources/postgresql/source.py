@@ -1,8 +1,8 @@
 """`PostgresSource`: tables of a PostgreSQL database, snapshotted at one point of the log and then followed by it.
 
-Offsets name places in the log. The permanent slot keeps the log for the pipeline and is never streamed: readers stream
-temporary copies of it, so the same window can be read again, by several tasks, byte for byte. The slot goes on only
-when all sinks have a batch.
+Offsets name positions in the log. The permanent slot keeps the log for the pipeline and is never streamed: readers
+stream temporary copies of it, so the same window can be read again, by several tasks, byte for byte. The slot goes on
+only when all sinks have a batch.
 
 Source: PostgreSQL's documentation of logical decoding; Debezium's documentation of its PostgreSQL connector.
 """
@@ -265,7 +265,7 @@ class PostgresSource(Source):
                 check_filter(connection, found[id], filter)
 
     def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
-        """What it takes to leave out changes of one table. A place is an LSN as the server writes it, or `now`."""
+        """What it takes to leave out changes of one table. A position is an LSN as the server writes it, or `now`."""
         refuse_rewind(wanted)
         head = self.head_after(offset)
         return checked_skip(replace(wanted, to=_place(wanted.to, head)), offset, head)
@@ -293,7 +293,7 @@ class PostgresSource(Source):
         return f"table {table.id.path} of database {self.settings.database}"
 
     def acknowledge(self, offset: Offset) -> None:
-        """The slot may let go of the log before this place."""
+        """The slot may let go of the log before this position."""
         if not offset.is_nothing:
             self._planner.acknowledge(offset.commit)
 
@@ -328,10 +328,10 @@ def _altered(start: Offset, end: Offset) -> tuple[Marker, ...]:
 
 
 def _place(text: str, head: str) -> str:
-    """The commit up to which changes that begin before a place are delivered.
+    """The commit up to which changes that begin before a position are delivered.
 
     Raises:
-        OptionError: it is not a place.
+        OptionError: it is not a position.
     """
     if text.strip().lower() == NOW:
         return head

@@ -156,7 +156,7 @@ def in_blocks(lower: Key | None, upper: Key | None) -> list[str]:
 
 
 def block(number: int) -> Key:
-    """The place where a block begins, as a bound of chunks."""
+    """The position where a block begins, as a bound of chunks."""
     return (f"({number},0)",)
 
 

@@ -48,7 +48,7 @@ SELECT oid::bigint, relname::text, reltuples > 0,
   EXISTS (SELECT FROM pg_attribute a WHERE attrelid = reltoastrelid AND attnum > 0 AND {{since}})
 FROM pg_class c WHERE oid = ANY (%s::bigint[]::oid[])
 """
-# What was made as a partition has its type, its place and its columns from one transaction, and columns that one
+# What was made as a partition has its type, its position and its columns from one transaction, and columns that one
 # command wrote with the type; ATTACH writes all columns again. A transaction that is rolled back leaves its own number
 # of a command in the rows that it wrote, so these say nothing.
 _EDGES = f"""

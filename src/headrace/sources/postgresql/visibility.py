@@ -1,4 +1,4 @@
-"""When everything that the log shows as committed before a place can be seen by SQL.
+"""When everything that the log shows as committed before a position can be seen by SQL.
 
 A transaction is written to the log as committed, and only then does the server let others see it. In between it waits
 for a synchronous standby, which may take hours. A row that is read meanwhile is older than a change that was delivered.

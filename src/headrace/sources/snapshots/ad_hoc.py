@@ -143,7 +143,7 @@ class AdHoc:
         return bool(self.blocking) or ends or (left and not self.paused and not self.stalled)
 
     def advanced(self) -> AdHoc:
-        """The same place, seen from a batch that holds no chunk: finished tables are forgotten."""
+        """The same position, seen from a batch that holds no chunk: finished tables are forgotten."""
         read = (request.advanced() for request in self.requests if request.done and request.since)
         ending = (*(request for request in self.ending if not request.announced), *read)
         left = tuple(request.advanced() for request in self.requests if not request.done)

@@ -26,7 +26,7 @@ class Chunk:
 
     Args:
         table: `schema.name`.
-        ordinal: the table's place in the include list, for the order of positions.
+        ordinal: the table's position in the include list, for the order of positions.
         number: 0 for the table's first chunk.
         lower: rows after this key; None from the beginning.
         upper: rows up to and with this key; None to the end.

@@ -1,6 +1,6 @@
 """The predicate of a range of keys: which rows of a table are in a snapshot's chunk. Pure; texts of SQL, no database.
 
-Every comparison is true or false and never UNKNOWN, whatever is NULL, and NULL has the place that the server's
+Every comparison is true or false and never UNKNOWN, whatever is NULL, and NULL has the position that the server's
 ORDER BY gives it. So of two neighbouring ranges each row is in exactly one, and ranges without gaps hold the table.
 """
 

@@ -116,7 +116,7 @@ class IncrementalChunk:
     def position(self, commit: str) -> Position:
         """Where its rows stand: after every streamed change of a commit.
 
-        All rows share it, because a replay may find a row at another place in the chunk.
+        All rows share it, because a replay may find a row at another position in the chunk.
         """
         return Position(commit, self._order, f"{0:08x}")
 
@@ -191,7 +191,7 @@ class Request:
         return self.bounds[-1] if self.bounds else self.lower
 
     def advanced(self) -> Request:
-        """The same place, seen from a batch that holds no chunk of this table."""
+        """The same position, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
 
     def waits_like(self, other: Request) -> bool:

@@ -59,7 +59,7 @@ class SnapshotRows:
             chunk: it.
             batches: its rows.
             numbered: whether each row has a position of its own. Otherwise all share one: a replay may find a row of
-                the live table at another place, and no key goes back when the chunk comes again.
+                the live table at another position, and no key goes back when the chunk comes again.
             file: takes rows that share their position, which are then not given; None where all are given.
         """
         if file is not None and not numbered and chunk.read == 0:

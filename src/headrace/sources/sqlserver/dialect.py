@@ -51,7 +51,8 @@ class SqlServer:
         """Whether it is certain that no transaction was captured in (after, upto], and no captured table altered."""
         edges = (lsn.to_bytes(after), lsn.to_bytes(upto))
         real = server.value(statements.TRANSACTIONS_BETWEEN, edges)
-        # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
+        # A mapping that was cleaned beyond our position can't say that nothing happened: then the retention check
+        # decides.
         if real or oldest is None or lsn.read(oldest) > after:
             return False
         return not server.value(statements.ALTERATIONS_COUNT, edges)
@@ -102,7 +103,7 @@ class SqlServer:
         ]
 
     def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
-        """Alterations have their place in the log, and count from there on."""
+        """Alterations have their position in the log, and count from there on."""
         del server, commit, altered
         return True
 

@@ -90,7 +90,7 @@ def say_returned(path: str, after: str, settings: Settings, *, read_again: bool)
 
     Args:
         path: the table.
-        after: the place after which they are, in the source's words.
+        after: the position after which they are, in the source's words.
         settings: the source's options.
         read_again: whether its rows are read again. The end of that read takes rows that were deleted meanwhile out of
             tables that mirror it.

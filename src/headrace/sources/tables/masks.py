@@ -75,7 +75,7 @@ class TableMasks:
     """The masks of one table.
 
     Args:
-        changes: by place of the column, what is done to it and the column's length.
+        changes: by position of the column, what is done to it and the column's length.
     """
 
     changes: tuple[tuple[int, Change, int | None], ...] = ()

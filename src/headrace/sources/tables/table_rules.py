@@ -21,7 +21,7 @@ class TableRules:
         columns: the columns whose values are wanted.
         keys: patterns of `message_key_columns`.
         masks: what is done to values.
-        whole: a table that no list makes smaller: the signal table, whose columns are known by their place.
+        whole: a table that no list makes smaller: the signal table, whose columns are known by their position.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TableRules:
 
 
 def numbered(columns: Sequence[tuple[Column, Native]]) -> tuple[Column, ...]:
-    """Columns with their places in a table that has no others."""
+    """Columns with their positions in a table that has no others."""
     return tuple(replace(column, position=index) for index, (column, _) in enumerate(columns, 1))
 
 

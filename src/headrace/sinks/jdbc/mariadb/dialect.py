@@ -332,18 +332,18 @@ class MariaDb(Database):
 
     def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
         """Columns with types without display widths, the primary key, and other unique indexes."""
-        place = (name.schema, name.name)
+        schema_and_table = (name.schema, name.name)
         columns = self.ask(
             connection,
             "SELECT column_name, column_type FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
-            place,
+            schema_and_table,
         )
         unique = self.ask(
             connection,
             "SELECT index_name, column_name FROM information_schema.statistics "
             "WHERE table_schema = %s AND table_name = %s AND non_unique = 0",
-            place,
+            schema_and_table,
         )
         return TargetSchema(
             {column: _plain(kind) for column, kind in columns},

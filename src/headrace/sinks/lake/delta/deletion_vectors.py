@@ -51,7 +51,7 @@ def write_vectors(folder: Folder, vectors: Sequence[Rows]) -> list[dict[str, Any
         )
         body += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     if vectors:
-        folder.storage.write(folder.place(_file_name(name)), bytes(body))
+        folder.storage.write(folder.location(_file_name(name)), bytes(body))
     return described
 
 
@@ -66,17 +66,17 @@ def read_vector(folder: Folder, described: Mapping[str, Any]) -> Rows:
         OSError: its file is not there.
         ValueError: its file is damaged, or its form is not known.
     """
-    kind, place, size = described["storageType"], described["pathOrInlineDv"], described["sizeInBytes"]
+    kind, location, size = described["storageType"], described["pathOrInlineDv"], described["sizeInBytes"]
     if kind == _IN_LOG:
-        return _decoded(base64.b85decode(place.translate(_FROM_Z85))[:size])
+        return _decoded(base64.b85decode(location.translate(_FROM_Z85))[:size])
     if kind == _IN_FILE:
-        before, name = place[:-_UUID_LETTERS], place[-_UUID_LETTERS:]
+        before, name = location[:-_UUID_LETTERS], location[-_UUID_LETTERS:]
         file = _file_name(UUID(bytes=base64.b85decode(name.translate(_FROM_Z85))))
-        path = folder.place(f"{before}/{file}" if before else file)
-    elif kind == _AT_PATH and place.startswith("/") and folder.storage.is_local:
-        path = place
+        path = folder.location(f"{before}/{file}" if before else file)
+    elif kind == _AT_PATH and location.startswith("/") and folder.storage.is_local:
+        path = location
     else:
-        raise ValueError(f"a deletion vector is stored as '{kind}' at '{place}'")
+        raise ValueError(f"a deletion vector is stored as '{kind}' at '{location}'")
     data = folder.storage.read(path, described.get("offset") or 0, size + 8)
     body = data[4:-4]
     if struct.unpack(">I", data[:4])[0] != size or struct.unpack(">I", data[-4:])[0] != zlib.crc32(body):

@@ -25,13 +25,13 @@ from headrace.sinks.lake.whole_rows import CollectedRows
 
 
 def indexed_table(
-    indexes: Bounded[IndexedTable[LiveFiles]], place: str, facts: TableFacts, change: CollectedRows, version: int
+    indexes: Bounded[IndexedTable[LiveFiles]], location: str, facts: TableFacts, change: CollectedRows, version: int
 ) -> IndexedTable[LiveFiles] | None:
     """The table with the keys of all rows that it has at a version; None where they need more memory than there may be.
 
     Args:
         indexes: those of all tables.
-        place: under which name it is kept.
+        location: under which name it is kept.
         facts: the table.
         change: the batch.
         version: which version.
@@ -53,7 +53,7 @@ def indexed_table(
         files.types = {name: arrow_type(facts.columns[name]) for name in facts.partitions}
         files.advance(version)
 
-    return indexed(indexes, place, table, advance)
+    return indexed(indexes, location, table, advance)
 
 
 def commit_change(

@@ -115,7 +115,7 @@ class LiveFiles(FilesAtVersion):
         """As the log has it."""
         return int(self.entries[path]["size"])
 
-    def place(self, path: str) -> str:
+    def location(self, path: str) -> str:
         """Where a file is.
 
         Raises:
@@ -123,11 +123,11 @@ class LiveFiles(FilesAtVersion):
         """
         if _OTHER_PLACE.match(path):
             raise LogUnreadable("it has files outside of its folder")
-        return self.folder.place(unquote(path))
+        return self.folder.location(unquote(path))
 
     def _read_checkpoint(self, version: int) -> None:
         parts: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for name in self.storage.names(self.folder.place(_LOG)):
+        for name in self.storage.names(self.folder.location(_LOG)):
             if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= version:
                 parts[int(match[1]), int(match[3] or 1)].append(name)
         whole = [key for key, files in parts.items() if len(files) == key[1]]
@@ -135,14 +135,14 @@ class LiveFiles(FilesAtVersion):
             return
         newest = max(whole)
         for name in parts[newest]:
-            with self.storage.parquet(self.folder.place(f"{_LOG}/{name}")) as file:
+            with self.storage.parquet(self.folder.location(f"{_LOG}/{name}")) as file:
                 column = file.read(columns=["add"]).column("add")
             for found in column.drop_null().to_pylist():
                 self._add(_as_json(found))
         self.version = newest[0]
 
     def _read_commit(self, version: int) -> None:
-        text = self.storage.read(self.folder.place(f"{_LOG}/{_COMMIT.format(version)}")).decode()
+        text = self.storage.read(self.folder.location(f"{_LOG}/{_COMMIT.format(version)}")).decode()
         actions = [json.loads(line) for line in text.split("\n") if line.strip()]
         for action in actions:
             if "remove" in action:

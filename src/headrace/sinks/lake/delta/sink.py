@@ -170,9 +170,9 @@ class DeltaSink(LakeSink):
         if spark is not None and can_clone(spark):
             _refuse_without_delta(spark, named=self._naming is not None)
             self._refuse_without_catalog(spark)
-        for place in (self.settings.path, self.settings.warehouse):
-            if place is not None:
-                refuse_read_only(place)
+        for location in (self.settings.path, self.settings.warehouse):
+            if location is not None:
+                refuse_read_only(location)
 
     def reach(self) -> str:
         """What `check` looks at, and whether a Hive metastore answers."""
@@ -185,10 +185,10 @@ class DeltaSink(LakeSink):
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the folder takes a file; one is made and deleted again. A catalogue is not asked."""
-        place = self.settings.path or self.settings.warehouse
-        if place is None:
+        location = self.settings.path or self.settings.warehouse
+        if location is None:
             return UNKNOWN_IN_CATALOG
-        return folder_permissions(place)
+        return folder_permissions(location)
 
     @property
     def session_settings(self) -> Mapping[str, str]:
@@ -205,14 +205,14 @@ class DeltaSink(LakeSink):
             SinkError: the session does not have the catalogue.
         """
         if self._naming is None:
-            return DeltaTable(session, self.place(id), indexes=self._indexes)
+            return DeltaTable(session, self.location(id), indexes=self._indexes)
         if can_clone(session):
             self._refuse_without_catalog(session)
         parts = self._naming.parts(id)
         namespace = Namespace(parts[:-1], self.settings.create_namespaces)
         return DeltaTable(session, parts, namespace=namespace, indexes=self._indexes)
 
-    def place(self, id: TableId) -> str:
+    def location(self, id: TableId) -> str:
         """The folder, or the name."""
         if self._naming is not None:
             return ".".join(self._naming.parts(id))
@@ -224,7 +224,7 @@ class DeltaSink(LakeSink):
         if self._naming is not None:
             metastore = settings.uri or settings.warehouse if settings.catalog_type == "hive" else None
             root = f"catalogue {settings.catalog}" if metastore is None else metastore_root(metastore)
-            return frozenset([root if table is None else self._naming.place(table, root)])
+            return frozenset([root if table is None else self._naming.location(table, root)])
         root = folder_identity(settings.path or "")
         # Without regard to case, because not every file system has it.
         return frozenset([root if table is None else folder_of(root, table).lower()])
@@ -232,7 +232,7 @@ class DeltaSink(LakeSink):
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
         """The folder, or the table in a Hive metastore; None in another catalogue, which alone knows the folder."""
         if self._naming is None:
-            return Dataset.of_folder(self.place(table))
+            return Dataset.of_folder(self.location(table))
         return hive_dataset(self.settings.uri, self._naming.parts(table)) if self.settings.uri else None
 
     def storage_login(self, spark: SparkSession) -> str:

@@ -99,7 +99,7 @@ class DeltaTable(LakeTable):
 
     Args:
         session: reads and writes the table.
-        place: its folder, or the parts of its name in a catalogue of the session.
+        location: its folder, or the parts of its name in a catalogue of the session.
         namespace: where a name is to be created; None where it is there for certain.
         indexes: as in `LakeTable`.
     """
@@ -110,17 +110,17 @@ class DeltaTable(LakeTable):
     def __init__(
         self,
         session: SparkSession,
-        place: str | tuple[str, ...],
+        location: str | tuple[str, ...],
         *,
         namespace: Namespace | None = None,
         indexes: Bounded[IndexedTable[LiveFiles]] | None = None,
     ) -> None:
         super().__init__(session, namespace=namespace, indexes=indexes)
-        self._folder = place if isinstance(place, str) else None
+        self._folder = location if isinstance(location, str) else None
         self._mark: BatchMark | None = None
         self._names: frozenset[str] = frozenset()
         self._seen: DeltaLog | None = None
-        self._parts = ("delta", place) if isinstance(place, str) else place
+        self._parts = ("delta", location) if isinstance(location, str) else location
 
     @property
     def sql_name(self) -> str:
@@ -128,7 +128,7 @@ class DeltaTable(LakeTable):
         return ".".join(quote(part) for part in self._parts)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder, or the name."""
         return ".".join(self._parts) if self._folder is None else self._folder
 
@@ -256,7 +256,7 @@ class DeltaTable(LakeTable):
         facts = commit.facts
         if facts.no_index or not takes(change, facts):
             return False
-        table = self._known_rows(lambda: indexed_table(indexes, self.place, facts, change, commit.version))
+        table = self._known_rows(lambda: indexed_table(indexes, self.location, facts, change, commit.version))
         if table is None:
             return False
         assert facts.folder is not None

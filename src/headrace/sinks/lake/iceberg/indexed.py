@@ -37,14 +37,18 @@ _POSITIONS = pa.schema(
 
 
 def indexed_table(
-    indexes: Bounded[IndexedTable[LiveFiles]], place: str, table: JavaTable, change: CollectedRows, snapshot: int | None
+    indexes: Bounded[IndexedTable[LiveFiles]],
+    location: str,
+    table: JavaTable,
+    change: CollectedRows,
+    snapshot: int | None,
 ) -> IndexedTable[LiveFiles] | None:
     """The table with the keys of all rows that it has at a snapshot; None where they need more memory than there may
     be.
 
     Args:
         indexes: those of all tables.
-        place: under which name it is kept.
+        location: under which name it is kept.
         table: Iceberg's own.
         change: the batch.
         snapshot: which snapshot; None for an empty table that has none.
@@ -65,7 +69,7 @@ def indexed_table(
         files.names = {number: name for name, number in facts.ids.items()}
         table.advance(files, snapshot)
 
-    return indexed(indexes, place, kept, advance)
+    return indexed(indexes, location, kept, advance)
 
 
 def commit_change(
@@ -149,7 +153,7 @@ def _write_positions(folder: Folder, name: str, marks: Mapping[str, Rows]) -> in
     written = pa.BufferOutputStream()
     pq.write_table(table, written, compression="zstd", store_schema=False)
     data = written.getvalue()
-    folder.storage.write(folder.place(name), data)
+    folder.storage.write(folder.location(name), data)
     return int(data.size)
 
 

@@ -64,7 +64,7 @@ class LiveFiles(FilesAtVersion):
         """As manifests say."""
         return self._bytes[path]
 
-    def place(self, path: str) -> str:
+    def location(self, path: str) -> str:
         """Where a file is."""
         found = Location.of_name(path, self._default_scheme)
         here = found.is_local if self.storage.is_local else found.bucket == self.folder.path.partition("/")[0]

@@ -241,17 +241,17 @@ class IcebergSink(LakeSink):
             )
         self._catalog.set_up(session)
         parts = self._naming.parts(id)
-        place = f"spark.sql.catalog.{self.settings.catalog}"
+        location = f"spark.sql.catalog.{self.settings.catalog}"
         # One that keeps tables would not see what another session of this process did, and can't be closed.
-        session.conf.set(f"{place}.cache-enabled", "false")
+        session.conf.set(f"{location}.cache-enabled", "false")
         # A catalogue of folders takes no comment.
-        kind = session.conf.get(f"{place}.type", None)
+        kind = session.conf.get(f"{location}.type", None)
         namespace = Namespace(parts[:-1], self.settings.create_namespaces)
         if kind == "hadoop":
             namespace = replace(namespace, comment=None)
         return IcebergTable(session, parts, namespace=namespace, indexes=self._indexes)
 
-    def place(self, id: TableId) -> str:
+    def location(self, id: TableId) -> str:
         """The name in the catalogue."""
         return ".".join(self._naming.parts(id))
 
@@ -267,7 +267,7 @@ class IcebergSink(LakeSink):
         else:
             root = f"catalogue {settings.uri.rstrip('/')}"
             root += f"/{settings.warehouse}" if settings.catalog_type == "rest" and settings.warehouse else ""
-        return frozenset([root if table is None else self._naming.place(table, root)])
+        return frozenset([root if table is None else self._naming.location(table, root)])
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
         """The folder in a catalogue of folders, or the table in a Hive metastore; None in others, which alone know the

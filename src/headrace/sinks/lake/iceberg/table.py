@@ -85,7 +85,7 @@ class IcebergTable(LakeTable):
         return ".".join(quote(part) for part in (*self._parts, *branch))
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its name."""
         return ".".join(self._parts)
 
@@ -188,7 +188,7 @@ class IcebergTable(LakeTable):
     def _by_index(self, indexes: Bounded[IndexedTable[LiveFiles]], table: JavaTable, change: CollectedRows) -> bool:
         if table.facts.no_index or not takes(change, table.facts):
             return False
-        known = self._known_rows(lambda: indexed_table(indexes, self.place, table, change, self._base))
+        known = self._known_rows(lambda: indexed_table(indexes, self.location, table, change, self._base))
         if known is None:
             return False
         branch = None if self._branch is None else self._branch.name

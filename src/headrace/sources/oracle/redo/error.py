@@ -11,10 +11,10 @@ from headrace.errors import FormatError
 class RedoSyntaxError(FormatError):
     """A redo text is not one of the statements that LogMiner prints.
 
-    The message has the place and what was expected there, never the text itself: redo holds the values of rows.
+    The message has the position and what was expected there, never the text itself: redo holds the values of rows.
 
     Args:
-        position: characters before the place that could not be read; 0 is the start.
+        position: characters before the position that could not be read; 0 is the start.
         expected: what should be there.
     """
 
@@ -37,7 +37,7 @@ class Unexpected(Exception):
 
 @contextmanager
 def placed(parts: Sequence[str]) -> Iterator[None]:
-    """Turn the errors of reading these parts of a statement into errors that know their place in the whole."""
+    """Turn the errors of reading these parts of a statement into errors that know their position in the whole."""
     try:
         yield
     except Unexpected as error:

@@ -18,7 +18,7 @@ _FOLLOWS_VALUE_WORDS = frozenset({"WHERE", "AND"})
 
 
 def with_null_slots(texts: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[list[Any]], list[Any]]] | None:
-    """Give every NULL that is a whole value of its own a literal's place.
+    """Give every NULL that is a whole value of its own a literal's position.
 
     Args:
         texts: the texts between the literals of a statement.
@@ -37,11 +37,11 @@ def with_null_slots(texts: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[
     slotted: list[str] = []
     order: list[int] = []
     null = 2 * last + 1
-    for place, text in enumerate(texts):
-        pieces, depth, clause = null_pieces(text, inserts, depth, clause, place == last)
-        if place:
-            order.append(2 * place - 1)
-        order.append(2 * place)
+    for index, text in enumerate(texts):
+        pieces, depth, clause = null_pieces(text, inserts, depth, clause, index == last)
+        if index:
+            order.append(2 * index - 1)
+        order.append(2 * index)
         order += (null, null) * (len(pieces) - 1)
         slotted += pieces
     if len(slotted) == len(texts):
@@ -72,7 +72,7 @@ def null_pieces(text: str, inserts: bool, depth: int, clause: bool, last: bool) 
     tokens = tokens_of(text)
     pieces = []
     start = 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.kind == "(":
             depth += 1
         elif token.kind == ")":
@@ -80,8 +80,8 @@ def null_pieces(text: str, inserts: bool, depth: int, clause: bool, last: bool) 
         elif token.kind == "word":
             if depth == 0 and token.value == ("VALUES" if inserts else "WHERE"):
                 clause = True
-            elif token.value == "NULL" and place and _ends_value(tokens, place + 1, last):
-                before = tokens[place - 1]
+            elif token.value == "NULL" and index and _ends_value(tokens, index + 1, last):
+                before = tokens[index - 1]
                 if inserts:
                     if clause and depth == 1 and before.kind in ("(", ","):
                         pieces.append(text[start : token.start])
@@ -96,8 +96,8 @@ def null_pieces(text: str, inserts: bool, depth: int, clause: bool, last: bool) 
     return tuple(pieces), depth, clause
 
 
-def _ends_value(tokens: tuple[Token, ...], place: int, last: bool) -> bool:
-    if place == len(tokens):
+def _ends_value(tokens: tuple[Token, ...], index: int, last: bool) -> bool:
+    if index == len(tokens):
         return last
-    token = tokens[place]
+    token = tokens[index]
     return token.kind in _FOLLOWS_VALUE or (token.kind == "word" and token.value in _FOLLOWS_VALUE_WORDS)

@@ -54,7 +54,7 @@ def parse_many(
 ) -> Iterator[RedoRow | RedoPiece | RedoSyntaxError]:
     """Read redo statements one after another, in their order.
 
-    As `parse` for each, but the error of a statement takes its place, so that the others are not lost. Each is
+    As `parse` for each, but the error of a statement takes its position, so that the others are not lost. Each is
     read on demand and none is kept: rows that are used at once stay in the processor's cache.
     """
     plan_of = _plans.get
@@ -148,7 +148,7 @@ def _plan_with_slots(texts: tuple[str, ...]) -> RowPlan | None:
         try:
             shared = _row_plan(slotted)
         except Unexpected:
-            return None  # The statement as it is has the same problem, and its place.
+            return None  # The statement as it is has the same problem, and its position.
         if shared is None:
             return None
         _keep(_plans_with_slots, slotted, shared)

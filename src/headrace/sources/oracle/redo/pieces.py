@@ -31,7 +31,7 @@ class Locator(NamedTuple):
 
 class _Assigned(NamedTuple):
     value: RedoValue
-    place: tuple[int, int]
+    at: tuple[int, int]
 
 
 def locator_of(reader: RedoReader) -> Locator:
@@ -56,11 +56,11 @@ def locator_plan(
     """The plan of a piece, with the row that its statement names if it names one."""
     values = Values(parts)
     names: tuple[str, ...] | None = None
-    places: Sequence[int] = ()
+    indexes: Sequence[int] = ()
     if locator is not None:
-        names, places = image_of(locator.columns, values)
+        names, indexes = image_of(locator.columns, values)
     placed_content = (place_of(content[0], values), content[1]) if content else None
-    return pieces(piece, names, places, values, placed_content)
+    return pieces(piece, names, indexes, values, placed_content)
 
 
 def block_plan(reader: RedoReader, parts: int) -> PiecePlan:
@@ -82,14 +82,14 @@ def block_plan(reader: RedoReader, parts: int) -> PiecePlan:
         elif reader.assigns:
             variable = reader.take("word")
             reader.take(":=")
-            place = reader.place
-            assigned[variable] = _Assigned(reader.value(), place)
+            index = reader.index
+            assigned[variable] = _Assigned(reader.value(), index)
         else:
             reader.fail(_STATEMENT)
     reader.end()
     extended = assigned.get("STMT")
     if extended is not None and extended.value.kind == "literal" and locator is None and step is None:
-        content = (extended.value, _extended_string(extended.place))
+        content = (extended.value, _extended_string(extended.at))
         return locator_plan(RedoPiece("ext_string_begin"), None, parts, content)
     if step is None and locator is None:
         reader.fail(_STATEMENT)
@@ -131,7 +131,7 @@ def _step_of(reader: RedoReader, assigned: dict[str, _Assigned]) -> _Step:
             if buffer is None or buffer.value.kind not in ("literal", "joined", "call"):
                 reader.fail("a buffer that was assigned before")
             reader.take("word")
-            written = _text if buffer.value.kind != "call" else _call(buffer.place)
+            written = _text if buffer.value.kind != "call" else _call(buffer.at)
             piece = RedoPiece("lob_write", offset=offset, length=length)
             step = _Step(piece, variable, (buffer.value, written))
     reader.take(")")
@@ -140,14 +140,14 @@ def _step_of(reader: RedoReader, assigned: dict[str, _Assigned]) -> _Step:
 
 def _count(reader: RedoReader, assigned: dict[str, _Assigned]) -> int:
     """A number, or a variable that was given one."""
-    place = reader.place
+    index = reader.index
     if reader.word is None:
         text: str | None = reader.take("number", "a number")
     else:
         known = assigned.get(reader.take("word"))
         text = known.value.text if known else None
     if text is None or not _COUNT.fullmatch(text):
-        raise Unexpected(*place, "a whole number")
+        raise Unexpected(*index, "a whole number")
     return int(text)
 
 
@@ -155,7 +155,7 @@ def _text(literal: str) -> dict[str, Any]:
     return {"text": literal}
 
 
-def _call(place: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
+def _call(index: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
     """Reads what HEXTORAW or UNISTR stand for; a piece has no column type that would say it later."""
 
     def fields(call: str) -> dict[str, Any]:
@@ -163,13 +163,13 @@ def _call(place: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
             return {"hex": digits[1]}
         text = unistr_text(call)
         if text is None:
-            raise Unexpected(*place, "a literal, HEXTORAW of pairs of hexadecimal digits, or UNISTR")
+            raise Unexpected(*index, "a literal, HEXTORAW of pairs of hexadecimal digits, or UNISTR")
         return {"text": text}
 
     return fields
 
 
-def _extended_string(place: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
+def _extended_string(index: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
     """Reads the update that a literal holds; its own literals have their quotes doubled once more."""
 
     def fields(statement: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _extended_string(place: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
         except RedoSyntaxError as error:
             # Back to where it is in the block: after the literal's quote, every quote being two there.
             position = error.position + statement.count("'", 0, error.position) + 1
-            raise Unexpected(place[0], place[1] + position, error.expected) from None
+            raise Unexpected(index[0], index[1] + position, error.expected) from None
 
     return fields
 

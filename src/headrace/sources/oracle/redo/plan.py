@@ -13,7 +13,7 @@ from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape
 # What makes a row of a statement's parts, which it uses up. The second argument: whether literals have doubled quotes.
 RowPlan = Callable[[list[Any], bool], RedoRow]
 PiecePlan = Callable[[list[Any], bool], RedoPiece]
-# What takes values at some places, in C.
+# What takes values at some positions, in C.
 _Picker = Callable[[list[Any]], Sequence[Any]]
 _new = tuple.__new__
 
@@ -67,28 +67,28 @@ class Values:
         self._joins: list[tuple[int, tuple[int, ...]]] = []
 
     def constant(self, text: str | None) -> int:
-        """The place of a text that no literal is part of, or of NULL."""
+        """The position of a text that no literal is part of, or of NULL."""
         if text is None and None in self._extras:
             return self._parts + self._extras.index(None)
         self._extras.append(text)
         return self._parts + len(self._extras) - 1
 
     def call(self, call: Call) -> int:
-        """The place of a function call."""
+        """The position of a function call."""
         constant = call.constant()
         if constant is not None:
             return self.constant(constant)
-        place = self.constant("")
+        index = self.constant("")
         first, *others = call.joined()
-        self._calls.append((place, *first))
-        self._longer += [(place, *other) for other in others]
-        return place
+        self._calls.append((index, *first))
+        self._longer += [(index, *other) for other in others]
+        return index
 
-    def joined(self, places: Iterable[int]) -> int:
-        """The place of several literals joined by `||`."""
-        place = self.constant("")
-        self._joins.append((place, tuple(places)))
-        return place
+    def joined(self, indexes: Iterable[int]) -> int:
+        """The position of several literals joined by `||`."""
+        index = self.constant("")
+        self._joins.append((index, tuple(indexes)))
+        return index
 
     def filler(self) -> Filler | None:
         """What adds the values to a statement's parts; None when they all are literals."""
@@ -109,20 +109,20 @@ def _filler(
 ) -> Filler:
     def fill(parts: list[Any], doubled: bool) -> None:
         parts += extras
-        for place, head, first, stop, tail in calls:
-            parts[place] = head + "'".join(parts[first:stop]) + tail
-        for place, head, first, stop, tail in longer:
-            parts[place] += head + "'".join(parts[first:stop]) + tail
+        for index, head, first, stop, tail in calls:
+            parts[index] = head + "'".join(parts[first:stop]) + tail
+        for index, head, first, stop, tail in longer:
+            parts[index] += head + "'".join(parts[first:stop]) + tail
         if doubled:
             undouble(parts, size)
-        for place, literals in joins:
-            parts[place] = "".join([parts[literal] for literal in literals])
+        for index, literals in joins:
+            parts[index] = "".join([parts[literal] for literal in literals])
 
     return fill
 
 
 def undouble(parts: list[Any], size: int) -> None:
-    """Make two quotes inside a literal one; a literal's place may hold NULL."""
+    """Make two quotes inside a literal one; a literal's position may hold NULL."""
     parts[1:size:2] = [text and text.replace("''", "'") for text in parts[1:size:2]]
 
 
@@ -131,21 +131,21 @@ def _plain(parts: list[Any], doubled: bool) -> None:
         undouble(parts, len(parts))
 
 
-def picker(places: Sequence[int]) -> _Picker:
-    """Return what takes the values at some places, in C."""
-    if not places:
+def picker(indexes: Sequence[int]) -> _Picker:
+    """Return what takes the values at some positions, in C."""
+    if not indexes:
         return itemgetter(slice(0, 0))
-    step = places[1] - places[0] if len(places) > 1 else 1
-    if step > 0 and all(after - before == step for before, after in pairwise(places)):
-        return itemgetter(slice(places[0], places[-1] + 1, step))
-    return itemgetter(*places)
+    step = indexes[1] - indexes[0] if len(indexes) > 1 else 1
+    if step > 0 and all(after - before == step for before, after in pairwise(indexes)):
+        return itemgetter(slice(indexes[0], indexes[-1] + 1, step))
+    return itemgetter(*indexes)
 
 
 def insert_rows(
-    schema: str | None, table: str, names: tuple[str, ...], places: Sequence[int], values: Values, shape: RedoShape
+    schema: str | None, table: str, names: tuple[str, ...], indexes: Sequence[int], values: Values, shape: RedoShape
 ) -> RowPlan:
     """Return what makes inserts of parts."""
-    pick, fill = picker(places), values.filler()
+    pick, fill = picker(indexes), values.filler()
 
     def row(parts: list[Any], doubled: bool) -> RedoRow:
         if fill is not None:
@@ -160,10 +160,10 @@ def insert_rows(
 
 
 def delete_rows(
-    schema: str | None, table: str, names: tuple[str, ...], places: Sequence[int], values: Values, shape: RedoShape
+    schema: str | None, table: str, names: tuple[str, ...], indexes: Sequence[int], values: Values, shape: RedoShape
 ) -> RowPlan:
     """Return what makes deletes of parts."""
-    pick, fill = picker(places), values.filler()
+    pick, fill = picker(indexes), values.filler()
 
     def row(parts: list[Any], doubled: bool) -> RedoRow:
         if fill is not None:
@@ -180,13 +180,13 @@ def update_rows(
     schema: str | None,
     table: str,
     names: tuple[str, ...],
-    places: Sequence[int],
+    indexes: Sequence[int],
     sets: tuple[tuple[str, int], ...],
     values: Values,
     shape: RedoShape,
 ) -> RowPlan:
-    """Return what makes updates of parts; `sets` are the columns of SET with the places of their values."""
-    pick, fill = picker(places), values.filler()
+    """Return what makes updates of parts; `sets` are the columns of SET with the positions of their values."""
+    pick, fill = picker(indexes), values.filler()
 
     def row(parts: list[Any], doubled: bool) -> RedoRow:
         if fill is not None:
@@ -195,8 +195,8 @@ def update_rows(
             undouble(parts, len(parts))
         before = dict(zip(names, pick(parts)))  # noqa: B905  # As above.
         after = before.copy()
-        for name, place in sets:
-            after[name] = parts[place]
+        for name, index in sets:
+            after[name] = parts[index]
         return _new(RedoRow, ("update", schema, table, before, after, shape))
 
     return row
@@ -205,7 +205,7 @@ def update_rows(
 def pieces(
     piece: RedoPiece,
     names: tuple[str, ...] | None,
-    places: Sequence[int],
+    indexes: Sequence[int],
     values: Values,
     content: tuple[int, Callable[[str], dict[str, Any]]] | None = None,
 ) -> PiecePlan:
@@ -213,11 +213,11 @@ def pieces(
 
     Args:
         piece: the piece without its values.
-        names, places: the columns that identify the row; None when the statement has none.
+        names, indexes: the columns that identify the row; None when the statement has none.
         values: where the values are.
-        content: the place of what is written, and what makes the piece's fields of it.
+        content: the position of what is written, and what makes the piece's fields of it.
     """
-    pick, fill = picker(places), values.filler() or _plain
+    pick, fill = picker(indexes), values.filler() or _plain
 
     def row(parts: list[Any], doubled: bool) -> RedoPiece:
         printed = parts.copy()
@@ -226,9 +226,9 @@ def pieces(
         if names is not None:
             fields["after"] = dict(zip(names, pick(parts), strict=True))
         if content is not None:
-            place, make = content
+            index, make = content
             with placed(printed):
-                fields |= make(parts[place])
+                fields |= make(parts[index])
         return piece._replace(**fields)
 
     return row

@@ -20,13 +20,13 @@ class RedoValue(NamedTuple):
     Attributes:
         kind: `literal`, `constant` (a number; text None is NULL), `call`, `joined` (literals), `unsupported`, `bind`.
         text: of a constant or the name of a bind variable.
-        places: of the literals.
+        indexes: of the literals.
         call: the function call.
     """
 
     kind: str
     text: str | None = None
-    places: tuple[int, ...] = ()
+    indexes: tuple[int, ...] = ()
     call: Call | None = None
 
 
@@ -59,13 +59,13 @@ class RedoReader:
         self._binds = binds
         self._tokens: list[Token] = []
         self._text_of: list[int] = []
-        for place, text in enumerate(texts):
+        for index, text in enumerate(texts):
             found = tokens_of(text)
-            kind = "literal" if place < len(texts) - 1 else "end"
+            kind = "literal" if index < len(texts) - 1 else "end"
             if kind == "end" and found and found[-1].kind == "rest":
                 found = found[:-1]
             self._tokens += found
-            self._text_of += [place] * (len(found) + 1)
+            self._text_of += [index] * (len(found) + 1)
             self._tokens.append(Token(kind, "", len(text), len(text), len(text)))
         self._next = 0
 
@@ -86,13 +86,13 @@ class RedoReader:
         return self.word is not None and self._tokens[self._next + 1].kind == ":="
 
     @property
-    def place(self) -> tuple[int, int]:
+    def index(self) -> tuple[int, int]:
         """Where the next token begins: which text, and the position in it."""
         return self._text_of[self._next], self._tokens[self._next].start
 
     def fail(self, expected: str) -> NoReturn:
         """Raise the error of the next token."""
-        raise Unexpected(*self.place, expected)
+        raise Unexpected(*self.index, expected)
 
     def take(self, kind: str, expected: str = "") -> str:
         """The value of the next token, which must be of a kind."""
@@ -199,7 +199,7 @@ class RedoReader:
         token = self._tokens[self._next]
         if token.kind == "literal" and self._tokens[self._next + 1].kind != "||":
             self._next += 1
-            return RedoValue("literal", places=(2 * self._text_of[self._next - 1] + 1,))
+            return RedoValue("literal", indexes=(2 * self._text_of[self._next - 1] + 1,))
         if token.kind == "number":
             self._next += 1
             return RedoValue("constant", token.value)
@@ -220,14 +220,14 @@ class RedoReader:
 
     def _joined(self) -> RedoValue:
         slices = []
-        places = []
+        indexes = []
         while True:
             start = self._next
             national = self._national()
             if self.kind == "literal":
-                place = 2 * self._text_of[self._next] + 1
-                places.append(place)
-                slices.append(PrintedPart("N" if national else "", place, place))
+                index = 2 * self._text_of[self._next] + 1
+                indexes.append(index)
+                slices.append(PrintedPart("N" if national else "", index, index))
                 self._next += 1
             elif self.kind == "word" or (self.kind == "name" and self._tokens[self._next + 1].kind in (".", "(")):
                 slices.append(self._call(start))
@@ -235,8 +235,8 @@ class RedoReader:
                 self.fail("a value")
             if not self.accept("||"):
                 break
-        if len(places) == len(slices):
-            return RedoValue("literal" if len(places) == 1 else "joined", places=tuple(places))
+        if len(indexes) == len(slices):
+            return RedoValue("literal" if len(indexes) == 1 else "joined", indexes=tuple(indexes))
         return RedoValue("call", call=Call(tuple(slices)))
 
     def _national(self) -> bool:

@@ -16,9 +16,9 @@ _DOCUMENT = re.compile(r"XMLTYPE\s*\(\s*:\w+\s*\)", re.IGNORECASE)
 def place_of(value: RedoValue, values: Values) -> int:
     """Where a value will be among the values of the statement; unsupported types are NULL."""
     if value.kind == "literal":
-        return value.places[0]
+        return value.indexes[0]
     if value.kind == "joined":
-        return values.joined(value.places)
+        return values.joined(value.indexes)
     if value.call is not None:
         return values.call(value.call)
     return values.constant(value.text)
@@ -53,17 +53,17 @@ def insert_plan(reader: RedoReader, parts: int) -> RowPlan:
     reader.take_words("VALUES")
     reader.take("(")
     columns = []
-    for place, (name, pseudo) in enumerate(names):
-        if place:
+    for index, (name, pseudo) in enumerate(names):
+        if index:
             reader.take(",", "a value for each column")
         columns.append(RedoColumn(name, reader.value(), pseudo))
     reader.take(")", ") after a value for each column")
     reader.end()
     columns = columns_of(reader, columns)
     values = Values(parts)
-    image, places = image_of(columns, values)
+    image, indexes = image_of(columns, values)
     shape = RedoShape(after_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
-    return insert_rows(table.schema, table.name, image, places, values, shape)
+    return insert_rows(table.schema, table.name, image, indexes, values, shape)
 
 
 def delete_plan(reader: RedoReader, parts: int) -> RowPlan:
@@ -73,9 +73,9 @@ def delete_plan(reader: RedoReader, parts: int) -> RowPlan:
     columns = columns_of(reader, reader.conditions(table))
     reader.end()
     values = Values(parts)
-    image, places = image_of(columns, values)
+    image, indexes = image_of(columns, values)
     shape = RedoShape(before_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
-    return delete_rows(table.schema, table.name, image, places, values, shape)
+    return delete_rows(table.schema, table.name, image, indexes, values, shape)
 
 
 class Update(NamedTuple):
@@ -118,9 +118,9 @@ def update_plan(reader: RedoReader, parts: int) -> RowPlan | None:
         return None
     table, sets, columns = update
     values = Values(parts)
-    image, places = image_of(columns, values)
+    image, indexes = image_of(columns, values)
     known = [column for column in sets if column.value.kind != "unsupported"]
-    set_names, set_places = image_of(known, values)
+    set_names, set_indexes = image_of(known, values)
     before_calls = _named(columns, "call")
     shape = RedoShape(
         tuple(column.name for column in sets),
@@ -128,5 +128,5 @@ def update_plan(reader: RedoReader, parts: int) -> RowPlan | None:
         before_calls - frozenset(set_names) | _named(sets, "call"),
         _named(columns, "unsupported") | _named(sets, "unsupported"),
     )
-    overlay = tuple(zip(set_names, set_places, strict=True))
-    return update_rows(table.schema, table.name, image, places, overlay, values, shape)
+    overlay = tuple(zip(set_names, set_indexes, strict=True))
+    return update_rows(table.schema, table.name, image, indexes, overlay, values, shape)

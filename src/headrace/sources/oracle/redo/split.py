@@ -1,7 +1,7 @@
 """Cuts a statement at its literals: text, literal, text, literal, ..., text.
 
 The texts between the literals are the statement's shape; LogMiner prints the same few again and again. Every cut has
-an odd number of parts; literals are at the odd places, without their outer quotes and with inner quotes still
+an odd number of parts; literals are at the odd positions, without their outer quotes and with inner quotes still
 doubled, so that the parts joined by `'` are the statement.
 
 Cutting at every quote is right unless a quote is in a quoted name or in a comment. Then a text has a name or a
@@ -35,10 +35,10 @@ def at_quotes(sql: str) -> list[str]:
     whole = parts[:1]
     literal: list[str] = []
     last = len(parts) - 2
-    for place in range(1, last + 1, 2):
-        literal.append(parts[place])
-        if parts[place + 1] or place == last:
-            whole += ("''".join(literal), parts[place + 1])
+    for index in range(1, last + 1, 2):
+        literal.append(parts[index])
+        if parts[index + 1] or index == last:
+            whole += ("''".join(literal), parts[index + 1])
             literal = []
     return whole
 

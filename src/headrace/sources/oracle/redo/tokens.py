@@ -36,7 +36,7 @@ class Token(NamedTuple):
             a name or comment that does not end here; `rest` a line comment that no line break ends, which goes on
             unless the text is the statement's last; `malformed` no number though it begins as one; `other`.
         value: a word in upper case, a name without its quotes, a number as printed.
-        start, end: its place in the text.
+        start, end: its position in the text.
         lead: where the comment begins that LogMiner marks JSON values with, if it is directly before; else `start`.
     """
 

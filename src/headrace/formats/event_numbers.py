@@ -21,7 +21,7 @@ commit of its position."""
 _GROUPS = 64
 
 
-def with_places(changes: DataFrame, operations: Collection[str]) -> DataFrame:
+def with_event_numbers(changes: DataFrame, operations: Collection[str]) -> DataFrame:
     """Change rows with the columns `EVENT`, `SIZE` and `PLACE`, where each is known; of a stream none is.
 
     Args:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import encode
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
-from headrace.formats.places import with_places
+from headrace.formats.event_numbers import with_event_numbers
 from headrace.spark.local_rows import local_rows
 
 COLUMNS = (Column("id", 1, LogicalType("int32")), Column("v", 2, LogicalType("string")))
@@ -21,7 +21,7 @@ TABLES = [TableSchema(TableId("shop", "dbo", name), COLUMNS, ("id",)) for name i
 
 
 def row(
-    commit: int, place: int, op: str, table: int, id: int, order: int | None, old: int | None = None
+    commit: int, index: int, op: str, table: int, id: int, order: int | None, old: int | None = None
 ) -> dict[str, Any]:
     images = {
         "c": {"after": {"id": str(id), "v": "x"}},
@@ -35,7 +35,7 @@ def row(
         "table": {"database": "shop", "schema": "dbo", "name": of.id.name},
         "key": {"id": str(id)},
         **images,
-        "position": f"{commit:08x}/{place:04x}/1",
+        "position": f"{commit:08x}/{index:04x}/1",
         "transaction": None
         if order is None
         else {"id": f"t{commit}", "total_order": order, "data_collection_order": 1},
@@ -99,5 +99,7 @@ def test_counts_are_those_of_the_messages_whatever_the_partitions_are(
 
 def test_a_change_that_was_read_elsewhere_keeps_its_numbers(spark: SparkSession) -> None:
     rows = [{**one, "message": {"topic": "t", "partition": 0, "offset": n}} for n, one in enumerate(NUMBERED)]
-    made = with_places(frame(spark, rows), ("c", "u", "d")).select("event", "transaction_size", "place_in_commit")
+    made = with_event_numbers(frame(spark, rows), ("c", "u", "d")).select(
+        "event", "transaction_size", "place_in_commit"
+    )
     assert {(line.event, line.transaction_size) for line in made.collect()} == {(None, None)}
