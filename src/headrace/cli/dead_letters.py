@@ -37,7 +37,7 @@ def list_(pipeline: PipelineFile, as_json: AsJson = False, debug: Debug = False)
         shown.hide = loaded.hide
         groups = loaded.dead_letters(session_for([loaded], debug, short_lived=True))
         if as_json:
-            out.print(loaded.hide(json.dumps({"dead_letters": [_group_json(one) for one in groups]}, indent=2)))
+            out.print(loaded.hide(json.dumps({"dead_letters": [_group_json(group) for group in groups]}, indent=2)))
             return
         for line in group_lines(groups):
             out.print(loaded.hide(line))
@@ -116,7 +116,7 @@ def group_lines(groups: Sequence[DeadLetterGroup]) -> list[str]:
         done = "" if not one.replayed else f"; {'all' if one.replayed == one.letters else f'{one.replayed:,}'} replayed"
         place = f"topic {one.topic}, partition {one.partition}, {offsets}{newest}"
         found.append(f"{_letters(one.letters)}: {place}{done}. {one.reason}")
-    waiting = sum(one.letters - one.replayed for one in groups)
+    waiting = sum(group.letters - group.replayed for group in groups)
     return [*found, f"{_letters(waiting)} {'waits' if waiting == 1 else 'wait'} for a replay."]
 
 

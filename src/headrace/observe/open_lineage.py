@@ -150,7 +150,7 @@ class LineageEvents:
             job=Job(namespace=self._namespace, name=self._name, facets={"jobType": kind}),
             producer=_PRODUCER,
             inputs=[InputDataset(**_named(one)) for one in lineage.inputs],
-            outputs=[OutputDataset(**_named(one)) for one in lineage.outputs],
+            outputs=[OutputDataset(**_named(output)) for output in lineage.outputs],
         )
         self._sent = (self._clock(), lineage)
         try:

@@ -101,7 +101,7 @@ def parked_of_text(text: str | None) -> tuple[ParkedTable, ...]:
 
 def parked_text(tables: Iterable[ParkedTable]) -> str:
     """Parked tables, as the checkpoint keeps them."""
-    return json.dumps({"version": _VERSION, "parked": [one.to_json() for one in tables]}, ensure_ascii=False)
+    return json.dumps({"version": _VERSION, "parked": [table.to_json() for table in tables]}, ensure_ascii=False)
 
 
 def of_database(parked: Iterable[ParkedTable], database: str, *, several: bool) -> dict[str, ParkedTable]:

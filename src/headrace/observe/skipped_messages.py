@@ -71,4 +71,4 @@ def skipped_messages(folder: CheckpointFolder) -> tuple[SkippedMessages, ...]:
 
 def skipped_text(messages: Iterable[SkippedMessages]) -> str:
     """What was passed over, as the checkpoint keeps it."""
-    return json.dumps({"version": _VERSION, "skipped": [one.to_json() for one in messages]})
+    return json.dumps({"version": _VERSION, "skipped": [message.to_json() for message in messages]})

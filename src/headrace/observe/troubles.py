@@ -62,7 +62,7 @@ class Troubles(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take a record of the log; an error in it says its remedy apart."""
         arguments = record.args if isinstance(record.args, tuple) else ()
-        error = next((one for one in arguments if isinstance(one, HeadraceError)), None)
+        error = next((argument for argument in arguments if isinstance(argument, HeadraceError)), None)
         if error is None:
             self._add(record.getMessage(), "", record.getMessage())
             return

@@ -399,7 +399,7 @@ class BatchWriter:
         looks = self._patterns is not None and self._patterns.due
         found = tables_in(rows) if any(ways) or looks else None
         if self._patterns is not None and found is not None:
-            self._patterns.hold([one.schema for lines in found.values() for one in lines if one.schema is not None])
+            self._patterns.hold([line.schema for lines in found.values() for line in lines if line.schema is not None])
         return {key: shape(rows, way, cleanup, found) if key else rows for key, way in ways.items()}
 
     @property

@@ -110,8 +110,8 @@ class FirstLoads:
             end = offsets.of(name)
             chunks = {path: one for path, one in end.tables.items() if one.bounds and not one.read}
             if chunks:
-                schemas = [one for one in source.schemas(end) if one.id.path in chunks]
-                found += [(one, chunks[one.id.path].rows_of_batch(size)) for one in schemas]
+                schemas = [schema for schema in source.schemas(end) if schema.id.path in chunks]
+                found += [(schema, chunks[schema.id.path].rows_of_batch(size)) for schema in schemas]
         return found
 
     def _tell(self, reasons: Mapping[str, str]) -> None:

@@ -149,7 +149,7 @@ class ReplayPlan:
     @property
     def all_stops(self) -> list[str]:
         """Everything that stops the replay, with remedies."""
-        return [*self.stops, *(f"{one.sink}: {one.stop} {one.remedy}".rstrip() for one in self.sinks if one.stop)]
+        return [*self.stops, *(f"{sink.sink}: {sink.stop} {sink.remedy}".rstrip() for sink in self.sinks if sink.stop)]
 
     @property
     def does_nothing(self) -> bool:

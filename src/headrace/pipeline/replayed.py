@@ -74,7 +74,7 @@ class Replayed:
         letters = {
             topic: {str(p): found for p, found in partitions.items()} for topic, partitions in self.letters.items()
         }
-        batches = [{"batch": one.batch, "at": one.at.isoformat(), "letters": one.letters} for one in self.batches]
+        batches = [{"batch": batch.batch, "at": batch.at.isoformat(), "letters": batch.letters} for batch in self.batches]
         return json.dumps({"version": _VERSION, "letters": letters, "batches": batches})
 
     @classmethod

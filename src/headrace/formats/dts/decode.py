@@ -268,7 +268,7 @@ class DtsDecoder(Codec):
             rows = np.flatnonzero(image.present & (schema_number == number))
             if schema is not None and rows.size:
                 index = self._column_indexes(image, known, schema)[rows]
-                found += [one._replace(row=int(rows[one.row])) for one in unfit_values(values, index, schema)]
+                found += [value._replace(row=int(rows[value.row])) for value in unfit_values(values, index, schema)]
         return found
 
     def _column_indexes(self, image: RecordImages, known: Array, schema: TableSchema) -> Array:

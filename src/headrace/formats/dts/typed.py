@@ -40,7 +40,7 @@ def typed_image(
 
 def unfit_values(values: DtsValues, index: Array, schema: TableSchema) -> list[UnfitValue]:
     """The values of maps that the columns of the user's schema can't hold, without those of some source."""
-    return [one for one in _columns(values, index, schema, texts=True)[1] if not one.is_of_source]
+    return [column for column in _columns(values, index, schema, texts=True)[1] if not column.is_of_source]
 
 
 def _columns(

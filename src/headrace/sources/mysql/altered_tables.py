@@ -73,7 +73,7 @@ def altered_tables(
     rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
     for path, table in known.items():
         since = read_at.get(path, "")
-        own = [one for one in statements if one.position > since and one.concerns(path)]
+        own = [statement for statement in statements if statement.position > since and statement.concerns(path)]
         later_statements = (
             None if later is None else [one for one in later if one.position > since and one.concerns(path)]
         )

@@ -70,7 +70,7 @@ class _Examination:
     def health(self, offset: Offset | None) -> Health:
         now = self.connection.value("SELECT UTC_TIMESTAMP(6)").replace(tzinfo=dt.UTC)
         server, variables = self.connection.server, self.connection.variables(*NAMES)
-        wrong = next((one for one in wrong_settings(server, variables) if one.required), None)
+        wrong = next((setting for setting in wrong_settings(server, variables) if setting.required), None)
         if wrong is not None:
             return Health(CaptureState.NOT_CAPTURING, wrong.sentence, wrong.remedy, checked=now)
         files = [

@@ -62,7 +62,7 @@ def _printed_table(connection: Connection, table: MysqlTable, settings: MysqlSet
     return PrintedTable(
         table.schema,
         int(connection.value(f"SELECT count(*) FROM {origin}")),
-        tuple(one for one in names if one not in captured and keeps.keeps(table.id, one)),
+        tuple(name for name in names if name not in captured and keeps.keeps(table.id, name)),
         connection.printed_rows(f"SELECT {shown} FROM {origin}", ROWS),
         tuple(map(_text_of, table.natives)),
         Masks.of(settings).of_table(table.schema, table.natives),

@@ -86,7 +86,7 @@ class TableSet:
         # A snapshot of its own ends with what is gone.
         whole = {path: replace(found[path], chunk_key=()) for path in replaced if path in found}
         ad_hoc = follow_rewrites(
-            [one for one in rewrites if one.path in kept],
+            [rewrite for rewrite in rewrites if rewrite.path in kept],
             ad_hoc,
             {**found, **whole},
             self._settings,

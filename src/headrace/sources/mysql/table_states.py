@@ -377,7 +377,7 @@ class _Followed:
     @cached_property
     def _default_charset(self) -> str | None:
         """The character set of columns for which the statements name none; None where nothing shows it."""
-        if any(_CHARSET.search(one.text) for one in self._statements):
+        if any(_CHARSET.search(statement.text) for statement in self._statements):
             return None
         without = [
             seen.slot

@@ -41,7 +41,7 @@ def added_column_markers(
     for number, (path, columns) in enumerate(groupby(found, key=lambda one: one.table)):
         if path not in tables:
             continue
-        values = {one.column: [one.value, "" if one in reported else one.before] for one in columns}
+        values = {column.column: [column.value, "" if column in reported else column.before] for column in columns}
         facts = {"connector": connector, ADDED_COLUMNS: json.dumps(values)}
         schema = tables[path].schema
         # After everything of the batch, so that its structure is the newest.

@@ -112,7 +112,7 @@ def require_matched(settings: Settings, found: Iterable[Unmatched]) -> None:
     Raises:
         OptionError: with all of them.
     """
-    stopping = [one for one in dict.fromkeys(found) if one.stops]
+    stopping = [fromkey for fromkey in dict.fromkeys(found) if fromkey.stops]
     if not stopping:
         return
     message = " ".join(one.sentence for one in stopping)
@@ -164,7 +164,7 @@ def require_matched_by(settings: Settings, table: TableId, candidates: Sequence[
     Raises:
         OptionError: one of them stands for nothing.
     """
-    found = unmatched(settings, candidates, [one.id for one in candidates], selects=False)
+    found = unmatched(settings, candidates, [candidate.id for candidate in candidates], selects=False)
     require_matched(settings, [one for one in found if _may_be_for(one.text, table)])
 
 
