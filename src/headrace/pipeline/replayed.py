@@ -74,7 +74,9 @@ class Replayed:
         letters = {
             topic: {str(p): found for p, found in partitions.items()} for topic, partitions in self.letters.items()
         }
-        batches = [{"batch": batch.batch, "at": batch.at.isoformat(), "letters": batch.letters} for batch in self.batches]
+        batches = [
+            {"batch": batch.batch, "at": batch.at.isoformat(), "letters": batch.letters} for batch in self.batches
+        ]
         return json.dumps({"version": _VERSION, "letters": letters, "batches": batches})
 
     @classmethod

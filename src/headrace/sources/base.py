@@ -40,7 +40,7 @@ class Slice:
 
     Args:
         kind: what `Source.read` has to do (a source's own word, such as `snapshot` or `stream`).
-        details: JSON values only.
+        details: what `Source.read` needs, by names of its own; picklable.
         weight: which share of a task's work it is expected to be; those of light slices are read by one task.
         tables: the tables (`schema.name`) that its rows are of; None where that is not known. The slices of a batch
             that hold rows of one table are planned in the order of these rows.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
-from headrace.sources.offset import time_of, time_text
 
 
 @dataclass(frozen=True)
@@ -38,37 +36,6 @@ class Marker:
     event_time: dt.datetime | None = None
     capture_time: dt.datetime | None = None
     error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, for the slice that announces it."""
-        table, schema = self.table, self.schema
-        return {
-            "op": self.op.value,
-            "table": None if table is None else [table.database, table.schema, table.name],
-            "position": self.position.text,
-            "source": dict(self.source),
-            "schema_id": None if schema is None else schema.fingerprint,
-            "table_schema": None if schema is None else schema.to_text(),
-            "snapshot": self.snapshot,
-            "event_time": time_text(self.event_time),
-            "capture_time": time_text(self.capture_time),
-            "error": self.error,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Marker:
-        """Read `to_json`'s form back."""
-        return cls(
-            Operation(data["op"]),
-            Position.parse(data["position"]),
-            data["source"],
-            None if data["table"] is None else TableId(*data["table"]),
-            None if data["table_schema"] is None else TableSchema.from_text(data["table_schema"]),
-            data["snapshot"],
-            time_of(data["event_time"]),
-            time_of(data["capture_time"]),
-            data["error"],
-        )
 
 
 def marker_batch(markers: Sequence[Marker], capture_time: dt.datetime | None) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from headrace.options import OTHER_NAMES, items
 from headrace.settings import Settings, option
 from headrace.sources.base import Slice
 from headrace.sources.markers import Marker, marker_batch
-from headrace.sources.offset import Offset, time_of, time_text
+from headrace.sources.offset import Offset, time_text
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import Request
 
@@ -150,15 +150,14 @@ class Notifications:
                 _LOG.warning("%s", json.dumps(one.to_json(database), ensure_ascii=False))
         if SINK not in self._channels or not found:
             return []
-        rows = [_row(one, self._topic, end.commit, number).to_json() for number, one in enumerate(found)]
-        details = {"rows": rows, "capture_time": time_text(end.capture_time)}
+        rows = [_row(one, self._topic, end.commit, number) for number, one in enumerate(found)]
+        details = {"rows": rows, "capture_time": end.capture_time}
         return [Slice(KIND, details, weight=0.0, tables=())]
 
 
 def rows_of(slice: Slice) -> pa.RecordBatch:
     """The rows of a slice with notifications."""
-    found = [Marker.from_json(row) for row in slice.details["rows"]]
-    return marker_batch(found, time_of(slice.details["capture_time"]))
+    return marker_batch(slice.details["rows"], slice.details["capture_time"])
 
 
 def notifications(start: Offset, end: Offset, prefix: str = "") -> Iterator[Notification]:

@@ -285,7 +285,9 @@ class DebeziumJsonSettings(EventSettings):
 
 def unsigned_numbers(settings: EventSettings, tables: Sequence[TableSchema]) -> Sequence[str]:
     """A sentence for readers where unsigned 64-bit numbers are not written as numbers."""
-    found = [f"'{table.id.path}.{column.name}'" for table in tables for column in table.columns if column.logical == _UINT64]
+    found = [
+        f"'{table.id.path}.{column.name}'" for table in tables for column in table.columns if column.logical == _UINT64
+    ]
     if not found or settings.bigint_unsigned_handling_mode == "long":
         return ()
     names = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else "")

@@ -51,15 +51,6 @@ class Window:
     upto: str
     newest: bool = True
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, for the slice that reads it."""
-        return {**self.table.to_json(), "after": self.after, "upto": self.upto, "newest": self.newest}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> Window:
-        """Read `to_json`'s form back."""
-        return cls(CapturedTable.from_json(data, types), data["after"], data["upto"], data["newest"])
-
 
 class SchemaHistory:
     """The versions of one table that are still needed, oldest first. Immutable."""

@@ -1,15 +1,15 @@
 """Slices: what one task reads, with everything that it needs, so that no executor asks the catalog about a table.
 
-Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+Each kind is a class, whose objects reach the executor pickled.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -22,14 +22,12 @@ from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
 from headrace.sources.change_tables.markers import lost, switched_off
-from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.markers import Marker, marker_batch
-from headrace.sources.offset import time_of, time_text
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
@@ -66,15 +64,6 @@ class ChangeTableSlice(ABC):
         """The schemas that its rows follow."""
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> ChangeTableSlice:
-        """Read `to_json`'s form back."""
-
-    @abstractmethod
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order.
 
@@ -90,12 +79,13 @@ class ChangeTableSlice(ABC):
 
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
-        return Slice(self.kind, self.to_json(), self.weight, self.tables)
+        return Slice(self.kind, {"slice": self}, self.weight, self.tables)
 
 
-def slice_of(planned: Slice, types: NativeTypes) -> ChangeTableSlice:
+def slice_of(planned: Slice) -> ChangeTableSlice:
     """The slice that a task was handed."""
-    return _KINDS[planned.kind].from_json(planned.details, types)
+    found: ChangeTableSlice = planned.details["slice"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -127,15 +117,6 @@ class MarkerSlice(ChangeTableSlice):
     def schemas(self) -> Sequence[TableSchema]:
         """Those that are announced."""
         return [marker.schema for marker in self.markers if marker.schema is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"rows": [marker.to_json() for marker in self.markers], "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> MarkerSlice:
-        """Read `to_json`'s form back."""
-        return cls(tuple(map(Marker.from_json, data["rows"])), time_of(data["capture_time"]))
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The announcements."""
@@ -173,15 +154,6 @@ class SnapshotSlice(ChangeTableSlice):
         """The table's."""
         return [self.table.schema]
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**_chunk_json(self.table, self.chunk), "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> SnapshotSlice:
-        """Read `to_json`'s form back."""
-        return cls(*_table_and_chunk(data, types), time_of(data["capture_time"]))
-
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         with connect() as connection:
@@ -216,17 +188,6 @@ class SessionSlice(ChangeTableSlice):
     def schemas(self) -> Sequence[TableSchema]:
         """Those of the tables."""
         return [table.schema for table, _ in self.pieces]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        tables = [_chunk_json(table, chunk) for table, chunk in self.pieces]
-        return {"tables": tables, "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> SessionSlice:
-        """Read `to_json`'s form back."""
-        pieces = tuple(_table_and_chunk(piece, types) for piece in data["tables"])
-        return cls(pieces, time_of(data["capture_time"]))
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The rows of all tables."""
@@ -266,20 +227,6 @@ class IncrementalSlice(ChangeTableSlice):
         """The table's."""
         return [self.table.schema]
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            **_chunk_json(self.table, self.chunk),
-            "commit": self.commit,
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> IncrementalSlice:
-        """Read `to_json`'s form back."""
-        table, chunk = CapturedTable.from_json(data, types), IncrementalChunk.from_json(data["chunk"])
-        return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
-
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The chunk's rows that nobody changed meanwhile."""
         with connect() as connection:
@@ -295,8 +242,7 @@ class StreamSlice(ChangeTableSlice):
         capture_time: when the batch was planned.
         zone: the zone of the server's clock, or its offset.
         first: whether it is the first one of the window, which announces the table's schema.
-        weight: its share of the changes of its commits; not among the JSON values, because only the reader of the
-            stream needs it.
+        weight: its share of the changes of its commits.
     """
 
     kind: ClassVar[str] = "stream"
@@ -321,21 +267,6 @@ class StreamSlice(ChangeTableSlice):
     def schemas(self) -> Sequence[TableSchema]:
         """The table's."""
         return [self.window.table.schema]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            **self.window.to_json(),
-            "capture_time": time_text(self.capture_time),
-            "zone": self.zone,
-            "first": self.first,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> StreamSlice:
-        """Read `to_json`'s form back."""
-        window, capture_time = Window.from_json(data, types), time_of(data["capture_time"])
-        return cls(window, capture_time, data["zone"], data["first"])
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The window's changes."""
@@ -390,36 +321,11 @@ class TransactionsSlice(ChangeTableSlice):
         """Those of the tables."""
         return [window.table.schema for window in self.windows]
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        windows = [window.to_json() for window in self.windows]
-        return {"windows": windows, "capture_time": time_text(self.capture_time), "zone": self.zone}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> TransactionsSlice:
-        """Read `to_json`'s form back."""
-        windows = tuple(Window.from_json(window, types) for window in data["windows"])
-        return cls(windows, time_of(data["capture_time"]), data["zone"])
-
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         """The changes, and before them the tables' schemas."""
         for window in self.windows:
             yield _schema_row(window, self.capture_time, dialect)
         yield from read_transactions(connect, self.windows, settings, self.zone, self.capture_time)
-
-
-_KINDS: Mapping[str, type[ChangeTableSlice]] = {
-    kind.kind: kind
-    for kind in (MarkerSlice, SnapshotSlice, SessionSlice, IncrementalSlice, StreamSlice, TransactionsSlice)
-}
-
-
-def _chunk_json(table: CapturedTable, chunk: Chunk | IncrementalChunk) -> dict[str, Any]:
-    return {**table.to_json(), "chunk": chunk.to_json()}
-
-
-def _table_and_chunk(data: Mapping[str, Any], types: NativeTypes) -> tuple[CapturedTable, Chunk]:
-    return CapturedTable.from_json(data, types), Chunk.from_json(data["chunk"])
 
 
 def _schema_row(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:

@@ -257,17 +257,17 @@ class ChangeTableSource(Source):
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         retries = Retries.of(self.settings, PassingRefusal)
-        share = slice_of(slice, self.dialect)
+        share = slice_of(slice)
         yield from retries.rows(lambda: share.rows(self._connect, self.settings, self.dialect), same=share.same_rows)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
         """A range of commits can be read for some of its tables."""
-        left = slice_of(slice, self.dialect).without(table)
+        left = slice_of(slice).without(table)
         return None if left is None else left.planned()
 
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The schemas of the tables that a slice is of."""
-        return slice_of(slice, self.dialect).schemas
+        return slice_of(slice).schemas
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the server captures and how far it is, and how long it keeps what it captured."""

@@ -1,15 +1,15 @@
 """Slices of databases that are read from a log of their own: what one task reads, with everything that it needs.
 
-Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+Each kind is a class, whose objects reach the executor pickled.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +17,6 @@ from headrace.changes import TableSchema
 from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
 from headrace.sources.markers import Marker, marker_batch
-from headrace.sources.offset import time_of, time_text
 
 Settings = TypeVar("Settings", contravariant=True)
 """The options of the source."""
@@ -41,15 +40,6 @@ class LogSlice(ABC, Generic[Settings]):
         return ()
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-
-    @abstractmethod
     def rows(self, settings: Settings) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order."""
 
@@ -63,7 +53,7 @@ class LogSlice(ABC, Generic[Settings]):
 
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
-        return Slice(self.kind, self.to_json(), tables=self.tables)
+        return Slice(self.kind, {"slice": self}, tables=self.tables)
 
 
 @dataclass(frozen=True)
@@ -88,15 +78,6 @@ class MarkerSlice(LogSlice[object]):
     def schemas(self) -> Sequence[TableSchema]:
         """Those that are announced."""
         return [marker.schema for marker in self.markers if marker.schema is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"rows": [marker.to_json() for marker in self.markers], "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        return cls(tuple(map(Marker.from_json, data["rows"])), time_of(data["capture_time"]))
 
     def rows(self, settings: object) -> Iterator[pa.RecordBatch]:
         """The announcements."""

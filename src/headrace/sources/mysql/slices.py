@@ -1,15 +1,15 @@
 """Slices: what one task reads, with everything that it needs.
 
-Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+Each kind is a class, whose objects reach the executor pickled.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
-from headrace.sources.log.slices import LogSlice, MarkerSlice
+from headrace.sources.log.slices import LogSlice
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.incremental import read_incremental
@@ -29,7 +29,6 @@ from headrace.sources.mysql.snapshot_read import SnapshotReader
 from headrace.sources.mysql.stream_read import changes_of, read_window
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
-from headrace.sources.offset import time_of, time_text
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
@@ -39,7 +38,8 @@ MysqlSlice = LogSlice[MysqlSettings]
 
 def slice_of(planned: Slice) -> MysqlSlice:
     """The slice that a task was handed."""
-    return _KINDS[planned.kind].from_json(planned.details)
+    found: MysqlSlice = planned.details["slice"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,6 @@ class SnapshotSlice(LogSlice[MysqlSettings]):
     def schemas(self) -> Sequence[TableSchema]:
         """The table's."""
         return [self.table.schema]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "table": self.table.to_json(),
-            "chunk": self.chunk.to_json(),
-            "log": self.log.to_json(),
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        table, chunk = MysqlTable.from_json(data["table"]), Chunk.from_json(data["chunk"])
-        return cls(table, chunk, LogState.from_json(data["log"]), time_of(data["capture_time"]))
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
@@ -128,22 +113,6 @@ class IncrementalSlice(LogSlice[MysqlSettings]):
         """The table's."""
         return [self.table.schema]
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "table": self.table.to_json(),
-            "chunk": self.chunk.to_json(),
-            "commit": self.commit,
-            "log": self.log.to_json(),
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        table, chunk = MysqlTable.from_json(data["table"]), IncrementalChunk.from_json(data["chunk"])
-        return cls(table, chunk, data["commit"], LogState.from_json(data["log"]), time_of(data["capture_time"]))
-
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         reader = _reader(settings, self.log)
@@ -173,23 +142,9 @@ class StreamSlice(LogSlice[MysqlSettings]):
         """The window without the changes of one table."""
         return replace(self, window=self.window.without(table))
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"window": self.window.to_json(), "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        return cls(Window.from_json(data["window"]), time_of(data["capture_time"]))
-
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         """The window's changes."""
         yield from read_window(self.window, settings, self.capture_time)
-
-
-_KINDS: Mapping[str, type[MysqlSlice]] = {
-    kind.kind: kind for kind in (MarkerSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
-}
 
 
 def _reader(settings: MysqlSettings, log: LogState) -> SnapshotReader:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.stream_state import States, states_json, states_of_json
+from headrace.sources.mysql.stream_state import States
 from headrace.sources.mysql.transactions import Prepared
 
 
@@ -56,42 +55,3 @@ class Window:
         """The same part of the log without the changes of one table."""
         tables = {path: one for path, one in self.tables.items() if path != table}
         return replace(self, tables=tables, after={path: upto for path, upto in self.after.items() if path != table})
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "start": self.start.text,
-            "end": self.end.text,
-            "log": self.log,
-            "connector": self.connector,
-            "tables": {path: table.to_json() for path, table in self.tables.items()},
-            "after": dict(self.after),
-            "prepared": [held.to_json() for held in self.prepared],
-            "server": self.server,
-            "mark": self.mark,
-            "folds_names": self.folds_names,
-            "unsettled": self.unsettled,
-            "states": {path: states_json(given) for path, given in self.states.items()},
-            "unsure": list(self.unsure),
-            "gone": list(self.gone),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Window:
-        """Read `to_json`'s form back."""
-        return cls(
-            BinlogPosition.of(data["start"]),
-            BinlogPosition.of(data["end"]),
-            data["log"],
-            data["connector"],
-            {path: MysqlTable.from_json(table) for path, table in data["tables"].items()},
-            data["after"],
-            tuple(map(Prepared.from_json, data["prepared"])),
-            data["server"],
-            data["mark"],
-            data["folds_names"],
-            data["unsettled"],
-            {path: states_of_json(given) for path, given in data["states"].items()},
-            tuple(data["unsure"]),
-            tuple(data["gone"]),
-        )

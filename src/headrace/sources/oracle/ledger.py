@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.options import OracleSettings
@@ -66,15 +66,6 @@ class Transaction:
     def order(self) -> tuple[int, int, str, int]:
         """Its position among committed ones."""
         return (self.commit or 0, self.thread, scn.rs_order(self.rs_id), self.ssn)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, for the slice that reads it."""
-        return {**self.__dict__, "ranges": [[r.low, r.high] for r in self.ranges]}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Transaction:
-        """Read `to_json`'s form back."""
-        return cls(**{**data, "ranges": [ScnRange(*pair) for pair in data["ranges"]]})
 
 
 class OpenTransaction(NamedTuple):

@@ -1,6 +1,6 @@
 """Slices: what one task does, with everything that it needs.
 
-Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+Each kind is a class, whose objects reach the executor pickled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from headrace.changes import Position
 from headrace.errors import DataLossError
 from headrace.sources.base import Slice
 from headrace.sources.markers import Marker, marker_batch
-from headrace.sources.offset import time_of, time_text
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.committed_rows import committed_rows
@@ -53,15 +52,6 @@ class OracleSlice(ABC):
         return None
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, data: Mapping[str, Any]) -> OracleSlice:
-        """Read `to_json`'s form back."""
-
-    @abstractmethod
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """Its change rows, in position order.
 
@@ -72,12 +62,13 @@ class OracleSlice(ABC):
 
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
-        return Slice(self.kind, self.to_json(), tables=self.tables)
+        return Slice(self.kind, {"slice": self}, tables=self.tables)
 
 
 def read_slice(connect: Connect, slice: Slice, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
     """The change rows of a slice, in position order."""
-    yield from _KINDS[slice.kind].from_json(slice.details).rows(connect, settings)
+    planned: OracleSlice = slice.details["slice"]
+    yield from planned.rows(connect, settings)
 
 
 @dataclass(frozen=True)
@@ -99,15 +90,6 @@ class MiningSlice(OracleSlice):
     def tables(self) -> tuple[str, ...]:
         """None: it has no rows."""
         return ()
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"range": self.scns.to_json(), "tables": list(self.table_paths), "mark": list(self.mark)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> MiningSlice:
-        """Read `to_json`'s form back."""
-        return cls(ScnRange.from_json(data["range"]), tuple(data["tables"]), tuple(data["mark"]))
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """None."""
@@ -141,19 +123,6 @@ class SnapshotSlice(OracleSlice):
         """The chunk's table."""
         return (self.chunk.table,)
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            **self.table.to_json(),
-            "chunk": self.chunk.to_json(),
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SnapshotSlice:
-        """Read `to_json`'s form back."""
-        return cls(OracleTable.from_json(data), Chunk.from_json(data["chunk"]), time_of(data["capture_time"]))
-
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         with connect(settings.pdb) as connection:
@@ -175,21 +144,6 @@ class EmptyTableSlice(OracleSlice):
     position: Position
     capture_time: dt.datetime | None
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "table": self.table.to_json(),
-            "position": self.position.text,
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EmptyTableSlice:
-        """Read `to_json`'s form back."""
-        return cls(
-            OracleTable.from_json(data["table"]), Position.parse(data["position"]), time_of(data["capture_time"])
-        )
-
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The schema row that ends the snapshot."""
         yield schema_batch(self.table.schema, self.position, self.capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
@@ -207,15 +161,6 @@ class MarkerSlice(OracleSlice):
     kind: ClassVar[str] = "markers"
     markers: tuple[Marker, ...]
     capture_time: dt.datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"rows": [marker.to_json() for marker in self.markers], "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> MarkerSlice:
-        """Read `to_json`'s form back."""
-        return cls(tuple(map(Marker.from_json, data["rows"])), time_of(data["capture_time"]))
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The announcements."""
@@ -244,21 +189,6 @@ class IncrementalSlice(OracleSlice):
         """The chunk's table."""
         return (self.chunk.table,)
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "table": self.table.to_json(),
-            "asked": self.chunk.to_json(),
-            "commit": self.commit,
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IncrementalSlice:
-        """Read `to_json`'s form back."""
-        table, chunk = OracleTable.from_json(data["table"]), IncrementalChunk.from_json(data["asked"])
-        return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
-
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         with connect(settings.pdb) as connection:
@@ -279,17 +209,6 @@ class GapsSlice(OracleSlice):
     database: str
     gaps: Mapping[str, tuple[str, str]]
     capture_time: dt.datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        gaps = {path: list(gap) for path, gap in sorted(self.gaps.items())}
-        return {"database": self.database, "gaps": gaps, "capture_time": time_text(self.capture_time)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GapsSlice:
-        """Read `to_json`'s form back."""
-        gaps = {path: (after, upto) for path, (after, upto) in data["gaps"].items()}
-        return cls(data["database"], gaps, time_of(data["capture_time"]))
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """One row for each table."""
@@ -312,19 +231,6 @@ class HeartbeatSlice(OracleSlice):
     commit_time: dt.datetime | None
     capture_time: dt.datetime | None
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "commit": self.commit,
-            "time": time_text(self.commit_time),
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> HeartbeatSlice:
-        """Read `to_json`'s form back."""
-        return cls(data["commit"], time_of(data["time"]), time_of(data["capture_time"]))
-
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The heartbeat."""
         yield marker_batch([heartbeat(self.commit, self.commit_time)], self.capture_time)
@@ -344,19 +250,6 @@ class AppliedDefinition:
     database: str
     table: OracleTable | None
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        table = None if self.table is None else self.table.to_json()
-        return {**self.definition.to_json(), "database": self.database, "structure": table}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> AppliedDefinition:
-        """Read `to_json`'s form back."""
-        table = data["structure"]
-        return cls(
-            Definition.from_json(data), data["database"], None if table is None else OracleTable.from_json(table)
-        )
-
 
 @dataclass(frozen=True)
 class SchemasSlice(OracleSlice):
@@ -374,25 +267,6 @@ class SchemasSlice(OracleSlice):
     after: str
     definitions: tuple[AppliedDefinition, ...]
     capture_time: dt.datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "tables": [table.to_json() for table in self.changed],
-            "after": self.after,
-            "definitions": [definition.to_json() for definition in self.definitions],
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SchemasSlice:
-        """Read `to_json`'s form back."""
-        return cls(
-            tuple(map(OracleTable.from_json, data["tables"])),
-            data["after"],
-            tuple(map(AppliedDefinition.from_json, data["definitions"])),
-            time_of(data["capture_time"]),
-        )
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """One schema row for each table, then one for each definition."""
@@ -420,41 +294,6 @@ class TransactionsSlice(OracleSlice):
     mark: tuple[str, ...]
     capture_time: dt.datetime | None
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "transactions": [transaction.to_json() for transaction in self.transactions],
-            "structures": {path: table.to_json() for path, table in self.changed.items()},
-            "mark": list(self.mark),
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TransactionsSlice:
-        """Read `to_json`'s form back."""
-        return cls(
-            tuple(map(Transaction.from_json, data["transactions"])),
-            {path: OracleTable.from_json(table) for path, table in data["structures"].items()},
-            tuple(data["mark"]),
-            time_of(data["capture_time"]),
-        )
-
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
         """The changes in commit order."""
         yield from committed_rows(connect, self.transactions, self.changed, self.mark, settings, self.capture_time)
-
-
-_KINDS: dict[str, type[OracleSlice]] = {
-    slice.kind: slice
-    for slice in (
-        MiningSlice,
-        SnapshotSlice,
-        EmptyTableSlice,
-        MarkerSlice,
-        IncrementalSlice,
-        GapsSlice,
-        HeartbeatSlice,
-        SchemasSlice,
-        TransactionsSlice,
-    )
-}

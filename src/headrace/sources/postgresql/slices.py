@@ -1,14 +1,14 @@
 """Slices: what one task reads, with everything that it needs.
 
-Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
+Each kind is a class, whose objects reach the executor pickled.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -16,8 +16,7 @@ from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
 from headrace.sources.base import Slice
-from headrace.sources.log.slices import LogSlice, MarkerSlice
-from headrace.sources.offset import time_of, time_text
+from headrace.sources.log.slices import LogSlice
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.incremental import read_incremental
 from headrace.sources.postgresql.options import PostgresSettings
@@ -33,7 +32,8 @@ PostgresSlice = LogSlice[PostgresSettings]
 
 def slice_of(planned: Slice) -> PostgresSlice:
     """The slice that a task was handed."""
-    return _KINDS[planned.kind].from_json(planned.details)
+    found: PostgresSlice = planned.details["slice"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,6 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
     def schemas(self) -> Sequence[TableSchema]:
         """The table's."""
         return [self.table.schema]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "table": self.table.to_json(),
-            "chunk": self.chunk.to_json(),
-            "snapshot": self.snapshot,
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        table, chunk = PostgresTable.from_json(data["table"]), Chunk.from_json(data["chunk"])
-        return cls(table, chunk, data["snapshot"], time_of(data["capture_time"]))
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
@@ -119,21 +104,6 @@ class IncrementalSlice(LogSlice[PostgresSettings]):
         """The table's."""
         return [self.table.schema]
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "table": self.table.to_json(),
-            "chunk": self.chunk.to_json(),
-            "commit": self.commit,
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        table, chunk = PostgresTable.from_json(data["table"]), IncrementalChunk.from_json(data["chunk"])
-        return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
-
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         """The chunk's rows."""
         with work_on(self.table.schema.id):
@@ -164,25 +134,6 @@ class StreamSlice(LogSlice[PostgresSettings]):
         """The window without the changes of one table."""
         return replace(self, window=self.window.without(table))
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "window": self.window.to_json(),
-            "types": self.types.to_json(),
-            "capture_time": time_text(self.capture_time),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_json`'s form back."""
-        window, types = Window.from_json(data["window"]), TypeCatalog.from_json(data["types"])
-        return cls(window, types, time_of(data["capture_time"]))
-
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         """The window's changes."""
         yield from read_window(self.window, self.types, settings, self.capture_time)
-
-
-_KINDS: Mapping[str, type[PostgresSlice]] = {
-    kind.kind: kind for kind in (MarkerSlice, SnapshotSlice, IncrementalSlice, StreamSlice)
-}

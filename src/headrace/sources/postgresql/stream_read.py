@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -61,41 +60,6 @@ class Window:
         )
         after = {path: upto for path, upto in self.after.items() if path != table}
         return replace(self, tables=tables, after=after, earlier=earlier)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "start": self.start,
-            "end": self.end,
-            "database": self.database,
-            "tables": {path: table.to_json() for path, table in self.tables.items()},
-            "after": dict(self.after),
-            "kept": list(self.kept),
-            "earlier": {path: table.to_json() for path, table in self.earlier.items()},
-            "earlier_types": self.earlier_types.to_json(),
-            "changed": self.changed,
-            "is_last": self.is_last,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Window:
-        """Read `to_json`'s form back."""
-        tables, earlier = (
-            {path: PostgresTable.from_json(table) for path, table in data[name].items()}
-            for name in ("tables", "earlier")
-        )
-        return cls(
-            data["start"],
-            data["end"],
-            data["database"],
-            tables,
-            data["after"],
-            tuple(data["kept"]),
-            earlier,
-            TypeCatalog.from_json(data["earlier_types"]),
-            data["changed"],
-            data["is_last"],
-        )
 
 
 def read_window(

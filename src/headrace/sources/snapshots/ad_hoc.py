@@ -472,7 +472,9 @@ def with_reads_settled(start: Offset, end: Offset) -> Offset:
     state = AdHoc.from_json(end.ad_hoc)
     if not end.skipped and not state.unequal:
         return end
-    read = {request.table for request in state.requests if request.done and request.filter is None and not request.since}
+    read = {
+        request.table for request in state.requests if request.done and request.filter is None and not request.since
+    }
     read |= {one.table for one in state.announced}
     read |= {path for path, at in end.tables.items() if at.read and end.captures_newly(start, path)}
     skipped = {path: gap for path, gap in end.skipped.items() if path not in read}

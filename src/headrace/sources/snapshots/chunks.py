@@ -6,12 +6,11 @@ same ranges, and a killed run goes on at the first chunk that no batch has deliv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from headrace.changes.position import Position, order_of_read
-from headrace.sources.offset import Key, Offset, TableProgress, key_of
+from headrace.sources.offset import Key, Offset, TableProgress
 
 FIRST = "first"
 FIRST_OF_TABLE = "first_in_data_collection"
@@ -53,15 +52,6 @@ class Chunk:
         """
         order = f"{order_of_read(self.read)}{self.ordinal:05x}:{self.number:08x}"
         return Position(self.commit, order, f"{row:08x}")
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, for the slice that reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Chunk:
-        """Read `to_json`'s form back."""
-        return cls(**{**data, "lower": key_of(data["lower"]), "upper": key_of(data["upper"])})
 
 
 def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:

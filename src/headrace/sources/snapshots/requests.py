@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from headrace.changes import TableId
@@ -123,17 +123,6 @@ class IncrementalChunk:
     def schema_position(self, commit: str) -> Position:
         """Where the table's schema is announced: before the rows."""
         return Position(commit, self._order)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, for the slice that reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IncrementalChunk:
-        """Read `to_json`'s form back."""
-        return cls(
-            **{**data, "lower": key_of(data["lower"]), "upper": key_of(data["upper"]), "key": tuple(data["key"])}
-        )
 
     @property
     def _order(self) -> str:
