@@ -30,12 +30,12 @@ from headrace.errors import NewerRelease
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.databases import Offsets
 from headrace.sources.mysql.binlog_position import BinlogPosition
-from headrace.sources.mysql.log_state import LogState as MysqlLog
+from headrace.sources.mysql.stream_state import LogState as MysqlLog
 from headrace.sources.mysql.stream_state import StreamState as MysqlState
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.offset import Offset
 from headrace.sources.oracle.mining_state import MiningState
-from headrace.sources.postgresql.log_state import LogState as PostgresLog
+from headrace.sources.postgresql.stream_state import LogState as PostgresLog
 from headrace.sources.postgresql.stream_state import StreamState as PostgresState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.reader import source_named

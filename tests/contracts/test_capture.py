@@ -13,7 +13,7 @@ from tests.support.captured_postgres import CapturedPostgres
 from tests.support.captured_shop import Db2Database, Db2WithImages, OracleDatabase, SqlServerDatabase
 from tests.support.postgresql import PostgresDatabase
 
-from headrace.sources.snapshots import key_range
+from headrace.sources.snapshots import chunks
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.testing import CaptureContract
 from headrace.testing.captured_database import CapturedDatabase, data
@@ -32,9 +32,9 @@ class OurCapture(CaptureContract):
     ) -> None:
         rows = [(a, f"k{b}") for a in range(3) for b in range(3)]
         database.create("t", "a int not null, b varchar(5) not null, primary key (a, b)", rows)
-        same = key_range._same
+        same = chunks._same
         # Neither true nor false where the first columns are equal.
-        monkeypatch.setattr(key_range, "_same", lambda limit: f"{same(limit)} AND NULL = 1")
+        monkeypatch.setattr(chunks, "_same", lambda limit: f"{same(limit)} AND NULL = 1")
 
         def read(**options: Any) -> list[tuple[int, str]]:
             return sorted((int(row["a"]), row["b"]) for _, _, row in data(database.run(**options).all()))

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import SchemaError
 from headrace.pipeline import Pipeline, load_pipeline
-from headrace.sources.postgresql import shared_window
+from headrace.sources.postgresql import planner
 from headrace.testing.waiting import PATIENCE
 from headrace_emulators.postgresql.server import PostgresDatabase
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def test_a_table_whose_batch_a_sink_refuses_is_parked_and_read_again(
     spark: SparkSession, tmp_path: Path, postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_window, "can_share", lambda one, other: True)
+    monkeypatch.setattr(planner, "can_share", lambda one, other: True)
     for table in ("t", "u"):
         postgres_database.execute(
             f"CREATE TABLE {table} (id int PRIMARY KEY, v text); INSERT INTO {table} VALUES (1, 'a')"

@@ -322,7 +322,7 @@ def _surrounded(database: Database) -> Iterator[Callable[[Batch], Any]]:
     with (
         patch("headrace.pipeline.ending._PLAN_SECONDS", 0.0),
         patch("headrace.faultpoints.reach", reach),
-        patch("headrace.sources.change_tables.rewind.time", clock),
+        patch("headrace.sources.change_tables.snapshot_read.time", clock),
         patch("headrace.sources.change_tables.capture_wait.time", clock),
     ):
         yield during

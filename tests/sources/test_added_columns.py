@@ -13,7 +13,7 @@ from headrace.changes.position import ADDED_COLUMNS
 from headrace.changes.table_pattern import table_patterns
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AddedColumn, AdHoc
-from headrace.sources.snapshots.added_columns import added_column_markers
+from headrace.sources.snapshots.ends_equal import added_column_markers
 from headrace.sources.tables.rewrites import AddedColumnSettings, Rewrite, RewriteSettings, follow_rewrites
 from headrace.sources.tables.source_table import SourceTable
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sources import batch_sizes
-from headrace.sources.batch_sizes import Spool, rows_per_fetch, sized
+from headrace.sources import rows as change_rows
+from headrace.sources.rows import Spool, rows_per_fetch, sized
 
 
 def batch_of(lengths):
@@ -23,7 +23,7 @@ def batch_of(lengths):
 )
 def test_rows_keep_their_order_and_a_batch_its_bounds(lengths, rows, most, fetched):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_sizes, "BATCH_BYTES", most)
+        patch.setattr(change_rows, "BATCH_BYTES", most)
         found = list(sized(map(batch_of, lengths), rows, fetched=fetched))
     assert [len(value.as_py()) for batch in found for value in batch.column(0)] == [n for some in lengths for n in some]
     for batch in found:
@@ -53,7 +53,7 @@ def test_rows_per_fetch_follow_from_the_width_of_a_row(width, large, rows):
 
 @pytest.mark.parametrize("in_memory", [10, 10**6])
 def test_what_waits_comes_back_as_it_was(in_memory, monkeypatch):
-    monkeypatch.setattr(batch_sizes, "_IN_MEMORY", in_memory)
+    monkeypatch.setattr(change_rows, "_IN_MEMORY", in_memory)
     spool = Spool()
     given = [[pa.array(["a", None]), pa.array(["ä" * 50, ""])], [pa.array(["b"]), pa.nulls(1, pa.string())]]
     for texts in given:

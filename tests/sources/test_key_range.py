@@ -10,7 +10,7 @@ import sqlglot
 from hypothesis import example, given
 from sqlglot import exp
 
-from headrace.sources.snapshots.key_range import KeyLimit, after, between
+from headrace.sources.snapshots.chunks import KeyLimit, after, between
 
 NAMES = ("a", "b", "c")
 

@@ -10,7 +10,7 @@ from tests.support.sqlserver_runs import Run, create
 
 from headrace.errors import CaptureError
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.release import too_old
+from headrace.sources.sqlserver.catalog import too_old
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace_emulators.oracle import EmulatedOracle
 from headrace_emulators.sqlserver import EmulatedServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.changes import LogicalType
-from headrace.sources.tables.shared_batches import can_share
+from headrace.sources.tables.rewrites import can_share
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.sources.spool import Spool
+from headrace.sources.messages import Spool
 
 
 @pytest.mark.parametrize("most", [0, 1, 100, 1 << 20])

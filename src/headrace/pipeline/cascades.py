@@ -27,7 +27,7 @@ from headrace.pipeline.added_rows import Cause, KeptRows, counts_with, lines_of,
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.pipeline.target import Target
 from headrace.sources.databases import Databases, Offsets
-from headrace.sources.tables.unlogged import Unlogged, read_again
+from headrace.sources.tables.rewrites import Unlogged, read_again
 from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from headrace.sources.rows import with_transactions_of
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.snapshots.ad_hoc import with_reads_settled
 from headrace.sources.table_versions import next_versions, versions_of
-from headrace.sources.tables.guardrail import require_few
+from headrace.sources.tables.selection import require_few
 from headrace.sources.tables.unmatched import Unmatched, gone_table, require_matched
 
 _PARTS = frozenset(["version", "databases", "batch"])

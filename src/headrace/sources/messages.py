@@ -2,14 +2,17 @@
 
 So a row crosses from Python to the JVM once, as bytes. The messages are those that the format makes of the same rows
 behind the source: one codec for each task, over all of the task's rows in their order.
+
+Messages of a task that wait until all of them have been looked at: in memory, and many of them in a file.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -20,8 +23,55 @@ from headrace.formats.base import MESSAGE_DDL, Format
 from headrace.formats.codec import MESSAGES, ArrowFormat, Codec, Facts, parts
 from headrace.formats.convert import format_named
 from headrace.formats.encoded_batch import OutOfRange
-from headrace.sources.spool import Spool
 from headrace.wire.lines import lines
+
+_MOST_IN_MEMORY = 64 << 20
+
+
+class Spool:
+    """Batches of Arrow of one schema, read once in the order in which they came. To be closed.
+
+    Args:
+        most: how many bytes stay in memory; what comes behind them goes to a temporary file of this machine, which is
+            gone with the process.
+    """
+
+    def __init__(self, most: int = _MOST_IN_MEMORY) -> None:
+        self._left = most
+        self._first: list[pa.RecordBatch] = []
+        self._file: IO[bytes] | None = None
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._first = []
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep a batch."""
+        self._left -= batch.nbytes
+        if self._left >= 0:
+            self._first.append(batch)
+            return
+        if self._writer is None:
+            self._left = -1
+            self._file = tempfile.TemporaryFile(prefix="headrace-")  # noqa: SIM115
+            self._writer = pa.ipc.new_stream(self._file, batch.schema)
+        self._writer.write_batch(batch)
+
+    def all(self) -> Iterator[pa.RecordBatch]:
+        """The batches; those in memory are let go one by one."""
+        first, self._first = self._first[::-1], []
+        while first:
+            yield first.pop()
+        if self._writer is not None and self._file is not None:
+            self._writer.close()
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)
+
 
 _COUNTS = (
     "counted struct<database: string, table_path: string, op: string, rows: bigint, newest: timestamp, "

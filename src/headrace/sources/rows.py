@@ -1,9 +1,17 @@
-"""Arrow batches of change rows: the form in which sources hand rows to Spark."""
+"""Arrow batches of change rows: the form in which sources hand rows to Spark.
+
+The positions of events in their transactions, and what the end of a transaction says of it.
+
+Rows in batches that are bounded by bytes, so that a worker's memory stays flat however large values are.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -105,3 +113,148 @@ def with_transactions_of(database: str, rows: pa.RecordBatch) -> pa.RecordBatch:
     fields = [pc.binary_join_element_wise(database, id, ":"), *orders]
     made = pa.StructArray.from_arrays(fields, fields=list(given.type), mask=given.is_null())
     return rows.set_column(place, rows.schema.field(place), made)
+
+
+@dataclass
+class Tally:
+    """What was counted of a transaction so far.
+
+    Args:
+        events: all of them.
+        by_table: those of each table, by its number, in the order in which the tables came.
+    """
+
+    events: int = 0
+    by_table: dict[int, int] = field(default_factory=dict)
+
+    def collections(self, names: Sequence[str]) -> str:
+        """The counts of all tables, as the fact `data_collections` of an END.
+
+        Args:
+            names: `database.schema.table` by the table's number.
+        """
+        found = [
+            {"data_collection": names[table], "event_count": count} for table, count in self.by_table.items() if count
+        ]
+        return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+def number_events(
+    groups: np.ndarray, tables: np.ndarray, weights: np.ndarray, tallies: Sequence[Tally]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each event in its transaction, and in it among those of its table; counts them, too.
+
+    Args:
+        groups: the number of each event's transaction; they ascend.
+        tables: the number of its table.
+        weights: for how many events it counts; what follows it has a number that is higher by that.
+        tallies: what was counted before of each transaction; it is counted on.
+    """
+    total = _running(groups, weights, np.array([tally.events for tally in tallies], np.int64))
+    width = int(tables.max(initial=0)) + 1
+    pairs, firsts, places = np.unique(groups * width + tables, return_index=True, return_inverse=True)
+    of_group, of_table = (part.tolist() for part in np.divmod(pairs, width))
+    before = [tallies[group].by_table.get(table, 0) for group, table in zip(of_group, of_table, strict=True)]
+    own = _running(places, weights, np.array(before, np.int64))
+    counts = np.bincount(places, weights).astype(np.int64).tolist()
+    # In order of first appearance, as the list of collections has it.
+    for pair in np.argsort(firsts).tolist():
+        tally, table = tallies[of_group[pair]], of_table[pair]
+        tally.by_table[table] = tally.by_table.get(table, 0) + counts[pair]
+        tally.events += counts[pair]
+    return total, own
+
+
+def _running(groups: np.ndarray, weights: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """The number of each event in its group: that of its first message, after what was counted before."""
+    order = np.argsort(groups, kind="stable")
+    sorted_groups, sorted_weights = groups[order], weights[order]
+    sums = np.cumsum(sorted_weights) - sorted_weights
+    starts = np.searchsorted(sorted_groups, np.arange(len(before)))
+    numbers: np.ndarray = np.empty(len(groups), dtype=np.int64)
+    numbers[order] = sums - sums[np.minimum(starts, len(groups) - 1)][sorted_groups] + before[sorted_groups] + 1
+    return numbers
+
+
+BATCH_BYTES = 16 * 1024 * 1024
+"""Bytes per Arrow batch. What is made of one takes several times as much."""
+FETCH_BYTES = 64 * 1024 * 1024
+"""Bytes per fetch, by the declared lengths of columns, which values rarely fill."""
+LARGE_ROWS = 16
+"""Rows per fetch where a column has no length that bounds it."""
+_IN_MEMORY = 32 * 1024 * 1024
+
+
+def rows_per_fetch(width: int, *, large: bool, most: int) -> int:
+    """How many rows a driver fetches at once.
+
+    Args:
+        width: bytes of a row at the most.
+        large: whether a column may hold any number of bytes.
+        most: the most rows.
+    """
+    return min(LARGE_ROWS, most) if large else max(1, min(most, FETCH_BYTES // max(width, 1)))
+
+
+def sized(batches: Iterable[pa.RecordBatch], rows: int, *, fetched: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, in batches of at most so many rows and about `BATCH_BYTES`; a row is never divided.
+
+    Args:
+        batches: of any size. Only what is needed is taken at a time.
+        rows: the most rows of a batch.
+        fetched: rows per fetch. Where they are few, fetches are put together.
+    """
+    if fetched > LARGE_ROWS:
+        for batch in batches:
+            yield from _parts(batch, rows)
+        return
+    held: list[pa.RecordBatch] = []
+    size = count = 0
+    for batch in batches:
+        for part in _parts(batch, rows):
+            full = size + part.nbytes > BATCH_BYTES or count + part.num_rows > rows
+            if held and (full or held[0].schema != part.schema):
+                yield _joined(held)
+                held, size, count = [], 0, 0
+            held.append(part)
+            size, count = size + part.nbytes, count + part.num_rows
+    if held:
+        yield _joined(held)
+
+
+def _parts(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    count = batch.num_rows
+    if count > 1 and (count > rows or batch.nbytes > BATCH_BYTES):
+        yield from _parts(batch.slice(0, count // 2), rows)
+        yield from _parts(batch.slice(count // 2), rows)
+    elif count:
+        yield batch
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+class Spool:
+    """Columns of text that wait until they may be given: in memory first, then in a temporary file of the worker."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def add(self, texts: Sequence[pa.Array]) -> None:
+        """Keep a batch."""
+        batch = pa.record_batch([text.cast(pa.string()) for text in texts], names=[str(n) for n in range(len(texts))])
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), batch.schema)
+        self._writer.write_batch(batch)
+
+    def __iter__(self) -> Iterator[list[pa.Array]]:
+        """The batches in their order; may be asked once, when all are kept."""
+        if self._writer is not None:
+            self._writer.close()
+            self._file.seek(0)
+            with pa.ipc.open_stream(pa.PythonFile(self._file, "r")) as reader:
+                for batch in reader:
+                    yield batch.columns
+        self._file.close()

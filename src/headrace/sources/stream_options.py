@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.options import OTHER_NAMES, Names, folder, items
 from headrace.settings import Settings, option
-from headrace.sources.snapshots.first_reads import collections
+from headrace.sources.snapshots.chunks import collections
 from headrace.sources.snapshots.select_overrides import selects
 from headrace.sources.tables.columns import patterns
 from headrace.sources.tables.keys import message_keys

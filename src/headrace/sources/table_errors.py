@@ -1,6 +1,8 @@
 """What a task does when the rows of one table can't be read: an `error` row says so, and the others' rows come.
 
 Only a reader that is asked for that does it (`parks_tables`); it is for a driver that then goes on without the table.
+
+What happens to a change of the stream that can't be made a change row.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import pyarrow.compute as pc
 from headrace import errors
 from headrace.changes import Operation, TableId
 from headrace.errors import HeadraceError
+from headrace.settings import Settings, option
 from headrace.sources.base import Slice
 from headrace.sources.rows import change_batch, repeat, table_column
 
@@ -137,3 +140,20 @@ def error_of(table: TableId, sentence: str, source: Mapping[str, str]) -> Headra
     error = kind(sentence, remedy=source[REMEDY])
     error.table = table
     return error
+
+
+FAIL, WARN, SKIP = "fail", "warn", "skip"
+
+
+class UnreadableSettings(Settings):
+    """Whether a change that can't be read stops the run."""
+
+    unreadable_changes: str = option(
+        "What happens to a change that can't be read, because a value can't be converted or the server can't print "
+        "it: `fail` stops the run; `warn` leaves it out and logs its position; `skip` leaves it out. A change that was "
+        "left out is an `error` row, is counted, and `headrace status` reports it. A row of a snapshot that can't be "
+        "read always stops the run.",
+        default=FAIL,
+        choices=(FAIL, WARN, SKIP),
+        aliases=("event.processing.failure.handling.mode",),
+    )

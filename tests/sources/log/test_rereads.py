@@ -12,8 +12,7 @@ from headrace.errors import CaptureError
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc, with_reads_settled
-from headrace.sources.snapshots.pace import FIRST_ROWS, MOST_ROWS, Pace
-from headrace.sources.snapshots.requests import Request
+from headrace.sources.snapshots.requests import FIRST_ROWS, MOST_ROWS, Pace, Request
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 FIRST_KEYS = FIRST_ROWS // ROWS

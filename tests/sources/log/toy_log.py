@@ -17,7 +17,7 @@ from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Key, Offset, TableProgress
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.snapshots.requests import RequestWaits
 from headrace.sources.stream_options import HeartbeatSettings, SelectSettings, SignalSettings
 from headrace.sources.tables.lost import WITHOUT_ROWS

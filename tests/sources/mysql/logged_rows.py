@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.sources.mysql.row_images import read_rows
+from headrace.sources.mysql.layouts import read_rows
 from headrace.sources.mysql.wire_columns import WireTables
 from headrace.wire.binlog_kernels import Events
 from headrace.wire.cell_kernels import Columns

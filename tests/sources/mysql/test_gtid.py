@@ -12,14 +12,17 @@ from headrace.errors import FormatError
 from headrace.sources.mysql.events import EventType
 from headrace.sources.mysql.gtid import (
     GtidStart,
+    MariadbGtidSet,
+    MysqlGtidSet,
     XaPrepare,
     Xid,
     read_gtid,
+    read_gtid_list,
     read_mariadb_gtid,
+    read_previous_gtids,
     read_tagged_gtid,
     read_xa_prepare,
 )
-from headrace.sources.mysql.gtid_sets import MariadbGtidSet, MysqlGtidSet, read_gtid_list, read_previous_gtids
 
 UUID_A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 UUID_B = "ffffffff-71ca-11e1-9e33-c80aa9429562"

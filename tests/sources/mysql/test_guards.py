@@ -18,9 +18,8 @@ from headrace.sources.mysql.guards import (
     require_same_file,
     require_same_log,
 )
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer

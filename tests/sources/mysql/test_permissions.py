@@ -19,11 +19,9 @@ from headrace.sources.mysql.connection import MARIADB, MYSQL, Connection, Server
 from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.log_read import mark_of
-from headrace.sources.mysql.log_settings import retention_seconds, wrong_settings
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.permissions import missing_permissions
-from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.permissions import missing_permissions, retention_seconds, wrong_settings
+from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer
 

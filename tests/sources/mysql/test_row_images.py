@@ -7,7 +7,7 @@ from tests.smoke import examples
 from tests.sources.mysql import exact_rows
 from tests.sources.mysql.logged_rows import read_images
 
-from headrace.sources.mysql.row_images import WrongRow
+from headrace.sources.mysql.layouts import WrongRow
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.wire_columns import WireColumn
 

@@ -9,8 +9,7 @@ import pytest
 from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.offset import Offset
 
 LOG = LogState("mariadb", "s", "binlog", "m")

@@ -9,9 +9,9 @@ from tests.support.mysql_tables import table
 
 from headrace.sources.mysql.alterations import Unproven, actions_of
 from headrace.sources.mysql.altered_tables import altered_tables
-from headrace.sources.mysql.kept_values import keeps_values
 from headrace.sources.mysql.statements import Named, read_statement
 from headrace.sources.mysql.table_states import TableStatement, states_of
+from headrace.sources.mysql.types import keeps_values
 
 
 def statement(text, position="1"):

@@ -7,8 +7,7 @@ import pytest
 from tests.sources.oracle.runs import Run, add, data, image, row
 
 from headrace.errors import CaptureError, DataLossError, OptionError
-from headrace.sources.oracle.dictionary import dictionaries, is_old, mined_from
-from headrace.sources.oracle.logs import LogFile
+from headrace.sources.oracle.logs import LogFile, dictionaries, is_old, mined_from
 from headrace_emulators.oracle import EmulatedOracle
 
 

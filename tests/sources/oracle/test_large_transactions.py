@@ -29,7 +29,7 @@ def loaded(first, count):
 
 
 def test_a_transaction_that_is_not_held_in_memory_comes_whole_and_in_order(database, monkeypatch):
-    monkeypatch.setattr("headrace.sources.oracle.committed_rows._ROWS_IN_MEMORY", 1_000)
+    monkeypatch.setattr("headrace.sources.oracle.change_rows._ROWS_IN_MEMORY", 1_000)
     run = Run(database, rows_per_slice=1_000)
     run.until_level()
     with database.connect() as large, database.connect() as small:
@@ -46,7 +46,7 @@ def test_a_transaction_that_is_not_held_in_memory_comes_whole_and_in_order(datab
 
 
 def test_what_a_large_transaction_takes_back_is_looked_at_in_parts(database, monkeypatch):
-    monkeypatch.setattr("headrace.sources.oracle.committed_rows._ROWS_IN_MEMORY", 10)
+    monkeypatch.setattr("headrace.sources.oracle.change_rows._ROWS_IN_MEMORY", 10)
     monkeypatch.setattr("headrace.sources.oracle.assembly._UNDONE_AT_ONCE", 7)
     run = Run(database)
     run.until_level()

@@ -18,7 +18,7 @@ from headrace.pipeline.model import read_model
 from headrace.pipeline.new_file import new_file
 from headrace.pipeline.plan import plan_pipeline
 from headrace.sources.postgresql.captured_table import Computed, PostgresTable
-from headrace.sources.postgresql.computed_columns import left_out
+from headrace.sources.postgresql.catalog import left_out
 from headrace.sources.postgresql.printed import printed_tables
 from headrace.sources.postgresql.publication import Member, PublicationState
 from headrace.sources.postgresql.types import TypeCatalog

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sources.postgresql.csv_rows import csv_columns
+from headrace.sources.postgresql.snapshot_read import csv_columns
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
 ODD = st.sampled_from(["", "\\.", "\\N", "NULL", "\n", "\r", "\r\n", '"', '""', ",", " ", "'", "\ufeff", "#"])

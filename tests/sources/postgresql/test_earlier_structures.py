@@ -12,12 +12,10 @@ from headrace.apply.column_names import steps_of
 from headrace.changes import Column, TableId, TableSchema
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql.captured_table import PostgresTable
-from headrace.sources.postgresql.earlier_structures import EarlierStructures
-from headrace.sources.postgresql.log_state import LogState
+from headrace.sources.postgresql.earlier_structures import EarlierStructures, statement
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.relation import Relation, RelationColumn, table_of, under_known_names
-from headrace.sources.postgresql.renamed_columns import statement
-from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.stream_state import LogState, StreamState
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
 
 _SETTINGS = PostgresSettings.parse({"database": "db"}, owner="source")

@@ -20,11 +20,11 @@ from headrace.errors import CaptureError, DataLossError, HeadraceError, Position
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.guards import ServerState, judge, require_same_log
-from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import Member, PublicationState
 from headrace.sources.postgresql.refusals import Endpoint
 from headrace.sources.postgresql.slots import AFTER_LOSS, SlotState, created
+from headrace.sources.postgresql.stream_state import LogState
 from headrace.testing.waiting import until
 
 SETTINGS = PostgresSettings(database="shop")

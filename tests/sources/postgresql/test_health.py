@@ -15,9 +15,8 @@ from headrace.sources.offset import Offset
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.health import HealthProbe
-from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.slots import created
-from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.stream_state import LogState, StreamState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.testing.waiting import until
 

@@ -16,9 +16,8 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.connection import Connection
-from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.source import PostgresSource
-from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.stream_state import LogState, StreamState
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
 from headrace.sources.postgresql.unsent_changes import Leaf, TableFiles, change_of
 from headrace.sources.snapshots.ad_hoc import with_reads_settled

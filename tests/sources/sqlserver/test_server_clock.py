@@ -16,8 +16,8 @@ from headrace.errors import OptionError
 from headrace.observe.completeness import of_tables
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import clock, lsn
+from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import PassingRefusal, StatementError
-from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.options import SqlServerSettings

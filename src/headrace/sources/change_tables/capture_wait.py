@@ -19,10 +19,9 @@ import pyarrow as pa
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import clock, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.clock import MINUTE
+from headrace.sources.change_tables.clock import MINUTE, CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.options import ChangeTableSettings
-from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 
 ROUNDING = dt.timedelta(milliseconds=10)
 """Commit times are kept to a three-hundredth of a second, so they are compared with this much to spare."""

@@ -1,19 +1,80 @@
-"""A captured table: its schema, the capture instance that is read, and its rows as canonical texts."""
+"""A captured table: its schema, the capture instance that is read, and its rows as canonical texts.
+
+The captured tables as the catalog shows them now.
+
+What the source needs to know of a column's declared type, whatever the server.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.one_table import about
+from headrace.changes.types import LogicalType
 from headrace.errors import CaptureError
-from headrace.sources.batch_sizes import rows_per_fetch
-from headrace.sources.change_tables.native import NativeType, NativeTypes
+from headrace.sources.rows import rows_per_fetch
 from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.unmatched import TableColumns
+
+
+class NativeType(Protocol):
+    """A column's declared type as a server's catalog has it; immutable, and compared by value."""
+
+    @property
+    def name(self) -> str:
+        """The base type's name."""
+
+    @property
+    def logical(self) -> LogicalType:
+        """What the values mean."""
+
+    @property
+    def large(self) -> bool:
+        """Whether a change table may leave a value out that an update did not change."""
+
+    @property
+    def length(self) -> int | None:
+        """How many characters, bytes or digits a value has at the most."""
+
+    @property
+    def width(self) -> int:
+        """About how many bytes a value takes at the most; of a large one what it often takes."""
+
+    @property
+    def declaration(self) -> str:
+        """The type as SQL writes it."""
+
+    @property
+    def marker(self) -> str:
+        """The parameter for a bound value, of the column's own type."""
+
+    def projection(self, expression: str) -> str:
+        """How an expression of this type is selected."""
+
+    def bound(self, text: str) -> object:
+        """A canonical text as the parameter of `marker`."""
+
+    def texts(self, values: pa.Array) -> pa.Array:
+        """Canonical text of a fetched column.
+
+        Raises:
+            ValueError: what was fetched is not what the type is fetched as.
+        """
+
+    def to_json(self) -> list[Any]:
+        """What `Dialect.native` makes the type of again."""
+
+
+class NativeTypes(Protocol):
+    """Knows a server's declared types."""
+
+    def native(self, *parts: Any) -> NativeType:
+        """A type out of its JSON form."""
 
 
 class UnreadableValue(CaptureError):
@@ -187,3 +248,37 @@ def _texts(table: TableId, column: str, native: NativeType, values: pa.Array) ->
             "such changes out.",
         )
         raise about(error, table) from None
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """A captured table as the catalog shows it now, once for each of its capture instances.
+
+    Args:
+        id: where it lives.
+        versions: oldest instance first.
+        columns: all columns of the table, whether their values are captured or not.
+    """
+
+    id: TableId
+    versions: tuple[CapturedTable, ...]
+    columns: tuple[str, ...] = ()
+
+    @property
+    def newest(self) -> CapturedTable:
+        """The instance with the newest schema among those that have begun; a single one that has not begun yet."""
+        begun = [version for version in self.versions if version.instance.start_lsn is not None]
+        return begun[-1] if begun else self.versions[-1]
+
+    def of(self, instance: CaptureInstance) -> CapturedTable | None:
+        """The table as an instance that is known from before shows it now; None when that instance is gone."""
+        same = (
+            v for v in self.versions if (v.instance.name, v.instance.object_id) == (instance.name, instance.object_id)
+        )
+        return next(same, None)
+
+
+def columns_of(table: CatalogTable) -> TableColumns:
+    """A table as names and patterns of the options are held against it."""
+    captured = {name for version in table.versions for name in version.names}
+    return TableColumns(table.id, table.columns, tuple(name for name in table.columns if name in captured))

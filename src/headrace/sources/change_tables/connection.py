@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from headrace import registry
 from headrace.errors import CaptureError, HeadraceError
-from headrace.sources.batch_sizes import sized
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.statements import Statements
 from headrace.sources.connection import DriverConnection
+from headrace.sources.rows import sized
 
 _LOG = logging.getLogger("headrace.sources")
 

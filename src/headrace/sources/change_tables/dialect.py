@@ -14,16 +14,14 @@ import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
-from headrace.sources.change_tables.captured_table import CapturedTable
+from headrace.sources.change_tables.captured_table import CapturedTable, NativeTypes
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
-from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.tables.restricted import RestrictedRead
-from headrace.sources.tables.rewrites import Rewrite
-from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.tables.rewrites import Rewrite, Unlogged
 
 
 class ChangeReader(Protocol):

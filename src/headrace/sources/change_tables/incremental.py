@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
-from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.capture_wait import CaptureWait
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts, named_texts
@@ -34,13 +33,14 @@ from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import snapshot_rows
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Key, Offset
+from headrace.sources.rows import Spool
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.ends_equal import is_told, with_ends
-from headrace.sources.snapshots.pace import Pace
 from headrace.sources.snapshots.requests import (
     IncrementalChunk,
+    Pace,
     Request,
     RequestEnds,
     RequestWaits,

@@ -15,7 +15,7 @@ from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.markers import Marker, marker_batch
-from headrace.sources.snapshots.first_reads import is_read_first, reads_all
+from headrace.sources.snapshots.chunks import is_read_first, reads_all
 from headrace.sources.tables.lost import say_changes_gone
 
 SWITCHED_OFF = "its change data capture was switched off"

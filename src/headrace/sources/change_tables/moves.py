@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from headrace.errors import OptionError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.captured_table import CatalogTable
+from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.retention import Retention, oldest_needed
 from headrace.sources.change_tables.schema_history import SchemaHistory
-from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.offset import Offset
 from headrace.sources.signals import signal_table
 from headrace.sources.table_moves import NOW, MovePlan, TableMove, time_of_text

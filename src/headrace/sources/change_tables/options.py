@@ -15,10 +15,10 @@ from headrace.sources.stream_options import (
     SignalSettings,
     snapshot_mode,
 )
-from headrace.sources.tables.guardrail import GuardrailSettings
+from headrace.sources.table_errors import UnreadableSettings
 from headrace.sources.tables.lost import LostTableSettings
 from headrace.sources.tables.rewrites import RewriteSettings
-from headrace.sources.unreadable import UnreadableSettings
+from headrace.sources.tables.selection import GuardrailSettings
 
 
 class LoginSettings(PasswordSettings):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from headrace.errors import CaptureError
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.captured_table import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.snapshots.select_overrides import SelectOverrides

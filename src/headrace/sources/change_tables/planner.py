@@ -16,8 +16,8 @@ from headrace.changes import TableId
 from headrace.errors import CaptureError, DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.catalog import CatalogTable, columns_of
+from headrace.sources.change_tables.captured_table import CapturedTable, CatalogTable, columns_of
+from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.dialect import Alteration
 from headrace.sources.change_tables.history_mark import HistoryMark
@@ -27,13 +27,11 @@ from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
 from headrace.sources.change_tables.schema_history import SchemaHistory, schema_histories
-from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import snapshot_finished
-from headrace.sources.snapshots.first_reads import read_first, reads_all
+from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
 from headrace.sources.table_moves import MovePlan
 from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites

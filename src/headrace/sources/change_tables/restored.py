@@ -12,9 +12,9 @@ from typing import Any
 
 from headrace.errors import PositionMismatch
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.clock import CommitClock
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.history_mark import HistoryMark, NewestChange
-from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.offset import Offset
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from headrace.changes import TableId
 from headrace.errors import DataLossError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.captured_table import CapturedTable, CatalogTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.schema_history import Window
 

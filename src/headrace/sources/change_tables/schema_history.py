@@ -13,8 +13,7 @@ from typing import Any
 
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.native import NativeTypes
+from headrace.sources.change_tables.captured_table import CapturedTable, NativeTypes
 from headrace.sources.offset import Recent
 from headrace.sources.tables.source_table import known_table
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable, named_texts
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.captured_table import CapturedTable, CatalogTable, named_texts
 from headrace.sources.change_tables.connection import Connection, Denied, MissingObject
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.schema_history import Window

@@ -22,8 +22,8 @@ from headrace.errors import CaptureError, HeadraceError, OptionError, PositionMi
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.catalog import CatalogTable, columns_of
+from headrace.sources.change_tables.captured_table import CapturedTable, CatalogTable, columns_of
+from headrace.sources.change_tables.clock import ServerZone
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.moves import TableMoves
@@ -32,7 +32,6 @@ from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.restored import SameHistory
 from headrace.sources.change_tables.schema_history import schema_histories
-from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
 from headrace.sources.change_tables.slices import slice_of
 from headrace.sources.change_tables.slicing import Slicing
@@ -43,16 +42,16 @@ from headrace.sources.retries import Retries
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
-from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_moves import MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
+from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
-from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, unmatched
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.changes import Column, TableId
-from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance, NativeType
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.table_rules import TableRules, no_column_left

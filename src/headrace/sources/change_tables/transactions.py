@@ -26,8 +26,7 @@ from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.images import Images
-from headrace.sources.rows import change_batch, repeat
-from headrace.sources.transaction_numbers import Tally, number_events
+from headrace.sources.rows import Tally, change_batch, number_events, repeat
 
 _END_ORDER = "e"
 """Order of END in its commit: after the hex digits of every change, before announcements about the commit."""

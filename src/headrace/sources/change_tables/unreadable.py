@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.changes import Operation, TableId
 from headrace.sources.change_tables.captured_table import UnreadableValue
 from headrace.sources.rows import change_batch, repeat, table_column
-from headrace.sources.unreadable import FAIL, WARN
+from headrace.sources.table_errors import FAIL, WARN
 
 _LOG = logging.getLogger("headrace.sources")
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]

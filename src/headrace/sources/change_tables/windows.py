@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
+from headrace.sources.change_tables.clock import CommitClock
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.change_tables.server_clock import CommitClock
 
 Image = dict[str, str | None]
 

@@ -23,11 +23,10 @@ from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.db2.statements import Statements, change_table, quote
 from headrace.sources.db2.types import NativeType
+from headrace.sources.table_errors import FAIL
 from headrace.sources.tables.masks import NO_MASKS, Masks
 from headrace.sources.tables.restricted import RestrictedRead
-from headrace.sources.tables.rewrites import Rewrite
-from headrace.sources.tables.unlogged import Unlogged
-from headrace.sources.unreadable import FAIL
+from headrace.sources.tables.rewrites import Rewrite, Unlogged
 
 _PERMISSION = (
     "Let a row permission be true for the login (CREATE PERMISSION ... FOR ROWS WHERE ... ENFORCED FOR ALL ACCESS "

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from headrace.errors import CaptureError, HeadraceError
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.retention import is_retained
 from headrace.sources.change_tables.schema_history import schema_histories
-from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.db2.statements import Statements
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset

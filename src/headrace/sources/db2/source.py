@@ -12,7 +12,7 @@ from headrace.errors import OptionError
 from headrace.passwords import password_of
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.captured_table import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.db2.catalog import captured_tables

@@ -1,6 +1,6 @@
 """Every statement that goes to Db2; nothing else is sent.
 
-Only `headrace.sources.change_tables.key_ranges`, which writes what servers write alike, holds SQL besides.
+Only `headrace.sources.change_tables.statements`, which writes what servers write alike, holds SQL besides.
 
 Identifiers are always quoted, and what users give is always bound. LSNs are selected as hexadecimal digits and given
 as bytes, which become constants on the way (`headrace.sources.db2.connection`). What differs between the platforms is
@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.key_ranges import KeyRanges
-from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.statements import Bound, Query
+from headrace.sources.change_tables.captured_table import CapturedTable, NativeType
+from headrace.sources.change_tables.statements import Bound, KeyRanges, Query
 
 LUW, ZOS = "luw", "zos"
 

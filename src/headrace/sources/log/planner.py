@@ -18,13 +18,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.errors import DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.log.ad_hoc_reads import AdHocReads, KeyRanges
-from headrace.sources.log.skips import checked_skip
-from headrace.sources.log.window import Window, WindowState
+from headrace.sources.log.window import Window, WindowState, checked_skip
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import snapshot_finished
-from headrace.sources.snapshots.first_reads import read_first, reads_all
+from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
 from headrace.sources.tables.source_table import SourceTable
 
 _LOG = logging.getLogger("headrace.sources")

@@ -13,8 +13,7 @@ from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.stream_state import States
 from headrace.sources.mysql.table_states import TableStatement, states_of
 from headrace.sources.tables.keys import UniqueKey
-from headrace.sources.tables.rewrites import Rewrite
-from headrace.sources.tables.shared_batches import can_share
+from headrace.sources.tables.rewrites import Rewrite, can_share
 from headrace.sources.tables.table_rules import TableRules
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headrace.errors import CaptureError
-from headrace.sources.mysql.event_bytes import EventBytes
-from headrace.sources.mysql.events import HEADER_SIZE, Event, inner_events
+from headrace.sources.mysql.events import HEADER_SIZE, Event, EventBytes, inner_events
 
 _ZSTD, _PLAIN = 0, 255
 _END, _SIZE, _KIND, _WHOLE_SIZE = range(4)

@@ -7,8 +7,7 @@ import re
 from headrace.changes import Column
 from headrace.errors import SchemaError
 from headrace.sources.mysql.alterations import Definition
-from headrace.sources.mysql.kept_values import WITH_CHARSET
-from headrace.sources.mysql.types import NativeType
+from headrace.sources.mysql.types import WITH_CHARSET, NativeType
 
 
 def lacks_charset(definition: Definition | None) -> bool:

@@ -24,10 +24,9 @@ from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.change_rows import CODES, FIRST, ITSELF, LAST, Rows, RowWriter, Steps, TransactionFacts
 from headrace.sources.mysql.described_table import DescribedTable, described_table
 from headrace.sources.mysql.events import event_at, events_in
-from headrace.sources.mysql.layouts import Layouts
+from headrace.sources.mysql.layouts import Layouts, WrongRow, read_rows
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.ordinary import Run
-from headrace.sources.mysql.row_images import WrongRow, read_rows
 from headrace.sources.mysql.statements import Meaning
 from headrace.sources.mysql.table_map import read_table_map, table_named
 from headrace.sources.mysql.transactions import (
@@ -42,9 +41,9 @@ from headrace.sources.mysql.transactions import (
     TransactionReader,
 )
 from headrace.sources.mysql.window import Window
+from headrace.sources.rows import Tally, number_events
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
-from headrace.sources.transaction_numbers import Tally, number_events
 from headrace.wire.binlog_kernels import Events
 from headrace.wire.cell_kernels import mark_new
 from headrace.wire.spans import Array

@@ -14,12 +14,11 @@ from headrace.errors import DataLossError, FormatError, PositionMismatch
 from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, file_name
 from headrace.sources.mysql.connection import MARIADB, Connection, connect_binlog
 from headrace.sources.mysql.events import EventType, Frames, events_in
-from headrace.sources.mysql.gtid_sets import GtidSet, read_gtid_list, read_previous_gtids
+from headrace.sources.mysql.gtid import GtidSet, read_gtid_list, read_previous_gtids
 from headrace.sources.mysql.guards import AFTER_LOSS, NEW_CHECKPOINT, ServerState, gtid_set
 from headrace.sources.mysql.log_read import log_up_to, mark_of
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.mysql.transactions import TransactionEnd, TransactionReader
 from headrace.sources.mysql.visibility import Snapshots
 

@@ -18,8 +18,8 @@ from headrace.errors import CaptureError
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.refusals import MysqlError
-from headrace.sources.mysql.snapshot_statements import identifier, quoted, text
+from headrace.sources.mysql.refusals import MysqlError, identifier
+from headrace.sources.mysql.snapshot_statements import quoted, text
 from headrace.sources.tables.rewrites import FAIL, REREAD, WARN
 
 _NAME = r"`((?:[^`]|``)+)`"

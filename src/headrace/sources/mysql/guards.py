@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, file_name, file_of
 from headrace.sources.mysql.connection import MARIADB, Connection
-from headrace.sources.mysql.gtid_sets import GtidSet, MariadbGtidSet, MysqlGtidSet
-from headrace.sources.mysql.log_state import LogState
-from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from headrace.sources.mysql.stream_state import LogState, StreamState
 
 NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 _VARIABLES = ("server_id", "hostname", "port", "binlog_expire_logs_seconds", "gtid_executed", "gtid_binlog_state")

@@ -18,8 +18,8 @@ from headrace.sources.mysql.connection import Connection, connect, connect_binlo
 from headrace.sources.mysql.failover import is_another
 from headrace.sources.mysql.guards import ServerState, require_same_file, require_there
 from headrace.sources.mysql.log_read import mark_of
-from headrace.sources.mysql.log_settings import NAMES, retention_seconds, wrong_settings
 from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.permissions import NAMES, retention_seconds, wrong_settings
 from headrace.sources.mysql.refusals import KEEP_LONGER
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.changes.key_text import key_text, key_texts
-from headrace.sources.batch_sizes import Spool
 from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.binlog_position import boundary
 from headrace.sources.mysql.captured_table import MysqlTable
@@ -35,6 +34,7 @@ from headrace.sources.mysql.snapshot_read import (
     require_as_known,
 )
 from headrace.sources.offset import Key
+from headrace.sources.rows import Spool
 from headrace.sources.signals import say, say_once
 from headrace.sources.snapshots.requests import NO_ROW, IncrementalChunk, RequestWaits, refused_filter
 

@@ -17,8 +17,8 @@ from headrace.sources.mysql.connection import Connection, connect, connect_binlo
 from headrace.sources.mysql.events import HEADER_SIZE, EventType, events_in
 from headrace.sources.mysql.guards import FILES, NEW_CHECKPOINT, files_of, require_same_file
 from headrace.sources.mysql.log_scan import LogScan, ScanResult
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.stream_state import LogState
 from headrace.sources.mysql.transactions import Prepared
 
 _U32 = 2**32

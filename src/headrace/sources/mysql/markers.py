@@ -8,7 +8,7 @@ from headrace.changes import Operation, Position, TableId, TableSchema
 from headrace.sources.markers import Marker
 from headrace.sources.mysql.binlog_position import boundary, file_name
 from headrace.sources.mysql.connection import MARIADB, MYSQL
-from headrace.sources.mysql.log_state import LogState
+from headrace.sources.mysql.stream_state import LogState
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE
 
 _GAP_ORDER = "g"

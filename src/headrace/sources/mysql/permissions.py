@@ -1,21 +1,145 @@
 """What a login may not do on a MySQL or MariaDB server, and what the server is not set up for.
 
 Each comes with the statement, or on a managed service the setting, that mends it.
+
+Key columns that hold the day `0000-00-00`, which servers take unless their sql_mode forbids it.
+
+Whether a server logs what capture needs: its settings, each with the statement that mends it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.changes import TableId
 from headrace.permissions import MissingPermission
-from headrace.sources.mysql.connection import Connection, connect, connect_binlog, login_of
-from headrace.sources.mysql.log_settings import NAMES, wrong_settings
+from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.connection import Connection, ServerKind, connect, connect_binlog, login_of
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.refusals import MysqlError, identifier
-from headrace.sources.snapshots.first_reads import is_read_first
+from headrace.sources.mysql.snapshot_statements import quoted
+from headrace.sources.snapshots.chunks import is_read_first
+from headrace.sources.tables.keys import MisfitKey
+
+NAMES = (
+    "log_bin", "server_id", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_storage_engine",
+    "gtid_mode", "gtid_strict_mode", "binlog_expire_logs_seconds", "expire_logs_days", "log_replica_updates",
+    "log_slave_updates", "innodb_native_foreign_keys", "sync_binlog", "innodb_flush_log_at_trx_commit",
+)  # fmt: skip
+"""The settings that are looked at."""
+_DAY = 86_400
+_ON = ("1", "ON")
+
+
+def retention_seconds(settings: Mapping[str, str]) -> float | None:
+    """How long the server keeps a file of its log; None for ever.
+
+    Args:
+        settings: those of `NAMES` that the server has.
+    """
+    seconds = float(settings.get("binlog_expire_logs_seconds") or 0)
+    return seconds or float(settings.get("expire_logs_days") or 0) * _DAY or None
+
+
+def wrong_settings(
+    server: ServerKind, settings: Mapping[str, str], *, is_replica: bool = False
+) -> Iterator[MissingPermission]:
+    """What is set so that changes are missing from the log, or can't be read as well as they could be.
+
+    Args:
+        server: what the server is.
+        settings: those of `NAMES` that it has; a setting that is not there is not looked at.
+        is_replica: whether it gets changes from another server.
+    """
+
+    def differs(name: str, *wanted: str) -> bool:
+        return name in settings and settings[name].upper() not in wanted
+
+    def wrong(
+        name: str, value: str, meaning: str, *, required: bool = True, restart: bool = False
+    ) -> MissingPermission:
+        return MissingPermission(
+            f"{name} of the server is {settings[name] or 'empty'}{meaning}.",
+            # Once it is restarted for its log, what was set while it ran is forgotten.
+            f"Write {name}={value} into the server's option file, too."
+            if is_off and name != "log_bin"
+            else _in_file(name, value)
+            if restart
+            else _set(server, name, value),
+            required,
+        )
+
+    is_off = differs("log_bin", *_ON)
+    if is_off:
+        yield wrong("log_bin", "binlog", ": it writes no binary log", restart=True)
+    if settings.get("server_id") == "0":
+        yield wrong("server_id", "1", ", with which it serves no readers of its log")
+    if differs("binlog_format", "ROW"):
+        yield wrong("binlog_format", "ROW", ": changes are logged as statements, which can't be read as rows")
+    if differs("binlog_storage_engine", ""):
+        yield wrong("binlog_storage_engine", "", ", a form of the log that is not read", restart=True)
+    if differs("binlog_row_image", "FULL"):
+        yield wrong(
+            "binlog_row_image",
+            "FULL",
+            ": changes lack columns, deletes have the key alone, and with MINIMAL inserts have the columns alone that "
+            "their statement names, so that a mirror stops",
+            required=False,
+        )
+    if differs("binlog_row_metadata", "FULL"):
+        yield wrong(
+            "binlog_row_metadata",
+            "FULL",
+            ": the log does not name columns, so a changed table may stop the stream",
+            required=False,
+        )
+    if not server.is_mariadb and differs("gtid_mode", "ON"):
+        yield MissingPermission(
+            f"gtid_mode of the server is {settings['gtid_mode']}: the stream can't follow a failover, and snapshots "
+            "lock tables for a moment.",
+            "Set enforce_gtid_consistency = ON, and step gtid_mode to OFF_PERMISSIVE, ON_PERMISSIVE and ON.",
+            required=False,
+        )
+    if server.is_mariadb and differs("gtid_strict_mode", *_ON):
+        yield wrong("gtid_strict_mode", "ON", ": the stream can't follow a failover", required=False)
+    kept = retention_seconds(settings)
+    if kept is not None and kept < _DAY:
+        yield MissingPermission(
+            f"The server keeps its log for {kept:,.0f} seconds (binlog_expire_logs_seconds): a pipeline that rests "
+            "longer loses changes.",
+            _set(server, "binlog_expire_logs_seconds", str(7 * _DAY)),
+            required=False,
+        )
+    updates = "log_slave_updates" if server.is_mariadb else "log_replica_updates"
+    if is_replica and differs(updates, *_ON):
+        yield wrong(updates, "ON", ", so a replica does not log what it gets", restart=True)
+    if "innodb_native_foreign_keys" in settings and not differs("innodb_native_foreign_keys", *_ON):
+        yield wrong(
+            "innodb_native_foreign_keys",
+            "OFF",
+            ": rows that a foreign key changes by CASCADE or SET NULL are not logged",
+            required=False,
+            restart=True,
+        )
+    for name in ("sync_binlog", "innodb_flush_log_at_trx_commit"):
+        if differs(name, "1"):
+            yield wrong(name, "1", ": after a crash the log may lack what was read from it already", required=False)
+
+
+def _set(server: ServerKind, name: str, value: str) -> str:
+    if server.is_mariadb or server.version < (8, 0):
+        return f"Run: SET GLOBAL {name} = {value}; and write it into the server's option file."
+    return f"Run: SET PERSIST {name} = {value};"
+
+
+def _in_file(name: str, value: str) -> str:
+    return (
+        f"Write {name}={value} into the server's option file and restart it; on RDS set it in the parameter group, "
+        "where automated backups switch the log on."
+    )
+
 
 _FIRST = 4
 _NO_LOG = 1236
@@ -131,3 +255,45 @@ class _Questions:
             return bool(self.connection.rows(asked))
         except MysqlError:
             return False
+
+
+_ZERO = "0000-00-00"
+_DAYS = ("date", "timestamp", "instant")
+_SECONDS = 2
+"""How long the server may scan a table for a key column that leads no index."""
+_IN_TIME = {
+    True: f"SET STATEMENT max_statement_time = {_SECONDS} FOR SELECT 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
+    False: f"SELECT /*+ MAX_EXECUTION_TIME({_SECONDS}000) */ 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
+}
+"""By whether the server is a MariaDB."""
+_TOO_LATE = frozenset((1317, 1969, 3024))
+_UNREADABLE = frozenset((1054, 1142, 1143, 1146))
+"""Refusals of a table or column that the login may not read, or that went away."""
+
+
+def zero_dates(connection: Connection, tables: Iterable[MysqlTable]) -> Iterator[MisfitKey]:
+    """The key columns of captured tables that have a zero date, and those of which that did not come out in time.
+
+    A session's own sql_mode may take what the server's forbids, and rows are older than either, so each column is
+    asked; a server that is too slow to answer counts where its sql_mode takes such days.
+    """
+    statement, takes = _IN_TIME[connection.server.is_mariadb], None
+    for table in tables:
+        for column in table.schema.key_columns:
+            if column.logical.kind not in _DAYS:
+                continue
+            try:
+                found = connection.rows(statement.format(quoted(table.id), identifier(column.name)))
+            except MysqlError as error:
+                if error.number in _UNREADABLE:
+                    continue
+                if error.number not in _TOO_LATE:
+                    raise
+                if takes is None:
+                    [(mode,)] = connection.rows("SELECT @@GLOBAL.sql_mode")
+                    takes = "NO_ZERO_DATE" not in str(mode).split(",")
+                if takes:
+                    yield MisfitKey(table.path, column.name, _ZERO, certain=False)
+            else:
+                if found:
+                    yield MisfitKey(table.path, column.name, _ZERO, certain=True)

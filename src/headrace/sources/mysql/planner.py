@@ -42,12 +42,11 @@ from headrace.sources.mysql.guards import (
 from headrace.sources.mysql.incremental import KeysNow
 from headrace.sources.mysql.log_read import mark_of, scan_window
 from headrace.sources.mysql.log_scan import ScanResult
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.signal_table import signals_in
 from headrace.sources.mysql.snapshot_read import TableAltered, more_chunks, require_as_known
 from headrace.sources.mysql.stream_read import changes_of
-from headrace.sources.mysql.stream_state import StreamState
+from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.mysql.table_map import read_table_map, table_named
 from headrace.sources.mysql.table_set import TableSet
 from headrace.sources.mysql.table_states import TableStatement

@@ -17,7 +17,8 @@ from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.charsets import BINARY
 from headrace.sources.mysql.connection import Connection, connect
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.snapshot_statements import identifier, quoted
+from headrace.sources.mysql.refusals import identifier
+from headrace.sources.mysql.snapshot_statements import quoted
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.printed_tables import ROWS, Printed, PrintedTable, printed_number
 from headrace.sources.snapshots.select_overrides import SelectOverrides

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.errors import SchemaError
 from headrace.sources.mysql.charsets import charset_of, text_of
-from headrace.sources.mysql.event_bytes import EventBytes
+from headrace.sources.mysql.events import EventBytes
 
 _FIXED = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
 """How many bytes the status variables of one length have."""

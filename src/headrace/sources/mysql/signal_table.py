@@ -11,8 +11,8 @@ from headrace.errors import CaptureError
 from headrace.sources.log import signal_table
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection
-from headrace.sources.mysql.refusals import MysqlError
-from headrace.sources.mysql.snapshot_statements import identifier, quoted
+from headrace.sources.mysql.refusals import MysqlError, identifier
+from headrace.sources.mysql.snapshot_statements import quoted
 from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 
 

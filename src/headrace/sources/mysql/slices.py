@@ -22,11 +22,11 @@ from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.incremental import read_incremental
 from headrace.sources.mysql.log_read import require_server
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.markers import connector
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_read import SnapshotReader
 from headrace.sources.mysql.stream_read import changes_of, read_window
+from headrace.sources.mysql.stream_state import LogState
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.snapshots.chunks import Chunk

@@ -35,9 +35,8 @@ from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.visibility import Session, Snapshots, Visible
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.snapshots.chunks import Chunk, with_bounds
-from headrace.sources.snapshots.rewound import Row, rewound
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
-from headrace.sources.snapshots.snapshot_rows import Columns, SnapshotRows
+from headrace.sources.snapshots.snapshot_rows import Columns, Row, SnapshotRows, rewound
 from headrace.sources.tables.masks import Masks
 
 _END = "ROLLBACK"

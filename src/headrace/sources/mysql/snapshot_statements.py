@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from headrace.changes import TableId
 from headrace.errors import FormatError
 from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.refusals import identifier
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.offset import Key
-from headrace.sources.snapshots.key_range import KeyLimit, between
+from headrace.sources.snapshots.chunks import KeyLimit, between
 
 _WHOLE = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 _NUMBERED = frozenset(("bit", "enum", "set", "year"))
@@ -24,11 +25,6 @@ _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "lo
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?", re.ASCII)
 _HEX = re.compile(r"([0-9A-F]{2})*", re.ASCII)
 _PRINTED = re.compile(r"[-0-9A-Fa-f:. ]*", re.ASCII)
-
-
-def identifier(name: str) -> str:
-    """A name in quotes, whatever it holds."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def quoted(id: TableId) -> str:

@@ -17,10 +17,10 @@ from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.decode import WindowDecoder
 from headrace.sources.mysql.log_read import PreparedBefore, log_from, log_up_to
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.markers import connector
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.snapshot_read import Changes
+from headrace.sources.mysql.stream_state import LogState
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.window import Window
 

@@ -1,4 +1,7 @@
-"""What the offset keeps of the log besides the commit that it reached: `Offset.log` of a MySQL or MariaDB source."""
+"""What the offset keeps of the log besides the commit that it reached: `Offset.log` of a MySQL or MariaDB source.
+
+Which server's log an offset was reached with, and by what that log is known again.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,65 @@ from typing import Any, Self
 from headrace.changes.foreign_key import ForeignKey
 from headrace.sources.log.window import WindowState
 from headrace.sources.mysql.captured_table import MysqlTable, table_of_json
-from headrace.sources.mysql.log_state import LogState
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.offset import Offset, all_known
+
+_LOG_PARTS = frozenset(["kind", "server", "base", "mark", "epoch", "gtids", "folds_names"])
+
+
+@dataclass(frozen=True)
+class LogState:
+    """The server and the log that an offset was reached with.
+
+    Args:
+        kind: `mysql`, `percona` or `mariadb`.
+        server: what tells it from all other servers, and stays the same when it is started again.
+        base: the base name of the log's files.
+        mark: what the file of the offset says of itself, by which another file with its name is known.
+        epoch: as `BinlogPosition.epoch`.
+        gtids: the transactions that the offset has, as the server writes sets of them; empty where the log has no
+            GTIDs.
+        folds_names: see `ServerKind`.
+    """
+
+    kind: str
+    server: str
+    base: str
+    mark: str
+    epoch: int = 0
+    gtids: str = ""
+    folds_names: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "kind": self.kind,
+            "server": self.server,
+            "base": self.base,
+            "mark": self.mark,
+            "epoch": self.epoch,
+            "gtids": self.gtids,
+            "folds_names": self.folds_names,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LogState:
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _LOG_PARTS)
+        return cls(
+            data["kind"],
+            data["server"],
+            data["base"],
+            data["mark"],
+            data["epoch"],
+            data["gtids"],
+            data["folds_names"],
+        )
+
 
 _PARTS = frozenset(
     ["server", "prepared", "unsettled", "cuts", "reads", "waiting", "states", "unsure", "dropped", "cascades"]

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from headrace.errors import CaptureError
-from headrace.sources.mysql.event_bytes import EventBytes
+from headrace.sources.mysql.events import EventBytes
 
 NAME = "TABLE_MAP"
 _ID_AND_FLAGS = 8

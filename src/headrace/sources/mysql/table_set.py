@@ -13,7 +13,7 @@ from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched

@@ -30,11 +30,10 @@ from headrace.sources.mysql.alterations import (
     actions_of,
 )
 from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.catalog import constant_default
 from headrace.sources.mysql.declared_columns import declared_column, lacks_charset
-from headrace.sources.mysql.defaults import constant_default
-from headrace.sources.mysql.kept_values import INTEGERS, WITH_CHARSET, keeps_values
 from headrace.sources.mysql.statements import Meaning, Named, Statement, is_tools_swap
-from headrace.sources.mysql.types import NativeType
+from headrace.sources.mysql.types import INTEGERS, WITH_CHARSET, NativeType, keeps_values
 from headrace.sources.tables.rewrites import Rewrite
 
 _CHARSET = re.compile(r"charset|character\s+set|collat|national|nchar|nvarchar|ascii|unicode|byte", re.IGNORECASE)

@@ -2,6 +2,8 @@
 
 A column's type is read from a table map of the log or from the catalog. Both give the same `NativeType`, but that the
 log shows MariaDB's own types as what they are stored as: `NativeType.stored` says what that is.
+
+Which types keep all values of another one.
 """
 
 from __future__ import annotations
@@ -360,3 +362,49 @@ def _no_digits(kind: str) -> int | None:
 def _bytes_kind(kind: str) -> str:
     """The kind of bytes that is stored like a kind of text."""
     return kind.replace("text", "blob") if kind in _TEXTS else kind.replace("char", "binary")
+
+
+INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+"""From the smallest to the largest."""
+_KEPT_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_KEPT_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_TEXT_BYTES = dict(zip(_KEPT_TEXTS, (255, 65_535, 16_777_215, 4_294_967_295), strict=True))
+WITH_CHARSET = frozenset((*_KEPT_TEXTS, "char", "varchar", "enum", "set"))
+"""The kinds of texts that a statement gives a character set."""
+_SUPERSETS = {"ascii": ("utf8", "utf8mb3", "utf8mb4"), "utf8": ("utf8mb3", "utf8mb4"), "utf8mb3": ("utf8", "utf8mb4")}
+"""Character sets that have all characters of another one."""
+
+
+def keeps_values(was: NativeType, now: NativeType) -> bool:
+    """Whether every value of one type is the same in another."""
+    if was == now:
+        return True
+    if was.compressed != now.compressed:
+        return keeps_values(replace(was, compressed=False), replace(now, compressed=False))
+    if was.kind in WITH_CHARSET and now.kind in WITH_CHARSET:
+        if was.charset != now.charset and now.charset not in _SUPERSETS.get(was.charset or "", ()):
+            return False
+        if was.kind in ("enum", "set"):
+            return was.kind == now.kind and now.labels[: len(was.labels)] == was.labels
+        return _holds_texts(was, now)
+    if was.kind in INTEGERS and now.kind in INTEGERS:
+        return was.unsigned == now.unsigned and INTEGERS.index(was.kind) <= INTEGERS.index(now.kind)
+    if was.kind == now.kind == "decimal":
+        whole = (now.length or 0) - (now.scale or 0) >= (was.length or 0) - (was.scale or 0)
+        return was.unsigned == now.unsigned and whole and (now.scale or 0) >= (was.scale or 0)
+    if was.kind == now.kind and was.kind in ("time", "datetime", "timestamp"):
+        return (now.scale or 0) >= (was.scale or 0)
+    if was.kind == now.kind == "varbinary":
+        return (now.length or 0) >= (was.length or 0)
+    if was.kind in _KEPT_BLOBS and now.kind in _KEPT_BLOBS:
+        return _KEPT_BLOBS.index(was.kind) <= _KEPT_BLOBS.index(now.kind)
+    return False
+
+
+def _holds_texts(was: NativeType, now: NativeType) -> bool:
+    if was.kind in _KEPT_TEXTS and now.kind in _KEPT_TEXTS:
+        grows = width_of(now.charset or "") > width_of(was.charset or "")
+        return _KEPT_TEXTS.index(was.kind) + grows <= _KEPT_TEXTS.index(now.kind)
+    if was.kind == "varchar" and now.kind in _KEPT_TEXTS:
+        return (was.length or 0) * width_of(now.charset or "") <= _TEXT_BYTES[now.kind]
+    return was.kind == now.kind and (now.length or 0) >= (was.length or 0)

@@ -147,20 +147,20 @@ class WireTables:
         documents = [sum(column.code == native_types.JSON for column in table) for table in tables]
         shapes = Shapes(
             _ends([len(table) for table in tables]),
-            _numbers([column.size for column in columns]),
-            _numbers([column.form for column in columns]),
-            _numbers([first for first, _ in numbers]),
-            _numbers([second for _, second in numbers]),
-            _numbers([column.room for column in columns]),
+            _column_numbers([column.size for column in columns]),
+            _column_numbers([column.form for column in columns]),
+            _column_numbers([first for first, _ in numbers]),
+            _column_numbers([second for _, second in numbers]),
+            _column_numbers([column.room for column in columns]),
             _ends([len(label) for label in labels]),
-            _numbers(documents),
+            _column_numbers(documents),
         )
         return cls(shapes, np.frombuffer(b"".join(labels), np.uint8))
 
 
-def _numbers(found: Sequence[int]) -> Array:
+def _column_numbers(found: Sequence[int]) -> Array:
     return np.array(found, np.int64)
 
 
 def _ends(sizes: Sequence[int]) -> Array:
-    return _numbers([0, *np.cumsum(sizes).tolist()])
+    return _column_numbers([0, *np.cumsum(sizes).tolist()])

@@ -33,7 +33,7 @@ from headrace.sources.oracle.redo_codes import (
     VALUE_ENDS,
     VALUE_WRITES,
 )
-from headrace.sources.unreadable import FAIL, WARN
+from headrace.sources.table_errors import FAIL, WARN
 
 _REMEDY = (
     "Take a new snapshot, or set 'unreadable_changes' to warn. Where tables are altered, 'log_mining_strategy' "

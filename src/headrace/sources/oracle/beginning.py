@@ -6,7 +6,7 @@ import logging
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.offset import Offset
-from headrace.sources.oracle import dictionary, scn, statements
+from headrace.sources.oracle import logs, scn, statements
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.mining import archived, attempts
@@ -76,10 +76,10 @@ def place(root: Connection, settings: OracleSettings) -> tuple[int, int]:
         oldest = root.value(statements.OLDEST_TRANSACTION)
         at = int(root.value(statements.CURRENT_SCN))
         begin = min(before, int(oldest) if oldest is not None else before) - 1
-        if settings.log_mining_strategy != dictionary.IN_REDO:
+        if settings.log_mining_strategy != logs.IN_REDO:
             return begin, at
         try:
-            dictionary.mined_from(archived(root, settings), begin)
+            logs.mined_from(archived(root, settings), begin)
             return begin, at
         except DataLossError as error:
             _LOG.debug("A transaction is open that began before the dictionary: %s", error)
@@ -91,11 +91,11 @@ def place(root: Connection, settings: OracleSettings) -> tuple[int, int]:
 
 def keep_dictionary_new(root: Connection, settings: OracleSettings) -> None:
     """Have the dictionary written again where many logs were filled since, so that these may go."""
-    if dictionary.is_old(archived(root, settings), settings.dictionary_logs):
-        dictionary.write(root)
+    if logs.is_old(archived(root, settings), settings.dictionary_logs):
+        logs.write(root)
 
 
 def scn_after_new_dictionary(root: Connection, settings: OracleSettings) -> int:
     """The SCN from which the log can be mined, no matter what was lost: the end of a dictionary that is written now."""
-    dictionary.write(root)
-    return dictionary.dictionaries(archived(root, settings))[-1][1].next - 1
+    logs.write(root)
+    return logs.dictionaries(archived(root, settings))[-1][1].next - 1

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableSchema
-from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.rows import rows_per_fetch
 from headrace.sources.tables.source_table import SourceTable, known_table
 from headrace.sources.tables.unmatched import TableColumns
 

@@ -14,7 +14,7 @@ from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition, TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.ledger import Ledger
-from headrace.sources.oracle.mined_ranges import Mined
+from headrace.sources.oracle.mining_state import Mined
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.tables.lost import uncaptured_tables
 from headrace.sources.tables.rewrites import Rewrite

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.changes import Operation
-from headrace.sources.batch_sizes import Spool
 from headrace.sources.log import signal_table
 from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.offset import Key, Offset
@@ -40,6 +39,7 @@ from headrace.sources.oracle.snapshot_read import (
     snapshot_rows,
 )
 from headrace.sources.oracle.staging import Staging
+from headrace.sources.rows import Spool
 from headrace.sources.signals import SIGNAL_COLUMNS, Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import IncrementalChunk, RequestWaits

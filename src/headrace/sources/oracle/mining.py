@@ -20,8 +20,7 @@ from headrace import faultpoints
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.oracle.dictionary import IN_REDO, mined_from
-from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole, whole_after
+from headrace.sources.oracle.logs import IN_REDO, LogFile, chosen, destination, mined_from, require_whole, whole_after
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange

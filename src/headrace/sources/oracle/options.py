@@ -6,7 +6,7 @@ from headrace.options import OTHER_NAMES, Names, folder
 from headrace.passwords import PasswordSettings
 from headrace.settings import option
 from headrace.sources.notifications import NotificationSettings
-from headrace.sources.oracle.dictionary import strategy
+from headrace.sources.oracle.logs import strategy
 from headrace.sources.stream_options import (
     ChunkSettings,
     ColumnSettings,
@@ -17,10 +17,10 @@ from headrace.sources.stream_options import (
     port,
     snapshot_mode,
 )
-from headrace.sources.tables.guardrail import GuardrailSettings
+from headrace.sources.table_errors import UnreadableSettings
 from headrace.sources.tables.lost import LostTableSettings
 from headrace.sources.tables.rewrites import RewriteSettings
-from headrace.sources.unreadable import UnreadableSettings
+from headrace.sources.tables.selection import GuardrailSettings
 
 
 class OracleSettings(

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.errors import DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.oracle import dictionary, scn, statements
+from headrace.sources.oracle import logs, scn, statements
 from headrace.sources.oracle.beginning import (
     keep_dictionary_new,
     place,
@@ -31,9 +31,8 @@ from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.delivery import Delivery, DeliveryPlanner, require_matched_tables
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, excluded_users, of_ranges
-from headrace.sources.oracle.mined_ranges import Mined, MinedRanges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
-from headrace.sources.oracle.mining_state import MiningState
+from headrace.sources.oracle.mining_state import Mined, MinedRanges, MiningState
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
@@ -42,9 +41,8 @@ from headrace.sources.oracle.staging import Staging
 from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
 from headrace.sources.snapshots.ends_equal import say_read_once_more
-from headrace.sources.snapshots.first_reads import read_first, reads_all
 from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
 from headrace.sources.tables.rewrites import follow_rewrites
 
@@ -107,7 +105,7 @@ class OraclePlanner:
         self._ranges = MinedRanges(settings, mine=mine, staging=staging, ahead=ahead, restarted=restarted)
         self._restarted = restarted
         self._again = again
-        self._in_redo = settings.log_mining_strategy == dictionary.IN_REDO
+        self._in_redo = settings.log_mining_strategy == logs.IN_REDO
         self._rules = OracleTableRules(settings)
         self._ad_hoc = AdHocPlanner(lambda: connect(settings.pdb), settings, self.database)
         self._deliveries = DeliveryPlanner(lambda: connect(settings.pdb), settings, self.database)
@@ -188,7 +186,7 @@ class OraclePlanner:
                 if self._settings.signal_data_collection:
                     require_signal_table(self._settings.signal_data_collection, self.database, tables)
             if self._in_redo:
-                dictionary.write(root)
+                logs.write(root)
             begin, at = place(root, self._settings)
         commit = scn.to_text(at)
         state = MiningState(begin, begin, resetlogs, self._rules.digest)

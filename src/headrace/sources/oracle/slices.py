@@ -19,8 +19,7 @@ from headrace.errors import DataLossError
 from headrace.sources.base import Slice
 from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
-from headrace.sources.oracle.change_rows import CONNECTOR
-from headrace.sources.oracle.committed_rows import committed_rows
+from headrace.sources.oracle.change_rows import CONNECTOR, committed_rows
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.incremental import read_incremental

@@ -41,10 +41,10 @@ from headrace.sources.oracle.permissions import (
     missing_on_redaction,
     missing_on_tables,
     missing_on_views,
+    restricted_reads,
 )
 from headrace.sources.oracle.planner import OraclePlanner
 from headrace.sources.oracle.range_index import RangeIndex
-from headrace.sources.oracle.restricted import restricted_reads
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.slices import (
     AppliedDefinition,
@@ -65,15 +65,14 @@ from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
-from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.chunks import found_empty, plan_chunks, read_first
 from headrace.sources.snapshots.ends_equal import end_markers
-from headrace.sources.snapshots.first_reads import read_first
 from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
-from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
 
 _NO_TABLE = 942

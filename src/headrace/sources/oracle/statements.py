@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from headrace.sources.offset import Key
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.redo_codes import CHANGES, CONTROL, DDL, PIECES, UNSUPPORTED
-from headrace.sources.snapshots import key_range
-from headrace.sources.snapshots.key_range import KeyLimit
+from headrace.sources.snapshots import chunks
+from headrace.sources.snapshots.chunks import KeyLimit
 
 MINING_SESSION = (
     "ALTER SESSION SET NLS_DATE_FORMAT = 'YYYY-MM-DD HH24:MI:SS' "
@@ -274,6 +274,6 @@ def _range(
         None if key is None else [limit(letter, number, text) for number, text in enumerate(key)]
         for letter, key in (("l", lower), ("u", upper))
     )
-    inside, _ = key_range.between(*bounds, nulls_first=False)
+    inside, _ = chunks.between(*bounds, nulls_first=False)
     parts = ([f"({condition}\n)"] if condition else []) + ([inside] if inside else [])
     return (" WHERE " + " AND ".join(parts) if parts else ""), parameters

@@ -1,31 +1,94 @@
 """The server's catalog: which tables are captured, and how they look now.
 
 One query per kind of fact for all tables, so that a thousand tables cost as many round trips as one.
+
+Columns that the server computes but does not send: which they are, and which transform gives their values.
+
+Columns' defaults that are constants, as canonical texts.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.sources.postgresql import catalog_statements as statements
 from headrace.sources.postgresql.captured_table import Computed, PostgresTable
+from headrace.sources.postgresql.catalog_statements import TYPE_NAMES
 from headrace.sources.postgresql.connection import Connection
-from headrace.sources.postgresql.defaults import constant_defaults
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.publication import PublicationState, no_publication
-from headrace.sources.postgresql.refusals import identifier
+from headrace.sources.postgresql.publication import VIRTUAL, PublicationState, no_publication
+from headrace.sources.postgresql.refusals import PostgresError, identifier
 from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
-from headrace.sources.postgresql.types import TypeCatalog
+from headrace.sources.postgresql.types import NativeType, TypeCatalog
+from headrace.sources.signals import say_once
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.lost import is_named
+from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.selection import FoundTable, TableSelection
 from headrace.sources.tables.table_rules import TableRules, no_column_left
+
+_MOST_COLUMNS = 1_000
+_TYPE = r'::(?:[a-z0-9_ .]|"(?:[^"]|"")+")+(?:\([0-9]+(?:,-?[0-9]+)?\))?[a-z ]*(?:\[\])*'
+_NUMBER = r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
+_CONSTANT = re.compile(
+    rf"""(?P<literal>E?'(?:[^'\\]|''|\\.)*'|B'[01]*'|{_NUMBER}|\({_NUMBER}\)|true|false)(?:{_TYPE})?""", re.DOTALL
+)
+_CAST_NUMBER = re.compile(rf"\(?\(?{_NUMBER}\)?(?:{_TYPE})?\)?(?:{_TYPE})?")
+
+
+def is_constant(expression: str) -> bool:
+    """Whether a default, as the server writes it, is a literal."""
+    return bool(_CONSTANT.fullmatch(expression) or _CAST_NUMBER.fullmatch(expression))
+
+
+def constant_defaults(connection: Connection, columns: Sequence[tuple[str | None, NativeType]]) -> list[str | None]:
+    """The defaults that are constants, as canonical texts; null for others.
+
+    The server says what a column of its type holds of each constant: it alone knows how it rounds.
+
+    Args:
+        connection: to the database.
+        columns: the default as the server writes it, and the type.
+
+    Raises:
+        LostConnection: the connection broke.
+    """
+    found: list[str | None] = [None] * len(columns)
+    at = [n for n, (expression, _) in enumerate(columns) if expression is not None and is_constant(expression)]
+    if not at:
+        return found
+    natives = [columns[n][1] for n in at]
+    names = connection.rows(TYPE_NAMES, ([native.oid for native in natives], [native.typmod for native in natives]))
+    asked = [f"format('%s', ({columns[n][0]})::{name})" for n, (name,) in zip(at, names, strict=True)]
+    for start in range(0, len(asked), _MOST_COLUMNS):
+        part = asked[start : start + _MOST_COLUMNS]
+        for place, text in zip(at[start : start + _MOST_COLUMNS], _answers(connection, part), strict=True):
+            found[place] = None if text is None else _canonical(text, columns[place][1])
+    return found
+
+
+def _canonical(text: str, native: NativeType) -> str | None:
+    found: str | None = native.texts(pa.array([text], pa.string()))[0].as_py()
+    return found
+
+
+def _answers(connection: Connection, asked: Sequence[str]) -> tuple[str | None, ...]:
+    try:
+        return connection.rows(f"SELECT {', '.join(asked)}")[0]
+    except PostgresError:
+        # One of them is a value that its type does not have: then inserts fail as well.
+        half = len(asked) // 2
+        return _answers(connection, asked[:half]) + _answers(connection, asked[half:]) if half else (None,)
+
 
 _TABLE, _PARTITIONED = "r", "p"
 _OTHERS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
@@ -331,3 +394,45 @@ def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[Any]]:
     for oid, *rest in rows:
         found[int(oid)].append(rest)
     return found
+
+
+_PUBLISHES_STORED = 180000
+_COMPUTE = (
+    "Compute {them} by a transform of the pipeline; what the server writes otherwise than Spark's SQL (such as ::) is "
+    "yours to translate: {transform}."
+)
+
+
+def left_out(tables: Iterable[PostgresTable], publication: str, version: int) -> Iterator[Unlogged]:
+    """The tables with such columns, and how the columns get into targets all the same.
+
+    Args:
+        tables: as the catalog shows them.
+        publication: the publication's name.
+        version: the server's.
+    """
+    for table in tables:
+        if not table.lacking:
+            continue
+        several = len(table.lacking) > 1
+        names = ", ".join(f"'{name}'" for name in table.lacking)
+        computed = f"Columns {names} are" if several else f"Column {names} is"
+        columns = {
+            name: f"cast({column.expression} as {column.type.logical.spark_type})"
+            for name, column in table.lacking.items()
+        }
+        transform = json.dumps({"tables": [table.id.path], "computed_columns": columns}, ensure_ascii=False)
+        remedy = _COMPUTE.format(them="them" if several else "it", transform=transform)
+        if version >= _PUBLISHES_STORED and all(column.kind != VIRTUAL for column in table.lacking.values()):
+            remedy = (
+                f"Run: ALTER PUBLICATION {identifier(publication)} SET (publish_generated_columns = stored); "
+                f"and read the table again. Or: {remedy}"
+            )
+        sentence = f"{computed} computed by the server, which does not send the values, so captured rows lack them."
+        yield Unlogged(table.id.path, sentence, remedy)
+
+
+def say_left_out(tables: Iterable[PostgresTable], publication: str, version: int) -> None:
+    """Log them, once per process."""
+    for found in left_out(tables, publication, version):
+        say_once(f"Table '{found.table}': {found.sentence} {found.remedy}")

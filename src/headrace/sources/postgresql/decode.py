@@ -18,21 +18,19 @@ from headrace import faultpoints
 from headrace.changes import Operation
 from headrace.changes.one_table import about
 from headrace.errors import CaptureError, FormatError
-from headrace.sources.batch_sizes import BATCH_BYTES
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.blocks import IS_CHANGE, Between, Block, Transactions
 from headrace.sources.postgresql.captured_table import PostgresTable
-from headrace.sources.postgresql.change_rows import ANNOUNCED, CODES, ITSELF, Rows, RowWriter
-from headrace.sources.postgresql.event_numbers import EventNumbers
-from headrace.sources.postgresql.layouts import Layouts
+from headrace.sources.postgresql.change_rows import ANNOUNCED, CODES, ITSELF, EventNumbers, Rows, RowWriter
+from headrace.sources.postgresql.earlier_structures import statement
+from headrace.sources.postgresql.layouts import Layouts, read_images
 from headrace.sources.postgresql.logical_messages import LogicalMessages
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.pgoutput import Truncate, TypeMessage, read
 from headrace.sources.postgresql.relation import Relation, table_of, under_known_names
-from headrace.sources.postgresql.renamed_columns import statement
-from headrace.sources.postgresql.row_images import read_images
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
+from headrace.sources.rows import BATCH_BYTES
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.tables.masks import Masks
 from headrace.wire import pgoutput_kernels as kernels

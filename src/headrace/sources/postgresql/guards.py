@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.connection import Connection, connect_replication
-from headrace.sources.postgresql.log_state import LogState
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import PublicationState
 from headrace.sources.postgresql.refusals import ON_PRIMARY, Endpoint
 from headrace.sources.postgresql.slots import AFTER_LOSS, SlotState, require_ours, require_reaches
+from headrace.sources.postgresql.stream_state import LogState
 
 _NEW_CHECKPOINT = "Use another checkpoint, which begins with a new snapshot."
 _LOG = """

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.sources.batch_sizes import Spool
 from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.offset import Key, Offset
 from headrace.sources.postgresql import statements
@@ -40,6 +39,7 @@ from headrace.sources.postgresql.snapshot_read import (
     texts_of,
 )
 from headrace.sources.postgresql.visibility import Visibility
+from headrace.sources.rows import Spool
 from headrace.sources.signals import say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import NO_ROW, IncrementalChunk, RequestWaits, refused_filter

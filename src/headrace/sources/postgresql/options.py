@@ -17,9 +17,9 @@ from headrace.sources.stream_options import (
     port,
     snapshot_mode,
 )
-from headrace.sources.tables.guardrail import GuardrailSettings
 from headrace.sources.tables.lost import LostTableSettings
 from headrace.sources.tables.rewrites import AddedColumnSettings
+from headrace.sources.tables.selection import GuardrailSettings
 
 
 class PostgresSettings(

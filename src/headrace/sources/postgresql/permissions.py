@@ -25,7 +25,7 @@ from headrace.sources.postgresql.publication import (
 )
 from headrace.sources.postgresql.refusals import MORE_SENDERS, MORE_SLOTS, ON_PRIMARY, identifier
 from headrace.sources.postgresql.slots import SlotState, require_ours
-from headrace.sources.snapshots.first_reads import is_read_first
+from headrace.sources.snapshots.chunks import is_read_first
 
 _SERVICE = """
 SELECT CASE WHEN EXISTS (SELECT FROM pg_proc WHERE proname = 'aurora_version') THEN 'aurora'

@@ -16,9 +16,9 @@ from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import Before, WindowDecoder
+from headrace.sources.postgresql.earlier_structures import statement
 from headrace.sources.postgresql.markers import altered
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.renamed_columns import statement
 from headrace.sources.postgresql.slots import copy_reader
 from headrace.sources.postgresql.types import TypeCatalog
 

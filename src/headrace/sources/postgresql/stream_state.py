@@ -1,18 +1,135 @@
-"""What the offset keeps of the log besides the commit that it reached: `Offset.log` of a PostgreSQL source."""
+"""What the offset keeps of the log besides the commit that it reached: `Offset.log` of a PostgreSQL source.
+
+What an offset keeps of the log besides the commit that it reached: by what, and on which server, it is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from headrace.errors import CaptureError
 from headrace.sources.log.window import WindowState
 from headrace.sources.offset import Offset, all_known
 from headrace.sources.postgresql import lsn
+from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.earlier_structures import EarlierStructures
-from headrace.sources.postgresql.log_state import LogState
+from headrace.sources.postgresql.options import PostgresSettings
+from headrace.sources.postgresql.publication import OPERATIONS, PublicationState
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles
+
+# The timeline is in the name of the file that is written now; the control file has that of the last checkpoint.
+_SERVER = """
+SELECT system_identifier::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) FROM pg_control_system()
+"""
+_INSERT_LSN = "SELECT pg_current_wal_insert_lsn()::text"
+_LOG_PARTS = frozenset(
+    ["system", "timeline", "slot", "publication", "publication_oid", "operations", "via_root", "members"]
+)
+
+
+def written_commit(connection: Connection) -> str:
+    """A commit behind everything that the server has written to its log, on disk or not."""
+    return lsn.commit_before(lsn.written_up_to(connection.value(_INSERT_LSN)))
+
+
+@dataclass(frozen=True)
+class LogState:
+    """The server and the publication that an offset was reached with.
+
+    Args:
+        system: the cluster's identifier, which its copies share.
+        timeline: its history; a promoted standby begins another.
+        slot: the permanent slot's name.
+        publication: the publication's name.
+        publication_oid: it; one that was dropped and made again has another.
+        operations: which of insert, update, delete and truncate it publishes.
+        via_root: whether rows of partitions come as rows of the partitioned table.
+        members: for the oid of each of its tables what says that it is in there; a table that was taken out and put in
+            again has another. Empty for a publication of all tables.
+    """
+
+    system: str
+    timeline: int
+    slot: str
+    publication: str
+    publication_oid: int
+    operations: tuple[str, ...] = OPERATIONS
+    via_root: bool = True
+    members: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, settings: PostgresSettings, *, streams: bool = True) -> LogState:
+        """As it is now, on a primary.
+
+        Args:
+            connection: to the database.
+            settings: the source's options.
+            streams: whether changes are read, which needs a publication.
+
+        Raises:
+            CaptureError: the publication is not there.
+        """
+        name = settings.publication_name
+        publication = PublicationState.of(connection, name)
+        if publication is None and not streams:
+            publication = PublicationState(name, 0)
+        if publication is None:
+            raise CaptureError(
+                f"Publication '{name}' is not there.", remedy="Set 'publication_autocreate' to filtered, or make it."
+            )
+        [(system, timeline)] = connection.rows(_SERVER)
+        return cls(
+            system=system,
+            timeline=int(timeline, 16),
+            slot=settings.slot,
+            publication=name,
+            publication_oid=publication.oid,
+            operations=publication.operations,
+            via_root=publication.via_root,
+            members={table: member.oid for table, member in publication.members.items() if member.oid},
+        )
+
+    def rejoined(self, before: LogState) -> frozenset[int]:
+        """The oids of tables that came into the publication since, be it again; none where it had no list before."""
+        if not before.members:
+            return frozenset()
+        return frozenset(table for table, member in self.members.items() if before.members.get(table) != member)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "system": self.system,
+            "timeline": self.timeline,
+            "slot": self.slot,
+            "publication": self.publication,
+            "publication_oid": self.publication_oid,
+            "operations": list(self.operations),
+            "via_root": self.via_root,
+            "members": [[table, member] for table, member in sorted(self.members.items())],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LogState:
+        """Read `to_json`'s form back.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        all_known(data, _LOG_PARTS)
+        return cls(
+            data["system"],
+            data["timeline"],
+            data["slot"],
+            data["publication"],
+            data["publication_oid"],
+            tuple(data["operations"]),
+            data["via_root"],
+            dict(data["members"]),
+        )
+
 
 _PARTS = frozenset(["server", "catalog", "types", "files", "visible", "cuts", "reads", "waiting", "earlier"])
 

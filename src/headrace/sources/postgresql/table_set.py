@@ -8,19 +8,17 @@ from dataclasses import replace
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import publication
 from headrace.sources.postgresql.captured_table import PostgresTable, columns_of, tables_of
-from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows, means
-from headrace.sources.postgresql.computed_columns import say_left_out
+from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows, means, say_left_out
 from headrace.sources.postgresql.connection import Connection
+from headrace.sources.postgresql.earlier_structures import has_renames
 from headrace.sources.postgresql.identities import lacking_identities
-from headrace.sources.postgresql.log_state import LogState, written_commit
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.renamed_columns import has_renames
-from headrace.sources.postgresql.stream_state import StreamState
+from headrace.sources.postgresql.stream_state import LogState, StreamState, written_commit
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.postgresql.unsent_changes import TableFiles, unpublished_changes, unsent_changes, visible_now
 from headrace.sources.signals import say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.first_reads import read_first
+from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched

@@ -2,6 +2,11 @@
 
 Built-in types are known by their numbers, which are the same everywhere; others come from the catalog, and those that
 extensions bring are known by name. A type that nobody knows is a string, as the server prints it.
+
+What the server prints of single values, as canonical texts.
+
+The server prints as a session's settings say; all sessions have those of `connection`. Values that no calendar type
+holds (infinity, years before 1 and after 9999) stay as they are printed.
 """
 
 from __future__ import annotations
@@ -13,11 +18,35 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.changes.types import LogicalType
-from headrace.sources.postgresql import texts
+from headrace.changes.types import LogicalType, arrow_text
 from headrace.sources.postgresql.nested import nested_texts
 from headrace.wire.printed_values import CLOCK, DAY_AND_CLOCK, base64_of_hex, moment_texts
+
+
+def booleans(values: pa.StringArray) -> pa.StringArray:
+    """`t` and `f`."""
+    return pc.if_else(pc.equal(values, "t"), "true", "false")
+
+
+def money(values: pa.StringArray) -> pa.StringArray:
+    """`-$1,234.50` as the locale C has it."""
+    return pc.replace_substring(pc.replace_substring(values, "$", ""), ",", "")
+
+
+def floats(values: pa.StringArray, logical: LogicalType) -> pa.StringArray:
+    """The server has the fewest digits as well, but leaves `.0` out, and writes other exponents."""
+    # Of numbers near 0.0001 the exponent depends on the width.
+    plain = pc.match_substring_regex(values, r"^-?([1-9][0-9]*|0)(\.([1-9][0-9]*|0[1-9][0-9]*|00[1-9][0-9]*))?$")
+    whole = pc.and_(plain, pc.invert(pc.match_substring(values, ".")))
+    texts = pc.if_else(whole, pc.binary_join_element_wise(values, ".0", ""), values)
+    odd = pc.invert(plain).fill_null(False)
+    if not pc.any(odd).as_py():
+        return texts
+    kind = pa.float32() if logical.kind == "float32" else pa.float64()
+    return pc.replace_with_mask(texts, odd, arrow_text(pc.cast(values.filter(odd), kind), logical))
+
 
 _BUILT_IN = """
 16 bool 1000, 17 bytea* 1001, 18 char 1002, 19 name 1003, 20 int8 1016, 21 int2 1005, 22 int2vector 1006,
@@ -194,13 +223,13 @@ class NativeType:
         if logical.kind == "nested":
             return nested_texts(values, self)
         if logical.kind == "boolean":
-            return texts.booleans(values)
+            return booleans(values)
         if logical.kind in ("float32", "float64"):
-            return texts.floats(values, logical)
+            return floats(values, logical)
         if logical.kind == "bytes":
             return base64_of_hex(values, 2 if self.name == "bytea" else 0)
         if self.name == "money":
-            return texts.money(values)
+            return money(values)
         fixed = CLOCK if logical.kind == "time" else DAY_AND_CLOCK
         return moment_texts(values, fixed, logical.digits, zoned=logical.kind == "instant")
 

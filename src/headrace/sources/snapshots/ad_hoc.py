@@ -29,8 +29,7 @@ from headrace.sources.signals import (
     names,
     parse_signal,
 )
-from headrace.sources.snapshots.pace import Pace
-from headrace.sources.snapshots.requests import IncrementalChunk, Request, RequestEnds, cut_for_request
+from headrace.sources.snapshots.requests import IncrementalChunk, Pace, Request, RequestEnds, cut_for_request
 from headrace.sources.table_moves import TableMove
 from headrace.sources.tables.source_table import SourceTable
 
@@ -78,7 +77,7 @@ def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list
 
 @dataclass(frozen=True)
 class AddedColumn:
-    """A column that was added with one value for all rows from before; see `headrace.sources.snapshots.added_columns`.
+    """A column that was added with one value for all rows from before; see `headrace.sources.snapshots.ends_equal`.
 
     Args:
         table: `schema.name`.

@@ -2,15 +2,28 @@
 
 A chunk is a key range (lower, upper] of one table. Its bounds stand in the batch's end offset, so a replay reads the
 same ranges, and a killed run goes on at the first chunk that no batch has delivered.
+
+The predicate of a range of keys: which rows of a table are in a snapshot's chunk. Pure; texts of SQL, no database.
+
+Every comparison is true or false and never UNKNOWN, whatever is NULL, and NULL has the position that the server's
+ORDER BY gives it. So of two neighbouring ranges each row is in exactly one, and ranges without gaps hold the table.
+
+Which captured tables are read before their changes follow; the changes of the others are streamed alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from headrace.changes import TableId
 from headrace.changes.position import Position, order_of_read
+from headrace.changes.table_pattern import TablePattern
+from headrace.options import items
 from headrace.sources.offset import Key, Offset, TableProgress
+from headrace.sources.tables.lost import WITHOUT_ROWS
 
 FIRST = "first"
 FIRST_OF_TABLE = "first_in_data_collection"
@@ -172,3 +185,146 @@ def unmarked_end(chunk: Chunk, count: int) -> str | None:
 
 def _marked(chunk: Chunk, *, opening: str | None = None, closing: str | None = None) -> Chunk:
     return replace(chunk, opening=opening or chunk.opening, closing=closing or chunk.closing)
+
+
+@dataclass(frozen=True)
+class KeyLimit:
+    """A key column, and what a bound says of it.
+
+    Args:
+        column: as the statement writes it.
+        nullable: whether it may be NULL.
+        marker: where the value stands in the statement; empty for a bound of NULL.
+        value: what is bound there.
+    """
+
+    column: str
+    nullable: bool
+    marker: str = ""
+    value: object = None
+
+
+Bound = Sequence[KeyLimit]
+"""A key, column by column."""
+Predicate = tuple[str, list[object]]
+"""Its text, and what is bound, in order of the markers."""
+
+
+def between(lower: Bound | None, upper: Bound | None, *, nulls_first: bool) -> Predicate:
+    """The key is in (lower, upper]; without bounds, any key is, and the text is empty.
+
+    Args:
+        lower: keys after this one; None from the beginning.
+        upper: keys up to and with this one; None to the end.
+        nulls_first: whether the server's ORDER BY puts NULL before all values or after them.
+    """
+    texts: list[str] = []
+    values: list[object] = []
+    if lower is not None:
+        sql, bound = after(lower, nulls_first=nulls_first)
+        seek, first = _seek(lower, ">=")
+        texts.append(f"{seek}{sql}")
+        values += [*first, *bound]
+    if upper is not None:
+        sql, bound = after(upper, nulls_first=nulls_first)
+        seek, first = _seek(upper, "<=")
+        texts.append(f"{seek}NOT {sql}")
+        values += [*first, *bound]
+    return " AND ".join(texts), values
+
+
+def after(bound: Bound, *, nulls_first: bool) -> Predicate:
+    """The key is greater than a bound: the first column that differs decides."""
+    terms: list[str] = []
+    values: list[object] = []
+    for number, limit in enumerate(bound):
+        greater = _greater(limit, nulls_first=nulls_first)
+        if greater is None:
+            continue
+        same = [_same(before) for before in bound[:number]]
+        terms.append("(" + " AND ".join((*same, greater)) + ")")
+        values += [before.value for before in bound[: number + 1] if before.marker]
+    return f"({' OR '.join(terms)})" if terms else "(1 = 0)", values
+
+
+def _greater(limit: KeyLimit, *, nulls_first: bool) -> str | None:
+    """The column is greater than its bound; None when nothing is."""
+    column = limit.column
+    if not limit.marker:
+        return f"{column} IS NOT NULL" if nulls_first else None
+    greater = f"{column} > {limit.marker}"
+    if not limit.nullable:
+        return greater
+    return f"({column} IS NOT NULL AND {greater})" if nulls_first else f"({column} IS NULL OR {greater})"
+
+
+def _same(limit: KeyLimit) -> str:
+    column = limit.column
+    if not limit.marker:
+        return f"{column} IS NULL"
+    same = f"{column} = {limit.marker}"
+    return f"({column} IS NOT NULL AND {same})" if limit.nullable else same
+
+
+def _seek(bound: Bound, operator: str) -> Predicate:
+    """What a bound says of the key's first column alone: it adds nothing, but an index can seek it, unlike the rest.
+
+    Empty where the first column is the whole key, or may be NULL.
+    """
+    first = bound[0]
+    if len(bound) < 2 or first.nullable or not first.marker:
+        return "", []
+    return f"{first.column} {operator} {first.marker} AND ", [first.value]
+
+
+_COMMA = re.compile(r"(?<!\\),")
+
+
+class FirstReadSettings(Protocol):
+    """The options that say it."""
+
+    @property
+    def snapshot_mode(self) -> str:
+        """When tables are read."""
+
+    @property
+    def snapshot_include_collection_list(self) -> tuple[str, ...]:
+        """The only tables that are read; empty for all."""
+
+
+def collections(given: Any) -> tuple[str, ...]:
+    """Names and regular expressions of tables, from a list or from text with commas between; used as an option's kind.
+
+    In text a comma inside an expression is written with a backslash before it.
+
+    Raises:
+        ValueError: one of them is not a regular expression.
+    """
+    found = tuple(items(given, _COMMA.split))
+    for text in found:
+        pattern = TablePattern(text, in_source=True)
+        if pattern.is_expression:
+            # Found wrong before a run, not at the first table.
+            _ = pattern.expression
+    return found
+
+
+def is_read_first(settings: FirstReadSettings, table: TableId) -> bool:
+    """Whether a table's rows are read before its changes: the mode reads tables, and the list has this one.
+
+    What a signal asks for is read in any case.
+    """
+    if settings.snapshot_mode in WITHOUT_ROWS:
+        return False
+    chosen = settings.snapshot_include_collection_list
+    return not chosen or any(TablePattern(text, in_source=True).among([table], lambda id: id) for text in chosen)
+
+
+def read_first(settings: FirstReadSettings, tables: Iterable[TableId]) -> list[str]:
+    """The paths of those of these tables that are read before their changes, in their order."""
+    return [table.path for table in tables if is_read_first(settings, table)]
+
+
+def reads_all(settings: FirstReadSettings, tables: Iterable[TableId]) -> bool:
+    """Whether reading again mends whatever was lost of these tables: mode `when_needed`, with each of them."""
+    return settings.snapshot_mode == "when_needed" and all(is_read_first(settings, table) for table in tables)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.changes import Column
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.captured_table import CapturedTable, NativeType
 from headrace.sources.tables.rewrites import Rewrite
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)

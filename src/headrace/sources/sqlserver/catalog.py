@@ -2,6 +2,8 @@
 
 One query per kind of fact for the whole database, never one per table, so that a thousand tables cost as many round
 trips as one.
+
+The oldest release of SQL Server whose catalog has what is asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance, CatalogTable
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.statements import Queries
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.advice import ADVICE
+from headrace.sources.sqlserver.permissions import ADVICE
 from headrace.sources.sqlserver.types import NativeType, constant_default
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
@@ -201,3 +203,20 @@ def _unique_keys(keys: list[KeyColumn], names_by_id: Mapping[int, str]) -> list[
     for index_id, primary, column_id in keys:
         indexes.setdefault((index_id, bool(primary)), []).append(names_by_id[column_id])
     return [UniqueKey(tuple(columns), primary) for (_, primary), columns in indexes.items()]
+
+
+_OLDEST, _NAME = 13, "SQL Server 2016"
+_OWN_NUMBERS = (5, 8)
+"""Azure SQL Database and Azure SQL Managed Instance have numbers of their own."""
+
+
+def too_old(server: Queries) -> CaptureError | None:
+    """Why a server can't be read, where its release is why."""
+    ((major, edition),) = server.rows(statements.SERVER_VERSION)
+    if major is None or int(major) >= _OLDEST or int(edition or 0) in _OWN_NUMBERS:
+        return None
+    return CaptureError(
+        f"The server is version {int(major)} of SQL Server; {_NAME} (version {_OLDEST}) is the oldest that can "
+        "be read.",
+        remedy=f"Upgrade it to {_NAME} or later. Standard edition captures changes from {_NAME} SP1 on.",
+    )

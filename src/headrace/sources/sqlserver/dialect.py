@@ -1,4 +1,7 @@
-"""SQL Server's own part of what servers with change tables have in common."""
+"""SQL Server's own part of what servers with change tables have in common.
+
+The time zone that SQL Server reports for its clock.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +13,54 @@ import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
-from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables import clock, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
-from headrace.sources.change_tables.connection import PassingRefusal
+from headrace.sources.change_tables.connection import PassingRefusal, StatementError
 from headrace.sources.change_tables.dialect import Alteration
 from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.alterations import altered
+from headrace.sources.sqlserver.catalog import too_old
 from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
-from headrace.sources.sqlserver.release import too_old
-from headrace.sources.sqlserver.restricted import restricted_reads
-from headrace.sources.sqlserver.server_zone import reported_zone
+from headrace.sources.sqlserver.permissions import ADVICE, restricted_reads
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.stream_options import events_of_key_change
+from headrace.sources.table_errors import FAIL
 from headrace.sources.tables.masks import NO_MASKS, Masks
 from headrace.sources.tables.restricted import RestrictedRead
-from headrace.sources.tables.rewrites import Rewrite
-from headrace.sources.tables.unlogged import Unlogged
-from headrace.sources.unreadable import FAIL
+from headrace.sources.tables.rewrites import Rewrite, Unlogged
+
+_SAYS_ITS_ZONE = 16
+"""The first version that reports its zone: SQL Server 2022."""
+_CLOUD = (5, 8)
+"""Azure SQL Database and Azure SQL Managed Instance report it, whatever version they claim to have."""
+_LOCAL = pa.timestamp("us")
+
+
+def reported_zone(server: Queries, local: dt.datetime, minutes: int) -> str | None:
+    """The zone that the server reports; None when it can't, when it is unknown here, or when its clock is not in it."""
+    try:
+        ((major, edition),) = server.rows(statements.SERVER_VERSION)
+        if int(major or 0) < _SAYS_ITS_ZONE and int(edition or 0) not in _CLOUD:
+            return None
+        name = server.value(statements.SERVER_ZONE)
+    except PassingRefusal:
+        raise
+    except StatementError:
+        return None
+    try:
+        zone = clock.parse_timezone(str(name or ""))
+        meant = clock.readings(pa.array([local], _LOCAL), zone)
+    except (ValueError, pa.ArrowException):
+        return None
+    # Windows can be set not to change the clock for daylight saving, whatever its zone does.
+    shown = clock.to_instants(pa.array([local], _LOCAL), clock.offset_text(minutes))[0].as_py()
+    return zone if shown in [reading[0].as_py() for reading in meant] else None
+
 
 CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "t": ()}
 """The values of `__$operation` that stand for an operation; tables under capture are never truncated."""

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from headrace.errors import CaptureError, HeadraceError
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.retention import is_retained
 from headrace.sources.change_tables.schema_history import schema_histories
-from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
 from headrace.sources.sqlserver import statements

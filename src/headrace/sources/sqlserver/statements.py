@@ -1,6 +1,6 @@
 """Every statement that goes to the server; nothing else is sent.
 
-Only `headrace.sources.change_tables.key_ranges`, which writes what servers write alike, holds SQL besides.
+Only `headrace.sources.change_tables.statements`, which writes what servers write alike, holds SQL besides.
 
 Identifiers are always quoted and values always bound; what is written into a text are our own names and numbers. Types
 define in `types` how their columns are selected.
@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.key_ranges import KeyRanges
-from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.statements import Bound, Query
+from headrace.sources.change_tables.captured_table import CapturedTable, NativeType
+from headrace.sources.change_tables.statements import Bound, KeyRanges, Query
 
 # The catalog.
 

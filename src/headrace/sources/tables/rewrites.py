@@ -2,6 +2,13 @@
 
 A change of structure is proven harmless, or the table is read again, or the log says so, or the run stops. The proof is
 each database's own (statements, catalog facts); what follows from a missing proof is decided here.
+
+Which structures of a table one batch may have.
+
+Changes of rows that no log carries, as far as a catalog shows that they may come.
+
+Nobody can bring such changes, so they are named, with the table and what to do. The page on faults lists what no
+catalog shows.
 """
 
 from __future__ import annotations
@@ -10,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
+from headrace.changes import LogicalType
 from headrace.changes.table import TableId
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import CaptureError
@@ -17,7 +25,29 @@ from headrace.options import OTHER_NAMES
 from headrace.settings import Settings, option
 from headrace.sources.signals import say
 from headrace.sources.tables.source_table import SourceTable
-from headrace.sources.tables.unlogged import read_again
+
+_READ_AGAIN = "Read the table again: headrace repair reread <pipeline> {}."
+
+
+@dataclass(frozen=True)
+class Unlogged:
+    """A way by which a table's rows change, and no change records it.
+
+    Args:
+        table: `schema.name`.
+        sentence: which way.
+        remedy: what to do.
+    """
+
+    table: str
+    sentence: str
+    remedy: str
+
+
+def read_again(path: str) -> str:
+    """How a table is read again, as a sentence."""
+    return _READ_AGAIN.format(path)
+
 
 REREAD, WARN, FAIL = "reread", "warn", "fail"
 _FORMER = {"snapshot": REREAD}
@@ -191,3 +221,19 @@ def _is_reread(table: TableId, settings: RewriteSettings) -> bool:
     if not isinstance(settings, AddedColumnSettings):
         return True
     return matching(settings.reread_added_columns, table) is not None
+
+
+def can_share(one: Mapping[str, LogicalType], other: Mapping[str, LogicalType]) -> bool:
+    """Whether rows of two structures can be in one batch: columns of one name have values of one kind.
+
+    Args:
+        one: the types of the columns.
+        other: those of another structure of the table.
+    """
+    return all(_kind(one.get(name, logical)) == _kind(logical) for name, logical in other.items())
+
+
+def _kind(logical: LogicalType) -> str:
+    if logical.kind in ("string", "json"):
+        return "text"
+    return "number" if logical.kind.startswith(("int", "uint", "float", "decimal")) else logical.kind

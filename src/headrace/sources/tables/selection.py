@@ -1,7 +1,11 @@
-"""Which tables of a database the options select."""
+"""Which tables of a database the options select.
+
+A bound on the number of captured tables, for patterns that match more than was meant.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +15,7 @@ from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError, first_of
 from headrace.options import is_optional
 from headrace.registry import did_you_mean
+from headrace.settings import Settings, option
 from headrace.sources.tables.lost import is_named
 
 
@@ -156,3 +161,43 @@ def require_own_paths(tables: Iterable[TableId]) -> None:
             f"Two tables are called '{table.path}': one of {kind} '{first}', and one of {kind} '{second}'.",
             remedy=remedy,
         )
+
+
+FAIL, WARN = "fail", "warn"
+_LOG = logging.getLogger("headrace.sources")
+
+
+class GuardrailSettings(Settings):
+    """How many tables may be captured."""
+
+    guardrail_collections_max: int = option(
+        "The most tables that may be captured, in all databases together; 0 for no bound.",
+        default=0,
+        minimum=0,
+        aliases=("guardrail.collections.max",),
+    )
+    guardrail_collections_limit_action: str = option(
+        "What happens when there are more: `warn` logs it, `fail` stops the run, also where tables come while it runs.",
+        default=WARN,
+        choices=(WARN, FAIL),
+        aliases=("guardrail.collections.limit.action",),
+    )
+
+
+def require_few(settings: Settings, tables: int) -> None:
+    """See that no more tables are captured than the options allow.
+
+    Args:
+        settings: the source's options; one without a guardrail has no bound.
+        tables: how many are captured now.
+
+    Raises:
+        CaptureError: there are more, and the options say to stop.
+    """
+    most = settings.get("guardrail_collections_max", 0)
+    if not most or tables <= most:
+        return
+    sentence = f"{tables} tables are captured, and 'guardrail_collections_max' allows {most}."
+    if settings.get("guardrail_collections_limit_action") == FAIL:
+        raise CaptureError(sentence, remedy="Name fewer tables in 'tables', or raise the bound.")
+    _LOG.warning("%s", sentence)

@@ -11,9 +11,8 @@ Pure Python on purpose: it runs in Spark's executors, in a notebook, anywhere. I
 a cache of statement shapes.
 """
 
-from headrace.sources.oracle.redo.error import RedoSyntaxError
 from headrace.sources.oracle.redo.parser import parse, parse_many
-from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape
-from headrace.sources.oracle.redo.unistr import unistr_text
+from headrace.sources.oracle.redo.reader import unistr_text
+from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape, RedoSyntaxError
 
 __all__ = ["RedoPiece", "RedoRow", "RedoShape", "RedoSyntaxError", "parse", "parse_many", "unistr_text"]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.sources.oracle.redo.documents import xml_begin_plan, xml_update_plan, xml_write
-from headrace.sources.oracle.redo.error import RedoSyntaxError, Unexpected, placed
-from headrace.sources.oracle.redo.nulls import null_pieces, with_null_slots
-from headrace.sources.oracle.redo.pieces import block_plan
+from headrace.sources.oracle.redo.pieces import block_plan, xml_begin_plan, xml_update_plan, xml_write
 from headrace.sources.oracle.redo.plan import PiecePlan, RowPlan
 from headrace.sources.oracle.redo.reader import RedoReader
-from headrace.sources.oracle.redo.row import RedoPiece, RedoRow
+from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoSyntaxError, Unexpected, placed
 from headrace.sources.oracle.redo.row_changes import delete_plan, insert_plan, update_of, update_plan
-from headrace.sources.oracle.redo.split import at_literals, at_quotes, at_relaxed_literals
-from headrace.sources.oracle.redo.tokens import tokens_of
+from headrace.sources.oracle.redo.split import (
+    at_literals,
+    at_quotes,
+    at_relaxed_literals,
+    null_pieces,
+    tokens_of,
+    with_null_slots,
+)
 
 # Some KB each. A schema of some hundred tables has some thousand shapes, once NULLs are values like others.
 _MOST_PLANS = 8192

@@ -7,8 +7,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from headrace.sources.oracle.redo.error import placed
-from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape
+from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape, placed
 
 # What makes a row of a statement's parts, which it uses up. The second argument: whether literals have doubled quotes.
 RowPlan = Callable[[list[Any], bool], RedoRow]

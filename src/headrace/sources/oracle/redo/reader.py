@@ -1,13 +1,17 @@
-"""Reads what all redo statements are made of: names, tables, values, conditions."""
+"""Reads what all redo statements are made of: names, tables, values, conditions.
+
+`UNISTR(...)`, the form in which LogMiner prints national character types.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from headrace.sources.oracle.redo.error import Unexpected
 from headrace.sources.oracle.redo.plan import Call, PrintedPart
-from headrace.sources.oracle.redo.tokens import Token, tokens_of
+from headrace.sources.oracle.redo.row import Unexpected
+from headrace.sources.oracle.redo.split import Token, tokens_of
 
 # The hidden column of row archival: no column of the table.
 HIDDEN = "ORA_ARCHIVE_STATE"
@@ -261,3 +265,33 @@ class RedoReader:
         if first == last:
             return PrintedPart(self._texts[first][lead:end])
         return PrintedPart(self._texts[first][lead:], 2 * first + 1, 2 * last - 1, self._texts[last][:end])
+
+
+_CALL = re.compile(r"(?i:UNISTR)\s*\(\s*'([^']*(?:''[^']*)*)'\s*\)")
+_JOIN = re.compile(r"\s*\|\|\s*")
+_ESCAPE = re.compile(r"\\(?:\\|([0-9A-Fa-f]{4}))")
+
+
+def unistr_text(call: str) -> str | None:
+    r"""Return the text that `UNISTR('..')`, or several joined by `||`, stands for; None if it is anything else.
+
+    `\XXXX` is a UTF-16 code unit, so a character beyond the first plane is two; `\\` is a backslash; `''` a quote.
+    A code unit without its other half stays what it is: a large value may be cut between them.
+    """
+    pieces = []
+    position = 0
+    while match := _CALL.match(call, position):
+        pieces.append(match[1].replace("''", "'"))
+        position = match.end()
+        if position == len(call):
+            text = _ESCAPE.sub(_unescaped, "".join(pieces))
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        join = _JOIN.match(call, position)
+        if join is None:
+            return None
+        position = join.end()
+    return None
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else "\\"

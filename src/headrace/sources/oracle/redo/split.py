@@ -6,13 +6,24 @@ doubled, so that the parts joined by `'` are the statement.
 
 Cutting at every quote is right unless a quote is in a quoted name or in a comment. Then a text has a name or a
 comment that does not end, which the grammar refuses, and `at_literals` cuts again, slowly and exactly.
+
+The tokens of a text between two literals.
+
+Makes statements that differ in what is NULL the same shape.
+
+Under supplemental logging of all columns a row's conditions name every column, so a table with twenty nullable columns
+has as many shapes as its rows have patterns of NULL. With a slot like a literal's in the place of each NULL it has one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-from headrace.sources.oracle.redo.error import RedoSyntaxError
+from headrace.sources.oracle.redo.row import RedoSyntaxError
 
 # Names and comments; one that does not end takes the rest, which the grammar refuses.
 _SKIPPED = r""""[^"]*(?:"|\Z)|/\*.*?(?:\*/|\Z)|--[^\n]*"""
@@ -115,3 +126,157 @@ def at_relaxed_literals(sql: str) -> list[str]:
             text = position = end
     parts.append(sql[text:])
     return parts
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<blank>\s+)
+    | (?P<comment>/\*.*?\*/|--[^\n]*\n)
+    | "(?P<name>[^"]+)"
+    | (?P<number>[+-]?(?:
+          (?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?
+          | (?:[iI][nN][fF](?:[iI][nN][iI][tT][yY])?|[nN][aA][nN])(?!\s*[(."])
+      )(?![\w$#]))
+    | (?P<malformed>[+-]?\.?[0-9][\w$#.]*+)
+    | (?P<word>[^\W\d][\w$#]*)
+    | (?P<unclosed>"[^"]*\Z|"|/\*.*)
+    | (?P<rest>--.*)
+    | (?P<symbol>\|\||:=|[(),.=;:])
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_new = tuple.__new__
+_JSON = re.compile(r"/\*\s*JSON\s*\*/")
+
+
+class Token(NamedTuple):
+    """A token.
+
+    Attributes:
+        kind: `name` (was in double quotes), `word`, `number`, `literal`, `end`; a symbol is its own kind; `unclosed`
+            a name or comment that does not end here; `rest` a line comment that no line break ends, which goes on
+            unless the text is the statement's last; `malformed` no number though it begins as one; `other`.
+        value: a word in upper case, a name without its quotes, a number as printed.
+        start, end: its position in the text.
+        lead: where the comment begins that LogMiner marks JSON values with, if it is directly before; else `start`.
+    """
+
+    kind: str
+    value: str
+    start: int
+    end: int
+    lead: int
+
+
+@lru_cache(maxsize=8192)
+def tokens_of(text: str) -> tuple[Token, ...]:
+    """The tokens of a text, comments and blanks left out. Texts repeat even where whole statements do not."""
+    found: list[Token] = []
+    lead = -1
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "blank":
+            continue
+        if kind == "comment":
+            lead = match.start() if _JSON.fullmatch(match[0]) else -1
+            continue
+        value = match[kind]
+        if kind == "symbol":
+            kind = value
+        elif kind == "word":
+            value = value.upper()
+        start, end = match.span()
+        found.append(_new(Token, (kind, value, start, end, start if lead < 0 else lead)))
+        lead = -1
+    return tuple(found)
+
+
+_FOLLOWS_VALUE = frozenset({",", ")", ";"})
+_FOLLOWS_VALUE_WORDS = frozenset({"WHERE", "AND"})
+
+
+def with_null_slots(texts: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[list[Any]], list[Any]]] | None:
+    """Give every NULL that is a whole value of its own a literal's position.
+
+    Args:
+        texts: the texts between the literals of a statement.
+
+    Returns:
+        The texts of a statement with literals in place of the NULLs, and what makes its parts out of the parts of the
+        statement; None without NULL, and for what is not a row change.
+    """
+    if "NULL" not in "".join(texts).upper():
+        return None
+    first = tokens_of(texts[0])
+    if not first or first[0].value not in ("INSERT", "UPDATE", "DELETE"):
+        return None
+    inserts = first[0].value == "INSERT"
+    depth, clause, last = 0, False, len(texts) - 1
+    slotted: list[str] = []
+    order: list[int] = []
+    null = 2 * last + 1
+    for index, text in enumerate(texts):
+        pieces, depth, clause = null_pieces(text, inserts, depth, clause, index == last)
+        if index:
+            order.append(2 * index - 1)
+        order.append(2 * index)
+        order += (null, null) * (len(pieces) - 1)
+        slotted += pieces
+    if len(slotted) == len(texts):
+        return None
+    pick = itemgetter(*order)
+
+    def parts_of(parts: list[Any]) -> list[Any]:
+        parts.append(None)
+        return list(pick(parts))
+
+    return tuple(slotted), parts_of
+
+
+@lru_cache(maxsize=8192)
+def null_pieces(text: str, inserts: bool, depth: int, clause: bool, last: bool) -> tuple[tuple[str, ...], int, bool]:
+    """Cut one text at its NULLs.
+
+    Args:
+        text: the text between two literals.
+        inserts: whether the statement is an insert.
+        depth: how many parentheses are open before the text.
+        clause: whether VALUES or WHERE has come before it.
+        last: whether no literal follows.
+
+    Returns:
+        The pieces, and depth and clause after the text.
+    """
+    tokens = tokens_of(text)
+    pieces = []
+    start = 0
+    for index, token in enumerate(tokens):
+        if token.kind == "(":
+            depth += 1
+        elif token.kind == ")":
+            depth -= 1
+        elif token.kind == "word":
+            if depth == 0 and token.value == ("VALUES" if inserts else "WHERE"):
+                clause = True
+            elif token.value == "NULL" and index and _ends_value(tokens, index + 1, last):
+                before = tokens[index - 1]
+                if inserts:
+                    if clause and depth == 1 and before.kind in ("(", ","):
+                        pieces.append(text[start : token.start])
+                        start = token.end
+                elif depth == 0 and before.kind == "=":
+                    pieces.append(text[start : token.start])
+                    start = token.end
+                elif depth == 0 and clause and before.kind == "word" and before.value == "IS":
+                    pieces.append(text[start : before.start] + "= ")
+                    start = token.end
+    pieces.append(text[start:])
+    return tuple(pieces), depth, clause
+
+
+def _ends_value(tokens: tuple[Token, ...], index: int, last: bool) -> bool:
+    if index == len(tokens):
+        return last
+    token = tokens[index]
+    return token.kind in _FOLLOWS_VALUE or (token.kind == "word" and token.value in _FOLLOWS_VALUE_WORDS)
