@@ -153,7 +153,7 @@ def dts_by_hand(messages: DataFrame, registry: dict[str, Any]) -> DataFrame:
 
     from pyspark.sql.avro.functions import from_avro
 
-    from headrace.formats.dts.schema import record_schema
+    from headrace.formats.dts.schemas import record_schema
 
     return messages.select(from_avro("value", json.dumps(record_schema()), {"mode": "PERMISSIVE"}).alias("row"))
 

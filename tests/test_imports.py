@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.changes.constant import constant
+from headrace.changes.images import constant
 
 PROGRAM = """
 import importlib, pkgutil, sys

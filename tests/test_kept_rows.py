@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.spark.kept_rows import kept_rows
+from headrace.spark.local_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.changes.key_text import key_text, key_texts
+from headrace.changes.texts import key_text, key_texts
 
 
 @pytest.mark.parametrize(

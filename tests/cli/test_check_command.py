@@ -168,12 +168,12 @@ def test_what_can_not_be_reached_is_told_for_source_and_sinks(shop: Checked, mon
 
 
 def test_a_checkpoint_whose_last_run_wrote_something_else_is_told(shop: Checked) -> None:
-    from headrace.pipeline import last_run
+    from headrace.pipeline import checkpoint
     from headrace.pipeline.model import read_model
 
     (shop.folder / "state").mkdir()
     kept = shop.folder / "state" / LAST_RUN
-    kept.write_text(last_run.to_text(read_model(shop.write())))
+    kept.write_text(checkpoint.to_text(read_model(shop.write())))
     assert "The last run" not in shop.ask("check")[1]
     for format, form in (
         ({"topic.prefix": "other"}, "debezium_json with topics like other.database.schema.table"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.invocation import program
+from headrace.cli.failure import program
 
 
 @pytest.fixture

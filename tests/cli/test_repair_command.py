@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.observe.checkpoint import SKIPPED, LocalFolder
-from headrace.observe.skipped_messages import SkippedMessages, skipped_messages, skipped_text
+from headrace.observe.messages import SkippedMessages, skipped_messages, skipped_text
 from headrace.pipeline.checkpoint import owned
 from headrace.pipeline.topic_moves import _recorded
 from headrace.sources.signal_files import present_files, read_file

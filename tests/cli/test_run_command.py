@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.invocation import program
-from headrace.observe.kept_figures import FILE, KeptFigures
+from headrace.cli.failure import program
+from headrace.observe.history import FILE, KeptFigures
 from headrace.testing.waiting import PATIENCE, until
 
 PLUGIN = Path(__file__).parents[1] / "pipeline" / "plugin"

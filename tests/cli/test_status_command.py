@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.observe.flow import Flow
-from headrace.observe.history import Reading
-from headrace.observe.kept_figures import FILE, KeptFigures
+from headrace.observe.history import FILE, KeptFigures, Reading
 from headrace.observe.page import figures
 from headrace.observe.progress import PipelineProgress
 from headrace.pipeline.checkpoint import LOCK, owned

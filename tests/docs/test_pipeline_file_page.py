@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.pipeline.sections import RunSettings, Sections
+from headrace.pipeline.yaml_file import RunSettings, Sections
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
 SECTIONS, _, KEYS = PAGE.partition("| in `pipeline` |")

@@ -12,8 +12,8 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
+from headrace.changes.texts import key_text
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 

@@ -17,8 +17,8 @@ from codec_rows import arrow_format, change_batch, changes_of_messages
 from pyspark.sql import Row
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
 from headrace.changes.row import spark_schema
+from headrace.changes.texts import key_text
 from headrace.formats.codec import Facts, run_codec
 from headrace.formats.debezium.format import DebeziumJson
 from headrace.spark.local_rows import local_rows

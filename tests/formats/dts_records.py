@@ -10,7 +10,7 @@ import fastavro
 from codec_rows import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.formats.dts.schema import record_schema
+from headrace.formats.dts.schemas import record_schema
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 

@@ -22,7 +22,7 @@ from postgresql_recordings import FOLDER, Recorded, recorded
 from tests.real.recording import read_truth
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 
 FACTS = ("connector", "server_id", "gtid", "file", "pos", "row", "thread", "query")
 EPOCH = dt.datetime(1970, 1, 1)

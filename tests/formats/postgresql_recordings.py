@@ -22,7 +22,7 @@ from debezium_recordings import instant
 from tests.real.recording import read_records, read_truth
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.sources.postgresql.types import BUILT_IN, CatalogType, NativeType, TypeCatalog
 
 FOLDER = Path(__file__).parents[1] / "golden" / "real_debezium"

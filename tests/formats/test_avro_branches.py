@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.formats.debezium.avro_payload import varints_at
+from headrace.formats.debezium.payload import varints_at
 
 
 def varint(number: int) -> bytes:

@@ -29,7 +29,7 @@ from tests.smoke import examples
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, CountingEncoder, Facts, run_codec, with_lists
 from headrace.formats.convert import format_named
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.encoding import OutOfRange
 from headrace.formats.kernels import compile_all
 from headrace.wire.compiled import CACHE_VARIABLE
 from headrace_emulators.schema_registry.server import SchemaRegistryServer

@@ -24,7 +24,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from samples import registry_of, samples_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import ConnectError, FormatError, OptionError
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from headrace.changes import TableSchema
 from headrace.formats.convert import format_named
-from headrace.formats.debezium.shapes import SHAPES
+from headrace.formats.debezium.connectors import SHAPES
 from headrace.formats.debezium.topics import topics
 
 SECOND = 1_559_729_470_000_000

@@ -14,7 +14,7 @@ from tests.support.debezium_values import VALUES
 
 from headrace.changes import Column, LogicalType
 from headrace.formats.debezium.column_types import wire_type
-from headrace.formats.debezium.floats import java_text, java_texts
+from headrace.formats.debezium.values import java_text, java_texts
 from headrace.formats.debezium.wire_types import ValueModes
 from headrace.formats.debezium.written import WrittenColumn, odd_texts
 from headrace.wire.json_columns import ODD, JsonColumn, JsonColumns
@@ -54,7 +54,7 @@ def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: 
 @settings(max_examples=examples(60), deadline=None)
 @given(modes=st.sampled_from(MODES), data=st.data())
 def test_kernels_write_what_python_says(kind: str, modes: ValueModes, data: st.DataObject) -> None:
-    ordinary = VALUES.get(kind, st.decimals(-(10**6), 10**6, indexes=2).map(str))
+    ordinary = VALUES.get(kind, st.decimals(-(10**6), 10**6, places=2).map(str))
     texts = data.draw(st.lists(st.one_of(ordinary, NEAR, st.text(max_size=9)), min_size=1, max_size=12))
     native = data.draw(st.sampled_from(["", "number", "uniqueidentifier", "money"]))
     column = Column("c", 1, LogicalType.parse(kind), native)

@@ -16,7 +16,7 @@ from debezium_recordings import instant
 from mariadb_recordings import column_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import FormatError
 from headrace_emulators.schema_registry.server import SchemaRegistryServer
 

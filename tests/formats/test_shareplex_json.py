@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
+from headrace.changes.texts import key_text
 from headrace.errors import OptionError
 from headrace.formats import codec
 from headrace.formats.convert import decode, encode

@@ -25,7 +25,7 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.typed import typed
 from headrace.formats.codec import Facts, run_codec
 from headrace.formats.convert import format_named
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.encoding import OutOfRange
 from headrace.spark.local_rows import local_rows
 
 BEYOND_NANOSECONDS = [

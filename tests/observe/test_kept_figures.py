@@ -15,18 +15,18 @@ from tests.support.status_shop import Shop
 from headrace.errors import ConnectError, OptionError
 from headrace.observe.checkpoint import LocalFolder, unknown_files
 from headrace.observe.flow import Flow
-from headrace.observe.kept_figures import FILE, KeptFigures
+from headrace.observe.history import FILE, KeptFigures
 from headrace.observe.messages import MessageCounts
 from headrace.observe.page import figures_of_status
 from headrace.observe.progress import BatchDone, Delays, PipelineProgress, TableState
 from headrace.observe.server import ListenAddress
 from headrace.observe.troubles import Troubles
 from headrace.pipeline.checkpoint import owned
-from headrace.pipeline.flow import flow_of
 from headrace.pipeline.model import read_model
 from headrace.pipeline.pipeline import load_pipeline, serve_pages
-from headrace.pipeline.status_watcher import StatusWatcher
+from headrace.pipeline.status import StatusWatcher
 from headrace.pipeline.watch import FigureKeeper, Watch
+from headrace.pipeline.written_tables import flow_of
 from headrace.testing.waiting import until
 
 DONE = BatchDone(3, {"c": 5}, ("dbo.t",), 1.5, {"plan": 0.5, "read": 1.0, "sink (memory)": 0.5}, 2.25)

@@ -19,9 +19,9 @@ from headrace.observe.history import Reading
 from headrace.observe.open_lineage import Lineage, LineageEvents, Touched
 from headrace.observe.progress import PipelineProgress
 from headrace.observe.troubles import Trouble, Troubles
-from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.watch import Watch
+from headrace.pipeline.written_tables import lineage_of_database, lineage_of_topics
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 from headrace.sources.reader import source_named

@@ -17,9 +17,9 @@ from headrace.errors import OptionError
 from headrace.observe.flow import Flow
 from headrace.observe.history import ProgressHistory, Reading
 from headrace.observe.messages import MessageCounts
+from headrace.observe.metrics import prometheus_text
 from headrace.observe.page import figures, state
 from headrace.observe.progress import PipelineProgress, TableState
-from headrace.observe.prometheus import prometheus_text
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
 from headrace.observe.troubles import Trouble
 from headrace.sources.health import CaptureState, Health

@@ -13,8 +13,7 @@ from headrace.errors import ConnectError, DataLossError
 from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.ending import TopicsEnding
-from headrace.pipeline.kafka_source import KafkaTopics, OffsetRange, reached
-from headrace.pipeline.topic_ids import TopicIds
+from headrace.pipeline.kafka_source import KafkaTopics, OffsetRange, TopicIds, reached
 from headrace.spark.local_rows import local_rows
 from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.engine.ports import free_ports

@@ -12,8 +12,8 @@ import pytest
 from headrace.cli.dead_letters import group_lines, plan_lines
 from headrace.errors import OptionError
 from headrace.pipeline import Pipeline, load_pipeline
+from headrace.pipeline.dead_letter import Replayed, ReplayedBatch
 from headrace.pipeline.replay import DeadLetterGroup, ReplayPlan, SinkReplay, TableReplay
-from headrace.pipeline.replayed import Replayed, ReplayedBatch
 from headrace.spark.local_rows import local_rows
 from headrace.testing.waiting import PATIENCE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.pipeline.rows_read import rows_read
+from headrace.pipeline.watch import rows_read
 from headrace.sources.offset import TableProgress
 from headrace.testing.waiting import until
 

@@ -11,10 +11,10 @@ from headrace_standins import LinesFormat, commit_changes, written
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError, SinkError
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.encoding import OutOfRange
 from headrace.pipeline import Pipeline, load_pipeline
+from headrace.pipeline.batch_summary import count_out_of_range
 from headrace.pipeline.checkpoint import Checkpoint
-from headrace.pipeline.lost_values import count_out_of_range
 from headrace.sinks.base import BatchId
 from headrace.testing.waiting import PATIENCE
 

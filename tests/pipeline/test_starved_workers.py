@@ -15,9 +15,8 @@ from headrace.errors import ConnectError, SinkError
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
-from headrace.pipeline.recover import recover
+from headrace.pipeline.recover import ATTEMPTS, recover
 from headrace.pipeline.run import RunningPipeline
-from headrace.pipeline.starved_workers import ATTEMPTS
 from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ import pytest
 
 from headrace.changes.typed import literal
 from headrace.sinks.lake.data_files import DataFile, arrow_type, write_data_file
-from headrace.sinks.lake.delta.actions import Action, added, marked, removed
+from headrace.sinks.lake.delta.actions import Action, added, indexed_columns, marked, removed, statistics
 from headrace.sinks.lake.delta.deletion_vectors import write_vectors
 from headrace.sinks.lake.delta.log import BatchMark
-from headrace.sinks.lake.delta.statistics import indexed_columns, statistics
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.partitions import UNPARTITIONED
 from headrace.sinks.lake.storage import Folder

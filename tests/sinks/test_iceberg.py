@@ -16,9 +16,9 @@ from tests.support.iceberg_target import IcebergTarget
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.sinks.base import BatchId
+from headrace.sinks.lake.catalog import escaped
 from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.sinks.lake.iceberg.table import IcebergTable
-from headrace.sinks.lake.names import escaped
 from headrace.testing.change_history import Batch, table
 from headrace.testing.table_sinks import TableSinkContract
 from headrace.testing.table_target import A, B, K, T

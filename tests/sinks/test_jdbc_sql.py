@@ -14,12 +14,11 @@ import sqlglot
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import OptionError, SchemaError
-from headrace.sinks.jdbc.address import parse_address
-from headrace.sinks.jdbc.dialect import POSITION, Mirror, TableName, TargetDialect
+from headrace.sinks.jdbc.database import parse_address
+from headrace.sinks.jdbc.dialect import POSITION, Mirror, TableName, TargetDialect, holds
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
 from headrace.sinks.jdbc.postgresql.dialect import Postgres, PostgresDialect
 from headrace.sinks.jdbc.sink import JdbcSink
-from headrace.sinks.jdbc.widening import holds
 from headrace.testing.change_history import table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jdbc"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.changes import LogicalType
-from headrace.sinks.jdbc.address import parse_address
+from headrace.sinks.jdbc.database import parse_address
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.text import column_texts, hex_texts, texts

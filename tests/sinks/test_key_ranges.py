@@ -13,7 +13,7 @@ from headrace.sinks.lake.key_ranges import MOST, ceiling, constant, ranges, with
 
 KEYS = st.one_of(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=60),
-    st.lists(st.decimals(allow_nan=False, allow_infinity=False, indexes=2), min_size=1, max_size=60),
+    st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=2), min_size=1, max_size=60),
     st.lists(st.text(), min_size=1, max_size=60),
 )
 

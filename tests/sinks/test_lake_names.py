@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from headrace.changes.table import TableId
 from headrace.errors import HeadraceError, OptionError, SinkError
 from headrace.pipeline import load_pipeline
+from headrace.sinks.lake.catalog import NamePattern, escaped, identifier
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.iceberg.sink import IcebergSink
-from headrace.sinks.lake.names import NamePattern, escaped, identifier
 from headrace.spark.jars import ICEBERG
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.sinks.kafka.librdkafka import NotTranslated, translated
+from headrace.sinks.kafka.delivery import NotTranslated, translated
 
 SERVERS = {"bootstrap.servers": "k:1"}
 JAAS = 'org.apache.kafka.common.security.{} required username="u" password="p;\' q";'

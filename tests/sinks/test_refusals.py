@@ -10,8 +10,7 @@ from tests.sinks.spark_failures import FromSpark, Refused
 
 from headrace.changes import TableId
 from headrace.errors import HeadraceError
-from headrace.sinks.jdbc.address import parse_address
-from headrace.sinks.jdbc.database import Database
+from headrace.sinks.jdbc.database import Database, parse_address
 from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres

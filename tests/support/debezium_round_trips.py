@@ -11,7 +11,7 @@ import debezium_recordings as recordings
 import numpy as np
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 
 TYPES = [
     "boolean", "int8", "int16", "int32", "int64", "float32", "float64", "decimal(5,0)", "decimal(9,3)",

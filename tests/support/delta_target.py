@@ -9,8 +9,8 @@ import deltalake
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.sinks.lake.catalog import escaped
 from headrace.sinks.lake.delta.sink import DeltaSink
-from headrace.sinks.lake.names import escaped
 from headrace.testing.table_target import TableTarget
 
 

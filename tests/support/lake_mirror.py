@@ -13,7 +13,7 @@ from headrace.changes import TableSchema
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.log import Transaction
-from headrace.sinks.lake.iceberg.branch import Branch
+from headrace.sinks.lake.iceberg.table import Branch
 from headrace.testing.change_history import Batch, table
 
 T = table("t", id="int64", a="string")

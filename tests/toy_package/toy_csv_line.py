@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableId, arrow_schema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import FormatError, OptionError
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.change_columns import error_row, single_row

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Column, LogicalType, Position, TableId, TableSchema, arrow_schema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import ConnectError, DataLossError, PositionMismatch
 from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source

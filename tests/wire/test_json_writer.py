@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoke import examples
 
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_writer import Entries, Part, are_numbers, members, messages, objects, string_lists
 

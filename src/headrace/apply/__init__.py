@@ -6,8 +6,7 @@ Nothing here knows where the table is stored. A sink profiles a batch (`profile`
 
 from headrace.apply.carry import carried
 from headrace.apply.change_log import change_log
-from headrace.apply.fold import fold, upserts
-from headrace.apply.keyless import fold_keyless
+from headrace.apply.fold import fold, fold_keyless, upserts
 from headrace.apply.parts import in_one_task, kept_bytes, parted
 from headrace.apply.profile import TableProfile, as_newest, profile
 from headrace.apply.sequence import disordered, no_order, sequenced

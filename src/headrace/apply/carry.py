@@ -16,7 +16,7 @@ from headrace.apply.standing_rows import Standing, with_standing
 from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import laid_over, literal, quote
-from headrace.spark.kept_rows import kept_rows
+from headrace.spark.local_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.apply.fold import fold
-from headrace.apply.keyless import fold_keyless
+from headrace.apply.fold import fold, fold_keyless
 from headrace.apply.profile import TableProfile, profile
 from headrace.changes.row import spark_schema
 from headrace.changes.table import TableSchema

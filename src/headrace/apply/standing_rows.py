@@ -30,7 +30,7 @@ from headrace.apply.transactions import (
 )
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import Misfit, laid_over, literal, quote, typed_value
-from headrace.spark.kept_rows import kept_rows
+from headrace.spark.local_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.changes.key_text import key_text
 from headrace.changes.table import TableId
+from headrace.changes.texts import key_text
 
 Action = Literal["", "cascade", "set null"]
 """What happens to the rows that refer to a row; empty where the database refuses the change instead."""

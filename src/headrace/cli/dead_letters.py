@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.confirmation import DryRun, Yes, confirmed
 from headrace.cli.failure import USER_ERROR, errors_reported
+from headrace.cli.questions import DryRun, Yes, confirmed
 from headrace.cli.run import Debug, session_for
 from headrace.pipeline.replay import OnTrimmed, OutOfOrder
 

@@ -1,11 +1,23 @@
-"""How a command ends after an error: one sentence and an exit code; a stack trace only with `--debug`."""
+"""How a command ends after an error: one sentence and an exit code; a stack trace only with `--debug`.
+
+How the user can call Headrace's programs from the current folder, for commands to copy.
+
+Ctrl-C and SIGTERM: the first stops the program in order, the second at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
+import shutil
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -61,3 +73,48 @@ def sentence_of(error: BaseException) -> tuple[str, int, str]:
         if missing is not None:
             return str(missing), USER_ERROR, missing.page
     return f"An unexpected error stopped Headrace ({type(error).__name__}): {one_line(error)}", UNEXPECTED, ""
+
+
+def program(name: str) -> str:
+    """A program of this Python's environment as it can be typed: its name where the shell finds it, else its path.
+
+    Args:
+        name: `python`, `headrace`.
+    """
+    own = Path(sys.executable).parent / name
+    found = shutil.which(name)
+    # The folders are compared: a virtual environment's python is a link to the one it was made with.
+    if found is not None and (not own.exists() or Path(found).parent.samefile(own.parent)):
+        return name
+    near = os.path.relpath(own)
+    return shlex.quote(str(own) if near.startswith("..") else near)
+
+
+class Interruption:
+    """Whether the user, or the system, wants the program to end."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self.repeated = threading.Event()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self.requested.is_set():
+            self.repeated.set()
+            raise KeyboardInterrupt
+        self.requested.set()
+
+
+@contextlib.contextmanager
+def interruption() -> Iterator[Interruption]:
+    """Take SIGINT and SIGTERM over while the block runs.
+
+    Enter it after Spark has started: PySpark installs a handler of its own then, which cancels all jobs.
+    """
+    request = Interruption()
+    before = {number: signal.signal(number, request._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

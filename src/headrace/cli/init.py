@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.failure import errors_reported
-from headrace.cli.invocation import program
+from headrace.cli.failure import errors_reported, program
 from headrace.cli.run import Debug
 
 

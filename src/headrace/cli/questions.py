@@ -1,15 +1,20 @@
-"""What `headrace init` asks a person for: where changes come from, where they go, and what a file can't do without."""
+"""What `headrace init` asks a person for: where changes come from, where they go, and what a file can't do without.
+
+What a command shows before it changes something, and the question whether to do it.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace import registry
+from headrace.errors import OptionError
 from headrace.options import option_of
 
 if TYPE_CHECKING:
@@ -97,3 +102,23 @@ def _chosen(question: str, choices: Sequence[str]) -> str:
 
 def _said(question: str, default: str, *, hidden: bool = False) -> str:
     return str(typer.prompt(question, default=default, hide_input=hidden, show_default=bool(default), err=True)).strip()
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+
+
+def confirmed(yes: bool) -> bool:
+    """Whether the user wants what was shown.
+
+    Args:
+        yes: whether the command line says so.
+
+    Raises:
+        OptionError: nobody can be asked.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise OptionError("Nothing was done, because nobody confirmed it.", remedy="Say --yes, or --dry-run to look.")
+    return typer.confirm("Do this?")

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import errors_reported
-from headrace.cli.interruption import Interruption, interruption
-from headrace.cli.invocation import program
+from headrace.cli.failure import Interruption, errors_reported, interruption, program
 from headrace.spark.daemon import FORMATS
 
 if TYPE_CHECKING:

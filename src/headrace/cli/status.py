@@ -14,7 +14,7 @@ from headrace.cli.failure import errors_reported
 from headrace.cli.run import Debug, session_for
 
 if TYPE_CHECKING:
-    from headrace.observe.kept_figures import KeptFigures
+    from headrace.observe.history import KeptFigures
     from headrace.observe.status import DatabaseStatus, PipelineStatus, TableStatus
 
 NOT_FINE = 1

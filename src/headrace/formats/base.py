@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.encoded_batch import EncodedBatch
-from headrace.formats.encoding import topic_for
+from headrace.formats.encoding import EncodedBatch, topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import GivenSchema, given_schema
 from headrace.formats.recognition import Evidence, Sample

@@ -1,9 +1,14 @@
-"""The columns of change rows that every decoder of messages makes, and the rows that stand by themselves."""
+"""The columns of change rows that every decoder of messages makes, and the rows that stand by themselves.
+
+What change rows say of their source, by the names of the facts.
+
+Words in messages: those of fixed text form (operations, types) in one case and as numbers, SQL's, empty ones.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema
+from headrace.formats.images import Image
 from headrace.wire.arrays import fixed_texts, list_array, mask_bitmap, offsets_of, text_array
 from headrace.wire.spans import Array
 
@@ -149,3 +155,70 @@ def schema_row(batch: pa.RecordBatch, number: int, schema: TableSchema) -> dict[
         "schema_id": schema.fingerprint,
         "table_schema": schema.to_text(),
     }
+
+
+_NO_STATEMENT = "N/A"
+"""What Debezium writes as `ddl` where a source says a change of structure without its statement."""
+
+
+class SourceFacts:
+    """The facts that rows say of their source: each is the entry `entry` of `names` and `values`.
+
+    `number` is the index of each entry's name in `words`, `row` the number of its row.
+
+    Args:
+        rows: change rows.
+    """
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        image = Image.of_maps(rows.column("source"))
+        names = image.names.dictionary_encode()
+        self.words: list[str] = names.dictionary.to_pylist()
+        self.number: Array = names.indices.to_numpy(zero_copy_only=False)
+        self.row: Array = np.repeat(np.arange(rows.num_rows), np.diff(image.entries.offsets))
+        self.names, self.values = image.names, image.values
+        self._present = image.entries.present
+
+    def texts(self, name: str) -> pa.StringArray:
+        """The first value of this name in each row; null where there is none."""
+        if name not in self.words:
+            return pa.nulls(self._present.size, pa.string())
+        hits = np.flatnonzero(self.number == self.words.index(name))[::-1]
+        at = np.full(self._present.size, -1, np.int64)
+        at[self.row[hits]] = hits
+        return self.values.take(pa.array(at, mask=(at < 0) | ~self._present))
+
+    def statements(self) -> pa.StringArray:
+        """The statement of each change of structure; null where its source has none that could be executed."""
+        ddl = self.texts("ddl")
+        return pc.if_else(pc.equal(ddl, _NO_STATEMENT), pa.scalar(None, pa.string()), ddl)
+
+
+BLANK = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|--[^\n]*+\n|#[^\n]*+\n)"
+"""A pattern of what may stand between the words of a statement: blanks, or a comment."""
+_CAPITALS = {ord("a") + n: ord("A") + n for n in range(26)}
+_SMALL = {capital: small for small, capital in _CAPITALS.items()}
+
+
+def upper(text: str) -> str:
+    """A word in capitals; other letters than a to z stay as they are."""
+    return text.translate(_CAPITALS)
+
+
+def lower(text: str) -> str:
+    """A word in small letters; other letters than A to Z stay as they are."""
+    return text.translate(_SMALL)
+
+
+def numbered(texts: pa.StringArray, numbers: Mapping[str, int], written: Callable[[str], str]) -> Array:
+    """The number of each word as `written` gives it; -1 where it has none, or is null."""
+    found = texts.dictionary_encode()
+    codes = [numbers.get(written(word), -1) for word in found.dictionary.to_pylist()]
+    return np.array([*codes, -1])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
+
+
+def empty_as_null(texts: pa.StringArray) -> pa.StringArray:
+    """Texts that are not empty; null for the others."""
+    if not len(texts.buffers()[2] or b"") or texts.null_count == len(texts):
+        return pa.nulls(len(texts), pa.string())
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)

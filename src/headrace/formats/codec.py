@@ -22,8 +22,15 @@ from headrace.changes.row import arrow_schema, arrow_type
 from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
 from headrace.formats.change_columns import error_row
-from headrace.formats.encoded_batch import EncodedBatch, OutOfRange, observation_name, observed_batch
-from headrace.formats.encoding import has_struct_images, struct_schema, with_schema_ids
+from headrace.formats.encoding import (
+    EncodedBatch,
+    OutOfRange,
+    has_struct_images,
+    observation_name,
+    observed_batch,
+    struct_schema,
+    with_schema_ids,
+)
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.registry.schemas import SchemaSource
 

@@ -19,7 +19,7 @@ from headrace.changes import TableSchema
 from headrace.formats.change_columns import schema_ids
 from headrace.formats.given_values import UnfitValue, misfits, note_misfits
 from headrace.formats.json_images import ObjectImage, Unread, write_canonical
-from headrace.formats.numbered import Numbered, numbers_of
+from headrace.formats.schema_columns import Numbered, numbers_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape

@@ -1,14 +1,21 @@
-"""A running pipeline's numbers under stable names, for whatever collects them."""
+"""A running pipeline's numbers under stable names, for whatever collects them.
+
+The numbers of a run in Prometheus' text format, by Prometheus' own client.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.errors import OptionError
 from headrace.observe.progress import PipelineProgress, mean_stages
 from headrace.sources.health import CaptureState
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -240,3 +247,55 @@ def _labels_text(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items()) + "}"
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def require_prometheus() -> None:
+    """Say what to install where the client is missing.
+
+    Raises:
+        OptionError: it is.
+    """
+    try:
+        import prometheus_client  # noqa: F401
+    except ModuleNotFoundError:
+        raise OptionError(
+            "Metrics for Prometheus need the Python package prometheus_client, which is not installed.",
+            remedy="Run pip install 'headrace[prometheus]', or remove observe.prometheus.",
+        ) from None
+
+
+class _Numbers:
+    """A collector of one moment's numbers."""
+
+    def __init__(self, progress: PipelineProgress, pipeline: str) -> None:
+        self._progress = progress
+        self._pipeline = pipeline
+
+    def collect(self) -> Iterator[Family]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for metric in all_metrics(self._progress):
+            names = ["pipeline", *metric.values[0][0]]
+            kind: Any = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.doc, labels=names)
+            for labels, value in metric.values:
+                family.add_metric([self._pipeline, *labels.values()], value)
+            yield family
+
+
+def prometheus_text(progress: PipelineProgress, pipeline: str) -> bytes:
+    """A scrape's answer; every number has the label `pipeline`.
+
+    Raises:
+        OptionError: the client is not installed.
+    """
+    require_prometheus()
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    numbers: Any = _Numbers(progress, pipeline)
+    registry.register(numbers)
+    return bytes(generate_latest(registry))

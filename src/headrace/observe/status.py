@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from headrace.observe.completeness import of_tables
-from headrace.observe.kept_figures import KeptFigures
-from headrace.observe.messages import MessageCounts
+from headrace.observe.history import KeptFigures
+from headrace.observe.messages import MessageCounts, SkippedMessages
 from headrace.observe.parked_tables import ParkedTable
 from headrace.observe.progress import PipelineProgress, TableState
-from headrace.observe.skipped_messages import SkippedMessages
 from headrace.sources.databases import Offsets
 from headrace.sources.health import CaptureState, Health, combined
 from headrace.sources.offset import Offset

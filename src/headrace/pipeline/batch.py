@@ -17,26 +17,31 @@ from headrace.changes.operation import Operation
 from headrace.errors import FormatError, HeadraceError
 from headrace.faultpoints import reach
 from headrace.formats.base import Structure
-from headrace.formats.encoded_batch import EncodedBatch
+from headrace.formats.encoding import EncodedBatch
 from headrace.observe.messages import OTHER_REASONS, MessageCounts
 from headrace.observe.progress import COUNTED, BatchCount, ProgressBoard
 from headrace.pipeline.announced_structures import AnnouncedStructures, announced_once, structures_in
-from headrace.pipeline.batch_summary import BatchSummary, count_reasons, count_rows, summary_of_messages
+from headrace.pipeline.batch_summary import (
+    BatchSummary,
+    count_nulled,
+    count_out_of_range,
+    count_reasons,
+    count_rows,
+    summary_of_messages,
+)
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.first_loads import FirstLoads
-from headrace.pipeline.lost_values import count_nulled, count_out_of_range
 from headrace.pipeline.parking import Parking
-from headrace.pipeline.recover import one_line
+from headrace.pipeline.recover import Attempts, one_line
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_dead_letters, refuse_shared_places
-from headrace.pipeline.starved_workers import Attempts
 from headrace.pipeline.target import Target
 from headrace.pipeline.topic_files import TopicFiles
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId, FilesUnusable
-from headrace.spark.kept_rows import kept_rows
+from headrace.spark.local_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

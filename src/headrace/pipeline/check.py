@@ -31,14 +31,12 @@ from headrace.observe.checkpoint import LAST_RUN, committed_batch, local_path, o
 from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.permissions import MissingPermission
 from headrace.pipeline.cascades import described
-from headrace.pipeline.checkpoint import check_sound, holder
+from headrace.pipeline.checkpoint import check_sound, differences, holder
 from headrace.pipeline.components import missing_package
-from headrace.pipeline.kafka_source import KafkaTopics, trimmed
-from headrace.pipeline.last_run import differences
+from headrace.pipeline.kafka_source import KafkaTopics, loss, made_again, trimmed
 from headrace.pipeline.model import Model, find_mistakes, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.pipeline.target import Target
-from headrace.pipeline.topic_ids import loss, made_again
 from headrace.pipeline.written_tables import captured_tables, names_at
 from headrace.sinks.base import Sink
 from headrace.sinks.kafka.permissions import has_kafka_client, kafka_jvm

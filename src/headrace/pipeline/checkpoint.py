@@ -3,12 +3,18 @@
 Spark owns the folder and writes it; here it is read, through Hadoop's file systems, so that any URL works that Spark
 takes. Headrace keeps small files in it too: counts and what the last run was, on which nothing depends, and the ids
 of topics, which say what the offsets are of.
+
+In what form the last run of a checkpoint read and wrote, and by which release, kept beside Spark's own files.
+
+So `headrace check` can say that the next one would go on in another, and an earlier release which finds something that
+it does not know can say whose it is. Nothing depends on it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import time
@@ -17,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.observe.checkpoint import (
     MESSAGE_COUNTS,
@@ -28,11 +35,15 @@ from headrace.observe.checkpoint import (
     planned_batch,
 )
 from headrace.observe.completeness import offsets_of
-from headrace.observe.kept_offsets import check_checkpoint, kept_topic_ids
+from headrace.observe.kept_offsets import RELEASE, check_checkpoint, kept_topic_ids
 from headrace.observe.messages import KeptCounts, MessageCounts
+from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.lease import Lease
+from headrace.pipeline.model import Model
+from headrace.pipeline.target import Target
 from headrace.sinks.base import offsets_hash
 from headrace.sources.databases import Offsets
+from headrace.versions import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -326,3 +337,47 @@ def _owner(folder: Path) -> Holder:
     pid, _, name = (folder / LOCK).read_text(errors="replace").strip().partition(" ")
     # Between taking the lock and writing into the file its owner has no name yet.
     return Holder(int(pid) if pid.isdigit() else 0, name)
+
+
+_ANY_TABLE = TableId("database", "schema", "table")
+_SOURCE = "source"
+
+
+def forms(model: Model) -> dict[str, str]:
+    """The format, and the topics, of the source and of each sink that has messages."""
+    found = {target.label: _form(target, model.source_type) for target in model.targets if target.format is not None}
+    if isinstance(model.source, KafkaTopics):
+        found[_SOURCE] = model.source.format.name
+    return found
+
+
+def to_text(model: Model) -> str:
+    """The file's content."""
+    return json.dumps({RELEASE: __version__, **forms(model)}, ensure_ascii=False, sort_keys=True)
+
+
+def differences(model: Model, text: str | None) -> list[str]:
+    """What the next run would do in another form than the last one, as sentences."""
+    try:
+        before = json.loads(text) if text else {}
+    except json.JSONDecodeError:
+        return []
+    if not isinstance(before, Mapping):
+        return []
+    found = []
+    for label, now in forms(model).items():
+        was = before.get(label, now)
+        if was != now and label == _SOURCE:
+            found.append(f"The last run read the topics as {was}, the next one would read them as {now}.")
+        elif was != now:
+            found.append(f"The last run wrote {was} to {label}, the next one would write {now}.")
+    return found
+
+
+def _form(target: Target, connector: str) -> str:
+    assert target.format is not None
+    try:
+        topic = target.format.topic_for(_ANY_TABLE, connector)
+    except OptionError:
+        topic = None
+    return target.format.name if topic is None else f"{target.format.name} with topics like {topic}"

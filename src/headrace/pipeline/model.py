@@ -55,7 +55,6 @@ from headrace.pipeline.components import (
 from headrace.pipeline.dead_letter import DeadLetters, DeadLetterTableSettings, DeadLetterTopicSettings
 from headrace.pipeline.kafka_source import KafkaTopics, KafkaTopicsSettings, OnErrorSettings
 from headrace.pipeline.parking import PARK, on_table_error
-from headrace.pipeline.sections import Sections, listed_sinks, read_sections
 from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
@@ -63,7 +62,7 @@ from headrace.pipeline.shared_places import refuse_dead_letters_in_a_sink, refus
 from headrace.pipeline.tables_apart import refuse_databases_alike
 from headrace.pipeline.target import Target, session_settings
 from headrace.pipeline.watch import ObserveSettings
-from headrace.pipeline.yaml_file import Document, YamlPath, hide, read_yaml
+from headrace.pipeline.yaml_file import Document, Sections, YamlPath, hide, listed_sinks, read_sections, read_yaml
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 from headrace.sources.notifications import SINK

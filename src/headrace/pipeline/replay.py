@@ -31,12 +31,11 @@ from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.checkpoint import Checkpoint, held
-from headrace.pipeline.dead_letter import DeadLetters
+from headrace.pipeline.dead_letter import DeadLetters, Replayed, ReplayedBatch
+from headrace.pipeline.kafka_source import TopicIds
 from headrace.pipeline.model import Model
 from headrace.pipeline.recover import recover
-from headrace.pipeline.replayed import Replayed, ReplayedBatch
 from headrace.pipeline.target import Target
-from headrace.pipeline.topic_ids import TopicIds
 from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import LAST_RUN, PARKED, STRUCTURES, TOPIC_IDS
 from headrace.observe.completeness import completeness
-from headrace.observe.kept_figures import FILE as FIGURES
+from headrace.observe.history import FILE as FIGURES
 from headrace.observe.open_lineage import Lineage, LineageEvents, lineage_client
 from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.observe.troubles import Troubles
@@ -24,22 +24,18 @@ from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.pipeline.checkpoint import held as held_checkpoint
+from headrace.pipeline.checkpoint import to_text as last_run_text
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.first_loads import FirstLoads
-from headrace.pipeline.flow import flow_of
 from headrace.pipeline.fusing import Fusing
-from headrace.pipeline.kafka_source import KafkaTopics, trimmed
-from headrace.pipeline.last_run import to_text as last_run_text
-from headrace.pipeline.lineage import lineage_of_database, lineage_of_topics
+from headrace.pipeline.kafka_source import KafkaTopics, TopicIds, trimmed
 from headrace.pipeline.model import Model
 from headrace.pipeline.parking import Parking
-from headrace.pipeline.recover import full_text, recover
-from headrace.pipeline.rows_read import rows_read
-from headrace.pipeline.starved_workers import Attempts
+from headrace.pipeline.recover import Attempts, full_text, recover
 from headrace.pipeline.topic_files import TopicFiles
-from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import FeedPatterns, names_columns
-from headrace.pipeline.watch import FigureKeeper, Watch
+from headrace.pipeline.watch import FigureKeeper, Watch, rows_read
+from headrace.pipeline.written_tables import flow_of, lineage_of_database, lineage_of_topics
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import OptionError
 from headrace.observe.checkpoint import SKIPPED
 from headrace.observe.kept_offsets import check_checkpoint
-from headrace.observe.skipped_messages import SkippedMessages, skipped_messages, skipped_text
+from headrace.observe.messages import SkippedMessages, skipped_messages, skipped_text
 from headrace.pipeline.checkpoint import Checkpoint, check_free, held
-from headrace.pipeline.kafka_source import KafkaTopics, OffsetRange
+from headrace.pipeline.kafka_source import KafkaTopics, OffsetRange, TopicIds
 from headrace.pipeline.model import Model
 from headrace.pipeline.repair import Repair, RepairedPart
-from headrace.pipeline.topic_ids import TopicIds
 from headrace.registry import did_you_mean
 from headrace.sources.table_moves import NOW, Kind, time_of_text
 

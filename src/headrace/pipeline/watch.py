@@ -1,4 +1,7 @@
-"""The section `observe` of a pipeline file, and the servers of a run that others watch."""
+"""The section `observe` of a pipeline file, and the servers of a run that others watch.
+
+How many rows of the batch under way were read, by what Spark says of its tasks.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.observe.flow import Flow
-from headrace.observe.history import Follower, ProgressHistory, Reading
-from headrace.observe.kept_figures import KeptFigures
+from headrace.observe.history import Follower, KeptFigures, ProgressHistory, Reading
+from headrace.observe.metrics import CONTENT_TYPE, prometheus_text, require_prometheus
 from headrace.observe.open_telemetry import Telemetry, otlp_reader, parse_endpoint
 from headrace.observe.page import Gone, figures, page_routes, points
 from headrace.observe.progress import PipelineProgress
-from headrace.observe.prometheus import CONTENT_TYPE, prometheus_text, require_prometheus
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
 from headrace.observe.troubles import Trouble
 from headrace.settings import Settings, option
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("headrace.pipeline")
 _TEXT = "text/plain; charset=utf-8"
@@ -215,3 +220,35 @@ class Watch:
             return Answer(_TEXT, why.encode(), HTTPStatus.SERVICE_UNAVAILABLE)
         text = prometheus_text(newest.progress, self._name)
         return Answer(CONTENT_TYPE, self._hide(text.decode()).encode())
+
+
+def rows_read(spark: SparkSession, group: str, planned: int = 0) -> int:
+    """How many rows the running jobs of a query have read in the tasks that are done; Spark says it when a task ends.
+
+    Runs in the driver and starts no job.
+
+    Args:
+        spark: the session that the query runs in.
+        group: the query's run, which is the group of its jobs.
+        planned: about how many rows workers write into files, of which Spark sees none; these count by tasks.
+    """
+    from py4j.protocol import Py4JError
+
+    tracker = spark.sparkContext.statusTracker()
+    store: Any = spark.sparkContext._jsc.sc().statusStore()
+    rows = 0
+    for job in tracker.getActiveJobsIds():
+        try:
+            if store.job(job).jobGroup().toString() != f"Some({group})":
+                continue
+            info = tracker.getJobInfo(job)
+            # The first stage reads; what follows counts or writes.
+            stage = tracker.getStageInfo(min(info.stageIds)) if info is not None and info.stageIds else None
+            if stage is None:
+                continue
+            in_files = planned * stage.numCompletedTasks // max(1, stage.numTasks)
+            rows += max(int(store.lastStageAttempt(stage.stageId).inputRecords()), in_files)
+        except Py4JError:
+            # It ended meanwhile, and Spark no longer knows it.
+            continue
+    return rows

@@ -1,12 +1,21 @@
-"""The tables that a pipeline captures, and what its sinks get of them, asked of the source before a run."""
+"""The tables that a pipeline captures, and what its sinks get of them, asked of the source before a run.
+
+What flows from where to where in a pipeline.
+
+Which tables and topics a pipeline reads and writes, by the names that lineage has for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.dataset import Dataset
 from headrace.errors import HeadraceError, OptionError, first_of
+from headrace.observe.flow import Flow, SinkTarget
+from headrace.observe.open_lineage import Lineage, Touched
 from headrace.pipeline.checkpoint import known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
@@ -77,3 +86,97 @@ def written_tables(model: Model, start: Callable[[], SparkSession]) -> list[Tabl
     spark = start() if target.shaping.has_sql else None
     shaped = (target.shaping.structure(schema, spark) for schema in captured)
     return [schema for schema in shaped if schema is not None]
+
+
+def flow_of(model: Model) -> Flow:
+    """The flow of a checked file. It names databases, topics and types; no server and no folder."""
+    source = model.source
+    if isinstance(source, KafkaTopics):
+        names = tuple(source.settings.topics) or tuple(filter(None, [source.settings.topics_pattern]))
+        format = source.format.name
+    else:
+        names, format = tuple(filter(None, source.databases())), ""
+    return Flow(
+        source=model.source_type,
+        names=names,
+        format=format,
+        sinks=tuple(map(_sink, model.targets)),
+        dead_letters="" if model.dead_letters is None else model.dead_letters.type,
+    )
+
+
+def _sink(target: Target) -> SinkTarget:
+    return SinkTarget(
+        label=target.label,
+        type=target.type,
+        guarantee=target.sink.guarantee,
+        format="" if target.format is None else target.format.name,
+        transforms=len(target.shaping.transforms),
+        routes=len(target.shaping.routes.routes),
+    )
+
+
+def lineage_of_database(model: Model, tables: Iterable[TableSchema]) -> Lineage:
+    """What flows from a database.
+
+    Args:
+        model: the pipeline.
+        tables: the schemas of its tables; of several of one table the last counts.
+    """
+    source = model.source
+    assert not isinstance(source, KafkaTopics)
+    found = {schema.id: schema for schema in tables}
+    inputs = [Touched(dataset, schema) for id, schema in found.items() if (dataset := source.dataset(id)) is not None]
+    return Lineage(_ordered(inputs), _ordered(_outputs(model, found)))
+
+
+def lineage_of_topics(model: Model, topics: Iterable[str], tables: Iterable[TableId]) -> Lineage:
+    """What flows from topics.
+
+    Args:
+        model: the pipeline.
+        topics: those that were read.
+        tables: those that their messages were about.
+    """
+    source = model.source
+    assert isinstance(source, KafkaTopics)
+    inputs = [Touched(Dataset.of_topic(source.settings.bootstrap_servers, topic)) for topic in topics]
+    return Lineage(_ordered(inputs), _ordered(_outputs(model, dict.fromkeys(tables))))
+
+
+def _outputs(model: Model, tables: Mapping[TableId, TableSchema | None]) -> Iterator[Touched]:
+    for target in model.targets:
+        for id, schema in tables.items():
+            try:
+                written = _written(model, target, id)
+            except HeadraceError:
+                # The batch that has such rows says it.
+                continue
+            if written is not None:
+                yield Touched(written, _schema(target, schema))
+
+
+def _written(model: Model, target: Target, table: TableId) -> Dataset | None:
+    destination = target.shaping.routes.destination(table)
+    if destination is None:
+        return None
+    topic = None if target.format is None else target.format.topic_for(destination.id, model.source_type)
+    return target.sink.dataset(destination.id, topic)
+
+
+def _schema(target: Target, schema: TableSchema | None) -> TableSchema | None:
+    """The columns of a mirror by what their values mean, for the target has types of its own; None where transforms
+    decide, and of messages."""
+    if schema is None or not target.sink.keeps_tables or target.shaping.transforms:
+        return None
+    return replace(schema, columns=tuple(replace(column, native_type="") for column in schema.columns))
+
+
+def _ordered(touched: Iterable[Touched]) -> tuple[Touched, ...]:
+    """Each dataset once: several tables may go to one topic or folder."""
+    found: dict[Dataset, Touched] = {}
+    for one in touched:
+        first = found.setdefault(one.dataset, one)
+        if first != one:
+            found[one.dataset] = Touched(one.dataset)
+    return tuple(found[dataset] for dataset in sorted(found))

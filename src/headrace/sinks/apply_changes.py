@@ -15,10 +15,10 @@ from headrace.sinks.evolution import KEEPING, TargetColumn
 from headrace.sinks.folder import Folder, absolute
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
+from headrace.sinks.lake.catalog import NamePattern, escaped, identifier
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.sinks.lake.layout import TargetLayout
-from headrace.sinks.lake.names import NamePattern, escaped, identifier
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.refusals import explained
 from headrace.sinks.lake.sessions import SMALL, session_for

@@ -22,7 +22,7 @@ from headrace.errors import OptionError
 from headrace.formats.base import MESSAGE_DDL, Format
 from headrace.formats.codec import MESSAGES, ArrowFormat, Codec, Facts, parts
 from headrace.formats.convert import format_named
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.encoding import OutOfRange
 from headrace.wire.lines import lines
 
 _MOST_IN_MEMORY = 64 << 20

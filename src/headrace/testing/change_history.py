@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN_FROM
 from headrace.changes.row import spark_schema
+from headrace.changes.texts import key_text
 from headrace.spark.local_rows import local_rows
 
 Image = Mapping[str, str | None]

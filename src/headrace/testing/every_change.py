@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.formats.features import Feature
 
 TABLE = TableSchema(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.changes import arrow_schema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import DataLossError, PositionMismatch
 from headrace.sources.base import Limit, Source
 from headrace.sources.offset import Offset

@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.failure import UNEXPECTED, errors_reported
-from headrace.cli.interruption import Interruption, interruption
+from headrace.cli.failure import UNEXPECTED, Interruption, errors_reported, interruption
 from headrace.cli.run import Debug, print_stopped, session_for
 from headrace.errors import ConnectError, OptionError
 from headrace_emulators.demo.folder import BROKER, LAKE, SERVER, make_folder, next_commands, write_pipelines

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from headrace.cli.invocation import program
+from headrace.cli.failure import program
 from headrace.errors import OptionError
 from headrace_emulators.demo.real_server import RealServer
 

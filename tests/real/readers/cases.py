@@ -18,7 +18,7 @@ import pyarrow as pa
 from tests.formats.codec_rows import sent
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 
 AT = dt.datetime(2024, 5, 1, 12, 0, 1, 500_000, tzinfo=dt.UTC)
 CAPTURED = dt.datetime(2024, 5, 1, 12, 0, 2, 250_000, tzinfo=dt.UTC)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.sources.postgresql.pgoutput import (
     Begin,
     Cell,

@@ -17,7 +17,7 @@ from tests.formats.codec_rows import arrow_format
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.formats.codec import Facts, run_codec
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.encoding import OutOfRange
 from headrace.sources.reader import ChangeStreamReader
 from headrace_emulators.sqlserver import EmulatedServer
 from headrace_emulators.sqlserver.shop import Shop

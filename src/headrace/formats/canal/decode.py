@@ -5,42 +5,226 @@
 2. What messages say of their tables is read once for each distinct text (`schemas`).
 3. The rows of a message are laid beside their old rows; values are written as canonical text; images, keys and facts
    become columns. A message with a value that can't be read is one `error` row, never part of one.
+
+Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
+
+Canal messages of one batch: their fields, and which of them are of rows in the ordinary form.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes.constant import constant
-from headrace.formats.announced import Announcer
-from headrace.formats.canal.message import DATA, FIELDS, Messages
-from headrace.formats.canal.others import other_row
+from headrace.changes.images import constant
 from headrace.formats.canal.schemas import DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.canal.values import CanalEncoding
 from headrace.formats.change_columns import (
+    BLANK,
     FIRST_MS,
     LAST_MS,
+    empty_as_null,
+    error_row,
+    numbered,
     origin_columns,
+    present,
     schema_ids,
+    single_row,
     snapshot_column,
     table_column,
+    table_parts,
     transaction_column,
+    upper,
+    whole_within,
 )
+from headrace.formats.change_messages import Announcer
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, unfit_values
 from headrace.formats.given_values import misfit, note_misfits
 from headrace.formats.json_images import ObjectImage, write_canonical
-from headrace.formats.numbered import Numbered
-from headrace.formats.words import empty_as_null
-from headrace.wire.arrays import map_of
+from headrace.formats.json_messages import JsonMessages, unread
+from headrace.formats.schema_columns import Numbered
+from headrace.wire.arrays import map_of, offsets_of
+from headrace.wire.json_exact import ARRAY, FALSE, NULL, OBJECT
+from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import integers
+
+DATA = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r"}
+"""The types of messages of rows, and the operation of their rows."""
+DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "DDL")
+NO_EVENT = (
+    "QUERY", "GTID", "GTIDLOG", "XACOMMIT", "XAROLLBACK", "TRANSACTIONBEGIN", "TRANSACTIONEND", "TIDB_WATERMARK",
+)  # fmt: skip
+HEARTBEATS = ("MHEARTBEAT", "HEARTBEAT")
+CUT = {
+    "onlyHandleKey": "TiCDC left out all columns but the key's (onlyHandleKey), because the message was too large. "
+    "Raise max-message-bytes in the changefeed and in Kafka's topic, and let TiCDC write the table's changes again.",
+    "claimCheckLocation": "TiCDC wrote the row to external storage (claim check), because the message was too large. "
+    "Turn large-message-handle-option off, raise max-message-bytes in the changefeed and in Kafka's topic, and let "
+    "TiCDC write the table's changes again.",
+}
+"""Fields of TiCDC's block `_tidb` by which a message lacks columns of its row, and what to do."""
+
+FIELDS = (
+    "data", "old", "database", "table", "type", "es", "ts", "id", "gtid", "isDdl", "sql", "pkNames", "mysqlType",
+    "sqlType", "_tidb",
+)  # fmt: skip
+_CUT = Names([tuple(CUT)])
+_TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
+
+
+class Messages(JsonMessages):
+    """What the engine found in a batch of messages.
+
+    `ordinary` says which are of rows, and can be read as far as their form goes; `op` is the index of their type in
+    `DATA`, `rows` the array of their rows, `old_rows` that of an update's old ones.
+    """
+
+    def __init__(self, values: pa.BinaryArray, *, legacy_old: bool = False) -> None:
+        self.legacy_old = legacy_old
+        self.count = len(values)
+        tape = Tape(values)
+        super().__init__(tape, tape.root, FIELDS)
+        self.op: Array = numbered(self.texts("type"), _TYPE_NUMBERS, upper)
+        data, old = (tape.kinds(self.every(name)) for name in ("data", "old"))
+        is_update = self.op == _TYPE_NUMBERS["UPDATE"]
+        has_data = data == ARRAY
+        self.rows: Array = np.where(has_data, self.every("data"), self.every("old"))
+        self.old_rows: Array = np.where(is_update & (old == ARRAY), self.every("old"), np.int32(-1))
+        self._has_arrays: Array = self.holds(ARRAY, "pkNames", "data", "old")
+        self.cut: Array = self._cut()
+        fine = (self.op >= 0) & (self.cut < 0) & self.holds(FALSE, "isDdl") & self._has_arrays
+        fine &= has_data | ((old == ARRAY) & ~is_update)
+        self.ordinary: Array = fine
+        self.ordinary = fine & self._rows_are_fine()
+
+    def _cut(self) -> Array:
+        """Which field of `CUT` says that a message lacks columns of its row, by its index there; -1 where none does."""
+        tape, block = self.tape, self.every("_tidb")
+        found = np.full(self.count, -1)
+        if (block >= 0).any():
+            kinds = tape.kinds(tape.fields(block, _CUT))
+            for index, kind in enumerate(kinds):
+                found[(kind > NULL) & (kind != FALSE) & (found < 0)] = index
+        return found
+
+    def _rows_are_fine(self) -> Array:
+        """Whether a message has rows, all of them objects, and as many old rows as rows."""
+        kept = self.ordinary
+        counts, plain = self._items(np.where(kept, self.rows, np.int32(-1)), (OBJECT,))
+        old_kinds = (OBJECT,) if self.legacy_old else (OBJECT, NULL)
+        old_counts, old_plain = self._items(np.where(kept, self.old_rows, np.int32(-1)), old_kinds)
+        has_old = self.old_rows >= 0
+        if self.legacy_old:
+            has_old = self.op == _TYPE_NUMBERS["UPDATE"]
+        return (counts > 0) & plain & old_plain & (~has_old | (counts == old_counts))
+
+    def _items(self, at: Array, kinds: tuple[int, ...]) -> tuple[Array, Array]:
+        """How many items each array has, and whether all of them are of these kinds."""
+        offsets, items = self.tape.items(at)
+        wrong = offsets_of(~np.isin(self.tape.kinds(items), kinds))
+        return np.diff(offsets), wrong[offsets[1:]] == wrong[offsets[:-1]]
+
+    def items(self, name: str, number: int) -> list[int] | None:
+        """The kinds of the items of an array; None where the field is null or absent."""
+        at = self.every(name)[number : number + 1]
+        kinds: list[int] = self.tape.kinds(self.tape.items(at)[1]).tolist()
+        return kinds if self.tape.is_value(at)[0] else None
+
+    def is_form(self, number: int) -> bool:
+        """Whether a message is an object whose arrays are arrays, and whose rows are objects or null."""
+        if self.tape.kinds(self.tape.root[number]) != OBJECT or not self._has_arrays[number]:
+            return False
+        return all(kind in (OBJECT, NULL) for name in ("data", "old") for kind in self.items(name, number) or ())
+
+
+BEFORE_DDL = rf"(?is){BLANK}*+"
+_TRUNCATE = re.compile(BEFORE_DDL + r"TRUNCATE\b")
+
+
+def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[str, Any]:
+    """The row of a message that is not ordinary: an event without rows, no event (its `op` is null), or an error."""
+    value = batch.column("value")[number].as_py()
+    if value is None:
+        return _row(batch, messages, number, "tombstone") | {"source": None}
+    problem = _problem(value, messages, number)
+    if problem is not None:
+        return error_row(batch, number, problem, 0)
+    kind = upper(messages.text("type", number) or "")
+    if not _is_ddl(messages, number, kind):
+        return _row(batch, messages, number, "heartbeat" if kind in HEARTBEATS else None)
+    sql = messages.text("sql", number) or ""
+    op = "t" if kind == "TRUNCATE" or _TRUNCATE.match(sql) else "schema"
+    row = _row(batch, messages, number, op)
+    source = [(name, text) for name, text in row["source"] if name != "sql"]
+    return row | {"source": [*source, ("type", kind), ("ddl", sql)]}
+
+
+def _row(batch: pa.RecordBatch, messages: Messages, number: int, op: str | None) -> dict[str, Any]:
+    es, gtid = messages.text("es", number), messages.text("gtid", number) or None
+    moment = whole_within(es, FIRST_MS, LAST_MS)
+    facts = {
+        "connector": "mysql",
+        "id": messages.text("id", number),
+        "ts": messages.text("ts", number),
+        "gtid": gtid,
+        "es": None if moment is not None else es,
+        "sql": messages.text("sql", number) or None,
+    }
+    return single_row(batch, number, 0) | {
+        "op": op,
+        "table": table_parts(messages.text("database", number), None, messages.text("table", number)),
+        "event_time": None if moment is None else moment * 1000,
+        "transaction": None if gtid is None else {"id": gtid},
+        "source": present(facts),
+    }
+
+
+def _is_ddl(messages: Messages, number: int, kind: str) -> bool:
+    return upper(messages.text("isDdl", number) or "") == "TRUE" or kind in DDL
+
+
+def _problem(value: bytes, messages: Messages, number: int) -> str | None:
+    """Why a message can't be read; None where it can."""
+    if not messages.is_form(number):
+        return unread(value, messages.tape.verdict[number], "of the Canal form")
+    kind = messages.text("type", number)
+    if kind is None:
+        return "The message has no type."
+    kind = upper(kind)
+    if _is_ddl(messages, number, kind):
+        return None
+    if kind not in DATA:
+        return None if kind in (*NO_EVENT, *HEARTBEATS) else f"Unknown type {kind}."
+    return _problem_of_rows(messages, number, DATA[kind])
+
+
+def _problem_of_rows(messages: Messages, number: int, op: str) -> str | None:
+    if messages.cut[number] >= 0:
+        return list(CUT.values())[int(messages.cut[number])]
+    data, old = messages.items("data", number), messages.items("old", number)
+    if data is None and old is None:
+        return "The message has neither data nor old."
+    if data is None and op == "u":
+        return "The update has no data."
+    if NULL in (old if data is None else data):  # type: ignore[operator]
+        return "A row of the message is null."
+    if op != "u" or data is None:
+        return None
+    if messages.legacy_old and (old is None or NULL in old):
+        return "The update has no new row in old."
+    if old is not None and len(old) != len(data):
+        return f"The message has {len(data)} rows in data and {len(old)} in old."
+    return None
+
 
 _CODES = constant(list(DATA.values()))
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
@@ -131,15 +315,15 @@ class CanalDecoder(Codec):
         """Write canonical texts in place of what the wire has; note messages whose bytes are none."""
         encodings = [known.encodings for known in self._known.all]
         objects = np.concatenate([rows.data, rows.old])
-        for unread in write_canonical(tape, objects, np.tile(rows.known, 2), encodings, _canonical):
+        for value in write_canonical(tape, objects, np.tile(rows.known, 2), encodings, _canonical):
             if self._reading.base64:
-                problem = NO_BASE64.format(unread.column)
+                problem = NO_BASE64.format(value.column)
             elif self._reading.typed is None:
                 problem = NO_BYTES
             else:
-                column = next(c for c in self._reading.typed.columns if c.name == unread.column)
-                problem = misfit(column, tape.text(unread.at) or "")
-            problems[int(rows.message[unread.object % rows.message.size])] = problem
+                column = next(c for c in self._reading.typed.columns if c.name == value.column)
+                problem = misfit(column, tape.text(value.at) or "")
+            problems[int(rows.message[value.object % rows.message.size])] = problem
 
     def _columns(
         self, batch: pa.RecordBatch, messages: Messages, rows: _Rows, problems: dict[int, str]

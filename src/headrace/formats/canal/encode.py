@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.canal.others import BEFORE_DDL
+from headrace.formats.canal.decode import BEFORE_DDL
 from headrace.formats.canal.types import mysql_type_of
 from headrace.formats.canal.values import CanalEncoding
+from headrace.formats.change_columns import SourceFacts
 from headrace.formats.change_messages import (
     RowSchemas,
     are,
@@ -33,7 +34,6 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
-from headrace.formats.source_facts import SourceFacts
 from headrace.wire.json_writer import Part, messages, to_text
 from headrace.wire.spans import Array
 

@@ -1,4 +1,7 @@
-"""Canal's JSON (FlatMessage), as Canal itself, Alibaba DTS and Flink write it."""
+"""Canal's JSON (FlatMessage), as Canal itself, Alibaba DTS and Flink write it.
+
+By what a message of Canal is known: names and values of JSON fields that only its messages have.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,26 @@ from headrace.changes import TableId
 from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.canal.decode import CanalDecoder
 from headrace.formats.canal.encode import CanalEncoder, EncodeSettings
-from headrace.formats.canal.recognise import recognise
 from headrace.formats.canal.schemas import DecodeSettings
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.recognition import Evidence, Sample
 from headrace.settings import option
+
+_ROWS = frozenset(("INSERT", "UPDATE", "DELETE", "INIT"))
+
+
+def recognise(message: Sample) -> Evidence | None:
+    """Why the message is one of Canal's; None where nothing says so."""
+    fields = message.fields
+    kind = fields.get("type")
+    if not isinstance(kind, str) or not kind.isupper():
+        return None
+    if isinstance(fields.get("isDdl"), bool) and "es" in fields:
+        return Evidence("an upper-case `type` beside `isDdl` and `es`")
+    if kind in _ROWS and isinstance(fields.get("data"), list):
+        return Evidence("an upper-case `type` beside rows in an array `data`")
+    return None
 
 
 def time_zone(given: Any) -> str:

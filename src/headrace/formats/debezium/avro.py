@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.changes import TableId, TableSchema
 from headrace.formats.codec import ArrowFormat, Facts, Lookup, in_spark, tallied
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
-from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
-from headrace.formats.debezium.format import DebeziumJson
+from headrace.formats.debezium.format import DebeziumJson, recognise_avro
 from headrace.formats.debezium.options import DebeziumJsonSettings, EventSettings, unsigned_numbers
-from headrace.formats.debezium.recognise import recognise_avro
+from headrace.formats.debezium.payload import AvroConverter
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.registry.client import Registry, avro_given
 from headrace.formats.registry.schemas import SchemaSource

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes.constant import constant
+from headrace.changes.images import constant
 from headrace.errors import FormatError
 from headrace.formats.codec import MESSAGES, Codec
 from headrace.formats.debezium.connect_fields import Opening, with_schema

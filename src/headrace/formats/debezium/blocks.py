@@ -7,8 +7,15 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.formats.debezium.connect_fields import plain, struct
-from headrace.formats.debezium.connectors import CONNECTORS, DOCUMENTED_ORACLE, ORACLE, SECOND, Connector, Fact
-from headrace.formats.debezium.shapes import EventShape
+from headrace.formats.debezium.connectors import (
+    CONNECTORS,
+    DOCUMENTED_ORACLE,
+    ORACLE,
+    SECOND,
+    Connector,
+    EventShape,
+    Fact,
+)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.debezium.column_types import default_of, wire_type
 from headrace.formats.debezium.connect_fields import plain, struct
-from headrace.formats.debezium.shapes import EventShape
+from headrace.formats.debezium.connectors import EventShape
 from headrace.formats.debezium.wire_types import ValueModes
 
 

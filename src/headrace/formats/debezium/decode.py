@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes.constant import constant
-from headrace.formats.announced import Announcer
+from headrace.changes.images import constant
 from headrace.formats.change_columns import schema_ids
+from headrace.formats.change_messages import Announcer
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import (
@@ -30,11 +30,10 @@ from headrace.formats.debezium.images import (
     map_images,
     struct_images,
 )
-from headrace.formats.debezium.message import OPERATIONS, ROW_OPERATIONS, TOMBSTONE, TRANSACTION, Messages
+from headrace.formats.debezium.message import OPERATIONS, ROW_OPERATIONS, TOMBSTONE, TRANSACTION, Messages, Rows
 from headrace.formats.debezium.others import EVENT_FORM, other_rows
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.refused import MARKED_CELLS, has_mark
-from headrace.formats.debezium.rows import Rows
 from headrace.formats.debezium.schemas import UNKNOWN, DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.debezium.values import placeholders
 from headrace.formats.given_values import misfit, misfits, note_misfits

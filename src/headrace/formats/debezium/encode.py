@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableId
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import FormatError
 from headrace.formats.change_messages import counted, picked, rows_of, unknown_schema
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.debezium.column_types import OWN_WAYS, possible_ways, wire_type
 from headrace.formats.debezium.connect_fields import Opening, with_schema
-from headrace.formats.debezium.counts import nearest_timestamp
 from headrace.formats.debezium.events import (
     DATA,
     DELETE,
@@ -48,9 +47,17 @@ from headrace.formats.debezium.metadata import (
     is_notification,
 )
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
-from headrace.formats.debezium.table_texts import EncodeSettings, TableTexts, nameless_route
-from headrace.formats.debezium.written import WrittenColumn, WrittenSchema, odd_texts, prepared
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.debezium.values import nearest_timestamp
+from headrace.formats.debezium.written import (
+    EncodeSettings,
+    TableTexts,
+    WrittenColumn,
+    WrittenSchema,
+    nameless_route,
+    odd_texts,
+    prepared,
+)
+from headrace.formats.encoding import OutOfRange
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages
 from headrace.wire.spans import Array

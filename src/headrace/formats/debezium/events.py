@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes.constant import constant
+from headrace.changes.images import constant
 from headrace.formats.debezium.written import WrittenColumn, WrittenSchema, columns_of, equal_values, typed_texts
 from headrace.formats.images import carried
 from headrace.wire.json_columns import JsonColumns

@@ -16,9 +16,8 @@ from headrace.formats.change_columns import (
     table_column,
     transaction_column,
 )
-from headrace.formats.debezium.message import SOURCE, TOMBSTONE, TRANSACTION, Messages
+from headrace.formats.debezium.message import SOURCE, TOMBSTONE, TRANSACTION, MemberTexts, Messages, Rows
 from headrace.formats.debezium.others import OWN_FACTS
-from headrace.formats.debezium.rows import MemberTexts, Rows
 from headrace.formats.debezium.schemas import table_of_topic
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.names import Names

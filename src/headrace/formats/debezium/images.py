@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.change_columns import absent_column, struct_column
-from headrace.formats.debezium.rows import MemberTexts
+from headrace.formats.debezium.message import MemberTexts
 from headrace.formats.debezium.schemas import Fields
 from headrace.formats.debezium.values import FieldEncoding
 from headrace.formats.given_values import UnfitValue, refused_rows

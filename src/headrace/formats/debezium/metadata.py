@@ -19,11 +19,11 @@ from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.blocks import SourceBlock
 from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
 from headrace.formats.debezium.connect_schemas import envelope_fields
+from headrace.formats.debezium.connectors import EventShape
 from headrace.formats.debezium.mysql_columns import told_column
 from headrace.formats.debezium.mysql_types import NAMES as MYSQL
-from headrace.formats.debezium.shapes import EventShape
-from headrace.formats.debezium.table_texts import EncodeSettings
 from headrace.formats.debezium.wire_types import WireType, json_of, logical_wire_type
+from headrace.formats.debezium.written import EncodeSettings
 from headrace.wire.json_writer import to_text
 
 EDGES, HEARTBEAT, SCHEMA, LOGICAL = ("begin", "end"), "heartbeat", "schema", "message"

@@ -34,8 +34,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Column, LogicalType, TableSchema
-from headrace.formats.debezium import counts
 from headrace.formats.debezium import postgresql_types as postgresql
+from headrace.formats.debezium import values
 from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, ValueModes, WireType, logical_wire_type
 from headrace.wire.json_columns import QUOTED
 
@@ -173,12 +173,12 @@ def _time(column: Column, modes: ValueModes) -> WireType:
 
 
 def _of_day(text: str) -> int | None:
-    count = counts.of_time(text, 3)
+    count = values.of_time(text, 3)
     return count if count is not None and 0 <= count <= _DAY_MILLISECONDS and not text.startswith("-") else None
 
 
 def _is_time(text: str) -> bool:
-    return counts.of_time(text, 6) is not None
+    return values.of_time(text, 6) is not None
 
 
 def _instant(column: Column, modes: ValueModes) -> WireType:

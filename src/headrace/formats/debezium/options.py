@@ -9,7 +9,7 @@ from typing import Any
 from headrace.changes import LogicalType, TableSchema
 from headrace.formats.base import FormatSettings
 from headrace.formats.debezium.connect_schemas import FieldRules
-from headrace.formats.debezium.shapes import SHAPES, EventShape
+from headrace.formats.debezium.connectors import SHAPES, EventShape
 from headrace.formats.debezium.wire_types import ValueModes
 from headrace.options import OTHER_NAMES, Names, items
 from headrace.settings import option

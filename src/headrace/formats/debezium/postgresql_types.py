@@ -29,8 +29,7 @@ import pyarrow as pa
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.formats.debezium import postgresql_values as values
-from headrace.formats.debezium.counts import is_timestamp
-from headrace.formats.debezium.floats import java_texts
+from headrace.formats.debezium.values import is_timestamp, java_texts
 from headrace.formats.debezium.wire_types import (
     XML,
     JsonText,

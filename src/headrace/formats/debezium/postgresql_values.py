@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.debezium.counts import DAY, MONTH
+from headrace.formats.debezium.values import DAY, MONTH
 
 _INTERVAL = re.compile(
     r"(?:([+-]?\d{1,9}) years? ?)?(?:([+-]?\d{1,9}) mons? ?)?(?:([+-]?\d{1,10}) days? ?)?"

@@ -15,8 +15,8 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import FormatError, OptionError
 from headrace.formats.debezium.column_types import describing_connector
 from headrace.formats.debezium.connect_schemas import key_schema, row_schema
+from headrace.formats.debezium.connectors import SHAPES
 from headrace.formats.debezium.options import EventSettings, field_rules, value_modes
-from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.topics import topics
 from headrace.formats.debezium.types import FieldText, field_text, table_of
 from headrace.formats.debezium.values import INSTANT, FieldEncoding

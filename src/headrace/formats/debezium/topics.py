@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.formats.debezium.connectors import EventShape, valid_topic
 from headrace.formats.debezium.options import EventSettings
-from headrace.formats.debezium.shapes import EventShape, valid_topic
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REFERENCE = re.compile(

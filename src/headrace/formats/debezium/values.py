@@ -4,6 +4,13 @@ Whole columns go through the kernels of `wire.canonical`; what they leave, and t
 one. What can't be read has no text. Exact numbers never pass through a double.
 
 Source: Debezium's documentation (data type mappings).
+
+Binary numbers in Java's text form: the fewest digits, with a point, and an exponent beyond 0.001 and 10,000,000.
+
+Canonical texts of dates, times and intervals as the counts that Debezium writes; None where a text does not fit.
+
+Source: Debezium's documentation (temporal types); recorded events of the PostgreSQL and MariaDB connectors 3.0.8 for
+infinite timestamps and times beyond a day.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -26,13 +34,16 @@ from headrace.wire.canonical import TIME as COUNTS_TIME
 from headrace.wire.canonical import TIMESTAMP as COUNTS_TIMESTAMP
 from headrace.wire.canonical import decimal_texts, moment_texts, odd_floats, settled
 from headrace.wire.canonical_exact import MOST_DIGITS, decimal_text, float_text
+from headrace.wire.json_columns import FLOAT as FLOAT_OF_JSON
+from headrace.wire.json_columns import JsonColumn, JsonColumns
 from headrace.wire.json_exact import FALSE, NUMBER, OBJECT, TRUE
+from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import to_text
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
-from headrace.wire.typed_exact import decimal_of
+from headrace.wire.typed_exact import days_of, decimal_of, value_of
 
 (
     INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED, INSTANT,
@@ -265,3 +276,176 @@ def _each(texts: pa.StringArray, convert: Callable[[str], str | None]) -> pa.Str
     found = texts.dictionary_encode()
     made = [convert(text) for text in found.dictionary.to_pylist()]
     return pa.array(made, pa.string()).take(found.indices)
+
+
+_COLUMN = JsonColumns([("", [JsonColumn("", "", FLOAT_OF_JSON, 17)], "")])
+_WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+
+
+def java_texts(texts: pa.StringArray, *, single: bool) -> list[str | None]:
+    """The JSON of the numbers that texts mean; None for what is none.
+
+    Args:
+        texts: the texts.
+        single: whether numbers have 32 bits.
+    """
+    values = _values(texts, pa.float32() if single else pa.float64())
+    # Arrow writes the fewest digits, too.
+    shortest, present = values.cast(pa.string()), np.ones(len(values), np.bool_)
+
+    def written(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
+        numbers = values.take(pa.array(rows)).to_pylist()
+        return [_WORDS.get(text) or java_text(text, n) for text, n in zip(odd.to_pylist(), numbers, strict=True)]
+
+    found: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(written).to_pylist()
+    return [None if text == "null" else text for text in found]
+
+
+def _values(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    try:
+        values = texts.cast(kind)
+    except pa.ArrowInvalid:
+        values = None
+    if values is None or pc.any(pc.is_inf(values)).as_py():
+        values = pa.array([value_of(text, kind) for text in texts.to_pylist()], kind)
+    return values
+
+
+def java_text(text: str, number: float) -> str:
+    """What Java writes for a finite number, from the fewest digits that tell it: the specification of the kernel."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    figures = "".join(map(str, digits)).rstrip("0")
+    minus = "-" if sign else ""
+    if not figures:
+        return f"{minus}0.0"
+    if len(figures) == 1:
+        # Where one digit is enough, Java takes the nearest number of two.
+        _, digits, exponent = Decimal(f"{number:.1e}").as_tuple()
+        assert isinstance(exponent, int)
+        figures = "".join(map(str, digits)).rstrip("0")
+    # The number is 0.figures times ten to the power of `point`.
+    point = len(digits) + exponent
+    if -3 < point <= 7:
+        whole, fraction = figures[: max(point, 0)].ljust(point, "0"), figures[max(point, 0) :]
+        return f"{minus}{whole or '0'}.{'0' * max(-point, 0)}{fraction or '0'}"
+    return f"{minus}{figures[0]}.{figures[1:] or '0'}E{point - 1}"
+
+
+_FIRST, _LAST = -(2**63), 2**63 - 1
+_DATE = re.compile(r"\s*([+-]?[0-9]{4,7})-([0-9]{1,2})-([0-9]{1,2})(?:[ T].*)?\s*", re.S)
+_TIMESTAMP = re.compile(
+    r"\s*([+-]?[0-9]{4,6})-([0-9]{1,2})-([0-9]{1,2})"
+    r"(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?\s*"
+)
+_TIME = re.compile(r"(-?)([0-9]{1,6}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?")
+# What PostgreSQL's infinite timestamps became on the wire, in milliseconds, and its infinite dates, in days.
+_INFINITE = {"infinity": 9223372036825200, "-infinity": -9223372036832400}
+_INFINITE_DATES = {"infinity": -2147472692, "-infinity": -2147472691}
+_BEFORE_CHRIST = " BC"
+MONTH = 2_629_800_000_000
+"""Microseconds of a twelfth of 365.25 days, by which Debezium counts months."""
+DAY = 86_400_000_000
+_N = "-?[0-9]{1,9}"
+_ISO = re.compile(rf"([+-]?)P(?=.*?)((?:{_N}[YMWD])*)(?:T((?:{_N}(?:\.[0-9]*)?[HMS])*))?")
+_MONTHS = re.compile(r"([+-]?)([0-9]{1,9})-([0-9]{1,9})")
+_CLOCK = re.compile(r"([+-]?)([0-9]{1,6}) ([0-9]{1,9}):([0-9]{1,9}):([0-9]{1,9})(?:\.([0-9]+))?")
+
+
+def of_date(text: str) -> int | None:
+    """Days since 1970."""
+    if text in _INFINITE_DATES:
+        return _INFINITE_DATES[text]
+    found = _DATE.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+    return None if found is None else days_of(_year(found[1], text), int(found[2]), int(found[3]))
+
+
+def of_timestamp(text: str, digits: int) -> int | None:
+    """Units of so many fraction digits since 1970 of a local timestamp; what is finer is cut off."""
+    if text in _INFINITE:
+        return _INFINITE[text] * 10 ** (digits - 3) if digits < 9 else None
+    moment = _moment(text)
+    if moment is None:
+        return None
+    count = moment // 10 ** (9 - digits)
+    return count if _FIRST <= count <= _LAST else None
+
+
+def nearest_timestamp(text: str) -> int | None:
+    """The nearest count of nanoseconds for a timestamp beyond their range; None if the text is not a timestamp."""
+    if text in _INFINITE:
+        return _LAST if _INFINITE[text] > 0 else _FIRST
+    moment = _moment(text)
+    return None if moment is None else _LAST if moment > 0 else _FIRST
+
+
+def is_timestamp(text: str) -> bool:
+    """Whether a text is a local timestamp, of any year."""
+    return text in _INFINITE or _moment(text) is not None
+
+
+def of_time(text: str, digits: int) -> int | None:
+    """Units of a time, which may be negative or longer than a day; those of milliseconds are of 32 bits."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    sign, hours, minutes, seconds, fraction = found.groups()
+    nanos = (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 10**9 + int((fraction or "").ljust(9, "0"))
+    count = nanos // 10 ** (9 - digits) * (-1 if sign else 1)
+    return None if digits == 3 and not -(2**31) <= count < 2**31 else count
+
+
+def of_interval(text: str) -> int | None:
+    """Microseconds of an interval, a month being a twelfth of 365.25 days.
+
+    Read are ISO 8601 (`P1Y2M3DT4H5M6.789S`), Oracle's two forms (`+01-06`, `+03 04:05:06.789`) and a count of
+    microseconds itself.
+    """
+    count = _interval(text)
+    return count if count is not None and _FIRST <= count <= _LAST else None
+
+
+def _interval(text: str) -> int | None:
+    if re.fullmatch(r"-?[0-9]{1,40}", text):
+        return int(text)
+    months, clock, iso = _MONTHS.fullmatch(text), _CLOCK.fullmatch(text), _ISO.fullmatch(text)
+    if months is not None:
+        return _signed(months[1], (int(months[2]) * 12 + int(months[3])) * MONTH)
+    if clock is not None:
+        days, hours, minutes, seconds = (int(part) for part in clock.groups()[1:5])
+        count = days * DAY + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+        return _signed(clock[1], count + int((clock[6] or "")[:6].ljust(6, "0")))
+    return None if iso is None else _signed(iso[1], _iso(iso[2] or "", iso[3] or ""))
+
+
+def _iso(date_part: str, clock: str) -> int:
+    def part(text: str, letter: str) -> int:
+        found = re.search(rf"(-?[0-9]+)(?:\.[0-9]*)?{letter}", text)
+        return 0 if found is None else int(found[1])
+
+    count = (part(date_part, "Y") * 12 + part(date_part, "M")) * MONTH
+    count += part(date_part, "W") * 7 * DAY + part(date_part, "D") * DAY
+    count += ((part(clock, "H") * 60 + part(clock, "M")) * 60 + part(clock, "S")) * 1_000_000
+    below = re.search(r"(-?)[0-9]+\.([0-9]{1,6})[0-9]*S", clock)
+    return count if below is None else count + _signed(below[1], int(below[2].ljust(6, "0")))
+
+
+def _signed(sign: str, number: int) -> int:
+    return -number if sign == "-" else number
+
+
+def _moment(text: str) -> int | None:
+    """Nanoseconds since 1970."""
+    found = _TIMESTAMP.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+    if found is None:
+        return None
+    days = days_of(_year(found[1], text), int(found[2]), int(found[3]))
+    hour, minute, second = (int(found[n] or 0) for n in (4, 5, 6))
+    if days is None or hour > 23 or minute > 59 or second > 59:
+        return None
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 10**9 + int((found[7] or "")[:9].ljust(9, "0"))
+
+
+def _year(digits: str, text: str) -> int:
+    """The year, counted from 0, which is 1 BC."""
+    return 1 - int(digits) if text.endswith(_BEFORE_CHRIST) else int(digits)

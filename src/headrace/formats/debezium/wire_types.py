@@ -36,9 +36,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Column
+from headrace.formats.change_columns import upper
 from headrace.formats.change_messages import quoted
-from headrace.formats.debezium import counts
-from headrace.formats.words import upper
+from headrace.formats.debezium import values
 from headrace.wire.json_columns import BOOLEAN, CAPITALS, DAY, DECIMAL, FLOAT, MOMENT, ODD, QUOTED, TIME, WHOLE, ZONED
 from headrace.wire.json_writer import to_text
 from headrace.wire.typed_exact import value_of
@@ -293,14 +293,14 @@ def _interval(column: Column, modes: ValueModes) -> WireType:
         return WireType("string", _as_is, QUOTED, semantic="io.debezium.time.Interval", checked=False)
     semantic = "io.debezium.time.MicroDuration"
     # Debezium has no constant for a default: the field then says none.
-    return WireType("int64", counts.of_interval, semantic=semantic, constant=lambda text: None)
+    return WireType("int64", values.of_interval, semantic=semantic, constant=lambda text: None)
 
 
 def _date(column: Column, modes: ValueModes) -> WireType:
     if modes.times == "isostring":
         return WireType("string", lambda text: f"{text}Z", semantic="io.debezium.time.IsoDate", checked=False)
     name = "org.apache.kafka.connect.data.Date" if modes.times == "connect" else "io.debezium.time.Date"
-    return WireType("int32", counts.of_date, DAY, semantic=name)
+    return WireType("int32", values.of_date, DAY, semantic=name)
 
 
 def _time(column: Column, modes: ValueModes) -> WireType:
@@ -309,7 +309,7 @@ def _time(column: Column, modes: ValueModes) -> WireType:
         return _iso("io.debezium.time.IsoTime")
     digits, name, _ = TIME_UNITS[unit]
     bits = 32 if digits == 3 else 64
-    return WireType(f"int{bits}", lambda text: counts.of_time(text, digits), TIME, digits, bits, name)
+    return WireType(f"int{bits}", lambda text: values.of_time(text, digits), TIME, digits, bits, name)
 
 
 def _timestamp(column: Column, modes: ValueModes) -> WireType:
@@ -317,9 +317,9 @@ def _timestamp(column: Column, modes: ValueModes) -> WireType:
     if unit == "iso":
         return _iso("io.debezium.time.IsoTimestamp")
     digits, _, name = TIME_UNITS[unit]
-    limited = counts.is_timestamp if digits == 9 else None
+    limited = values.is_timestamp if digits == 9 else None
     return WireType(
-        "int64", lambda text: counts.of_timestamp(text, digits), MOMENT, digits, semantic=name, limited=limited
+        "int64", lambda text: values.of_timestamp(text, digits), MOMENT, digits, semantic=name, limited=limited
     )
 
 

@@ -5,36 +5,93 @@
 3. Values become canonical texts by the branch of their union (`values`); images, keys and facts become columns.
 
 DDL statements, tombstones, fillers and what can't be read are looked at one by one, in `others`.
+
+What is not a row and no edge of a transaction, one by one: tombstones, fillers, and DDL statements.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.changes.constant import constant
-from headrace.formats.announced import Announcer
-from headrace.formats.change_columns import origin_columns, schema_ids, snapshot_column, transaction_column
+from headrace.changes.images import constant
+from headrace.formats.change_columns import (
+    BLANK,
+    origin_columns,
+    schema_ids,
+    single_row,
+    snapshot_column,
+    transaction_column,
+)
+from headrace.formats.change_messages import Announcer
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
-from headrace.formats.dts.facts import source_column
-from headrace.formats.dts.others import FIRST_SECOND, LAST_SECOND, other_row
-from headrace.formats.dts.record import CODES, FIELD, Records
-from headrace.formats.dts.schema import SOURCE_TYPES
-from headrace.formats.dts.schemas import ResolvedTable, TableDescriptor
-from headrace.formats.dts.typed import typed_image, unfit_values
+from headrace.formats.dts.record import CODES, FIELD, Records, source_column
+from headrace.formats.dts.schemas import SOURCE_TYPES, ResolvedTable, Table, TableDescriptor
 from headrace.formats.dts.types import kind_of
-from headrace.formats.dts.values import DtsValues, ValueReader
+from headrace.formats.dts.values import DtsValues, ValueReader, typed_image, unfit_values
 from headrace.formats.given_tables import TableOptions
 from headrace.formats.given_values import UnfitValue, note_misfits
-from headrace.formats.numbered import Numbered
+from headrace.formats.schema_columns import Numbered
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
+
+# Python's datetimes end where Spark's do not.
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+_TRUNCATE = re.compile(rf"(?i){BLANK}*+TRUNCATE\b")
+_PART = r'(?:`(?:[^`]|``)++`|"(?:[^"]|"")++"|\[[^\]]++\]|[^\s;.`"\[]++)'
+_TRUNCATED = re.compile(rf"(?i){BLANK}*+TRUNCATE{BLANK}++(?:TABLE{BLANK}++)?+(?:{_PART}\.)*({_PART})")
+
+
+def other_row(batch: pa.RecordBatch, records: Records, number: int) -> dict[str, Any]:
+    """The row of a message: a tombstone, a filler (its `op` is null), or a statement."""
+    row = single_row(batch, number)
+    if records.tombstone[number]:
+        return row | {"op": "tombstone"}
+    return row if records.filler[number] else row | _statement(records, number)
+
+
+def _statement(records: Records, number: int) -> dict[str, Any]:
+    tape = records.tape
+
+    def text(at: int) -> str | None:
+        return tape.text(int(at))
+
+    sql = text(records.ddl[number]) or ""
+    truncates = _TRUNCATE.match(sql) is not None
+    table = Table.of(text(records.at[FIELD["objectName"], number]))
+    name = None if table is None else table.name
+    if table is not None and name is None and truncates:
+        # The record often says the database only.
+        name = _truncated(sql)
+    rows = np.array([number])
+    second = tape.numbers(np.ascontiguousarray(records.at[FIELD["sourceTimestamp"]][rows]))
+    told = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
+    txid = text(records.at[FIELD["sourceTxid"], number])
+    return {
+        "op": "t" if truncates else "schema",
+        "table": None if table is None else {"database": table.database, "schema": table.schema, "name": name},
+        "event_time": int(second[0]) * 1_000_000 if told[0] else None,
+        "transaction": None if txid in ("", "0") else {"id": txid},
+        "source": source_column(records, rows, np.ones(1, bool), second, told)[0].as_py(),
+    }
+
+
+def _truncated(sql: str) -> str | None:
+    """The table that a TRUNCATE names."""
+    found = _TRUNCATED.match(sql)
+    word = found[1] if found is not None else ""
+    if word[:1] in ("`", '"'):
+        return word[1:-1].replace(word[0] * 2, word[0]) or None
+    return (word[1:-1] if word.startswith("[") else word) or None
+
 
 _OPS = constant([code or None for code in CODES])
 _C, _U, _D, _R, _DDL = range(5)

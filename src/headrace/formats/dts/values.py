@@ -1,11 +1,17 @@
 """Values of DTS images as canonical texts, by the branch of their union.
 
 Whole columns where their form is the usual one, one by one where it is not.
+
+Character sets of DTS texts, which come as bytes with MySQL's name of their character set.
+
+Whether columns can hold values, by their canonical texts and the forms in which they came; structs of them.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
+import functools
 import re
 from dataclasses import dataclass
 
@@ -13,16 +19,71 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import LogicalType
+from headrace.changes import Column, LogicalType, TableSchema
+from headrace.changes.row import arrow_type
 from headrace.changes.types import arrow_text
-from headrace.formats.dts import charsets
+from headrace.formats.change_columns import absent_column, struct_column
 from headrace.formats.dts.types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
+from headrace.formats.given_values import UnfitValue, refused_rows
 from headrace.wire import text_forms
 from headrace.wire.arrays import fixed_texts
 from headrace.wire.avro_tape import AvroTape
 from headrace.wire.json_exact import NULL
 from headrace.wire.spans import Array
-from headrace.wire.typed_exact import moment_of
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+from headrace.wire.typed_exact import bytes_of, moment_of
+
+UTF_8 = frozenset(("utf8mb4", "utf8", "utf8mb3", "utf-8", "ascii", "us-ascii", "al32utf8"))
+"""Read as UTF-8, of which ASCII is a part."""
+
+CP1252 = frozenset(("latin1", "cp1252", "windows-1252", "dec8", "hp8", "swe7", "geostd8", "armscii8"))
+
+_PYTHON = {
+    "sjis": "shift_jis", "ujis": "euc_jp", "eucjpms": "euc_jp", "euckr": "euc_kr", "tis620": "tis-620",
+    "koi8r": "koi8-r", "koi8u": "koi8-u", "latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13",
+    "greek": "iso8859-7", "hebrew": "iso8859-8", "keybcs2": "cp852", "macce": "mac-latin2", "macroman": "mac-roman",
+    "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "ucs2": "utf-16-be",
+    # Python has no such codec: only its ASCII is read, and other bytes are refused.
+    "euc-tw": "ascii",
+}  # fmt: skip
+"""MySQL's names of character sets, and Python's. A name that is not here is tried as it is."""
+
+# Five bytes have no character; they keep their number, so that nothing is lost.
+_GAPS = {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
+_CP1252 = "".join(_GAPS.get(byte) or bytes([byte]).decode("cp1252") for byte in range(256))
+
+
+def is_bytes(charset: str) -> bool:
+    """Whether values are bytes, not text: charset `binary`, none, or one that nobody knows."""
+    name = charset.lower()
+    return name in ("binary", "") or not (name in UTF_8 or name in CP1252 or _codec(name) is not None)
+
+
+def text(charset: str, value: bytes) -> str | None:
+    """The text of bytes in a character set; None where the bytes are none."""
+    name = charset.lower()
+    if name in CP1252:
+        return value.decode("latin-1").translate(_TABLE)
+    codec = "utf-8" if name in UTF_8 else _codec(name)
+    try:
+        return None if codec is None else value.decode(codec)
+    except UnicodeError:
+        return None
+
+
+_TABLE = {byte: ord(character) for byte, character in enumerate(_CP1252)}
+
+
+@functools.cache
+def _codec(name: str) -> str | None:
+    try:
+        found = codecs.lookup(_PYTHON.get(name, name))
+    except (LookupError, ValueError):
+        return None
+    # Not a codec of texts: `hex`, `zip` and the like.
+    return found.name if getattr(found, "_is_text_encoding", True) else None
+
 
 ABSENT = "N"
 """The form of a value that the log did not have."""
@@ -127,12 +188,12 @@ class ValueReader:
         sets = self._text(self._field(rows, 0)).fill_null("").dictionary_encode()
         at = self._field(rows, 1)
         names = sets.dictionary.to_pylist()
-        if all(name.lower() in charsets.UTF_8 for name in names):
+        if all(name.lower() in UTF_8 for name in names):
             return self._text(at), "t"
         codes = sets.indices.to_numpy(zero_copy_only=False)
-        binary = np.array([charsets.is_bytes(name) for name in names])[codes]
+        binary = np.array([is_bytes(name) for name in names])[codes]
         made = [
-            _base64(value) if charsets.is_bytes(names[code]) else charsets.text(names[code], value)
+            _base64(value) if is_bytes(names[code]) else text(names[code], value)
             for value, code in zip(self.tape.bytes(at).to_pylist(), codes, strict=True)
         ]
         return pa.array(made, pa.string()), np.where(binary, "b", "t")
@@ -328,3 +389,72 @@ def _base64(value: bytes) -> str:
 
 def _base64_texts(values: pa.BinaryArray) -> pa.StringArray:
     return pa.array([None if value is None else _base64(value) for value in values.to_pylist()], pa.string())
+
+
+_INSTANTS = ("i", "z")
+
+
+def typed_image(
+    values: DtsValues, index: Array, present: Array, schema: TableSchema, kind: pa.StructType
+) -> tuple[pa.StructArray, pa.ListArray, list[UnfitValue]]:
+    """The structs, the columns that they do not carry, and the values that their columns can't hold.
+
+    Args:
+        values: all values.
+        index: for each row and column, the number of its value; -1 where there is none.
+        present: which rows have an image.
+        schema: the columns.
+        kind: the structs' type.
+    """
+    columns, refused = _columns(values, index, schema)
+    carried = np.append(~values.absent, False)[index]
+    left_out = ~carried & present[:, None]
+    absent = absent_column([column.name for column in schema.columns], left_out)
+    return struct_column(kind, columns, pa.array(present)), absent, refused
+
+
+def unfit_values(values: DtsValues, index: Array, schema: TableSchema) -> list[UnfitValue]:
+    """The values of maps that the columns of the user's schema can't hold, without those of some source."""
+    return [column for column in _columns(values, index, schema, texts=True)[1] if not column.is_of_source]
+
+
+def _columns(
+    values: DtsValues, index: Array, schema: TableSchema, *, texts: bool = False
+) -> tuple[dict[str, pa.Array], list[UnfitValue]]:
+    """The columns of structs, and what they can't hold; with `texts` a text is not bytes, as maps have base64
+    there.
+    """
+    tape = Tape.of_texts(values.texts)
+    refused: list[UnfitValue] = []
+    columns = {}
+    forms = np.append(values.forms, "")
+    for number, column in enumerate(schema.columns):
+        at = np.ascontiguousarray(index[:, number], np.int32)
+        form = forms[at]
+        if texts and column.logical.spark_type == "binary":
+            wrong = np.flatnonzero((form != "b") & tape.is_value(at))
+        else:
+            columns[column.name], wrong = _column(tape, at, form, column)
+        refused += [UnfitValue(int(row), column, tape.text(at[row]) or "") for row in wrong]
+    return columns, refused
+
+
+def _column(tape: Tape, at: Array, form: Array, column: Column) -> tuple[pa.Array, Array]:
+    """The column, and the rows whose value it can't hold."""
+    types, kind = pa.types, arrow_type(column.logical)
+    if types.is_binary(kind):
+        made = [
+            None if text is None else bytes_of(text) if letter == "b" else text.encode()
+            for text, letter in zip(tape.texts(at).to_pylist(), form, strict=True)
+        ]
+        return pa.array(made, kind), np.zeros(0, np.int64)
+    read = TypedColumn(tape, at, kind)
+    if not types.is_timestamp(kind):
+        return read.values, refused_rows(tape, at, column, read)
+    # A clock without a zone is not an instant, and an instant no clock.
+    of_other = np.isin(form, _INSTANTS) == (kind.tz is None)
+    there = tape.is_value(at)
+    wrong = np.union1d(read.refused, np.flatnonzero(of_other & there))
+    mask = np.zeros(at.size, bool)
+    mask[wrong] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, kind), read.values), wrong

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Column, TableSchema
-from headrace.changes.constant import constant
-from headrace.formats.dts.schema import Branch
+from headrace.changes.images import constant
+from headrace.formats.dts.schemas import Branch
 from headrace.formats.dts.types import number_of
 from headrace.formats.dts.values import NOT_FINITE, is_day
 from headrace.formats.schema_columns import ABSENT, SchemaColumns

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import LogicalType
 from headrace.changes.types import arrow_text
+from headrace.formats.change_columns import SourceFacts, empty_as_null
 from headrace.formats.change_messages import (
     RowSchemas,
     are,
@@ -22,8 +23,6 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.images import Image
-from headrace.formats.source_facts import SourceFacts
-from headrace.formats.words import empty_as_null
 from headrace.wire.json_writer import Part, members
 
 _LETTERS = {"c": "I", "r": "I", "u": "U", "d": "D", "t": "T"}

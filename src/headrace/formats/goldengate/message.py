@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import TableId
+from headrace.formats.change_columns import numbered, upper
 from headrace.formats.json_messages import JsonMessages, filled
-from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ARRAY, OBJECT
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.change_columns import BLANK, SourceFacts, empty_as_null
 from headrace.formats.change_messages import (
     RowSchemas,
     are,
@@ -27,9 +28,7 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
-from headrace.formats.maxwell.message import DATA, DDL
-from headrace.formats.source_facts import SourceFacts
-from headrace.formats.words import BLANK, empty_as_null
+from headrace.formats.maxwell.decode import DATA, DDL
 from headrace.wire.json_writer import Part, members, messages, objects, string_lists
 from headrace.wire.spans import Array
 

@@ -11,25 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.changes.constant import constant
-from headrace.formats.announced import Announcer
+from headrace.changes.images import constant
 from headrace.formats.change_columns import (
+    empty_as_null,
     origin_columns,
     schema_ids,
     single_row,
     snapshot_column,
     transaction_column,
 )
+from headrace.formats.change_messages import Announcer
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, canonical, image_columns
 from headrace.formats.json_images import ObjectImage, write_canonical
-from headrace.formats.numbered import Numbered, numbers_of
 from headrace.formats.qlik.avro_columns import Description
 from headrace.formats.qlik.masks import ColumnBits, is_little
 from headrace.formats.qlik.message import OPERATIONS, D, Messages, R, U
 from headrace.formats.qlik.metadata import MetadataMessage
 from headrace.formats.qlik.schemas import DecodeSettings, ResolvedTable, table_parts
-from headrace.formats.words import empty_as_null
+from headrace.formats.schema_columns import Numbered, numbers_of
 from headrace.wire.arrays import list_array, map_array, map_of, offsets_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array

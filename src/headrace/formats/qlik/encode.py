@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.base import Structure
+from headrace.formats.change_columns import SourceFacts, empty_as_null
 from headrace.formats.change_messages import ROWS, RowSchemas, message_batch, picked, rows_of, table_part, topics
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
@@ -26,8 +27,6 @@ from headrace.formats.qlik.rows import (
 )
 from headrace.formats.qlik.sequence import Counter
 from headrace.formats.schema_columns import ABSENT, SchemaColumns
-from headrace.formats.source_facts import SourceFacts
-from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_writer import Entries, Part, members, messages, objects, to_text
 from headrace.wire.spans import Array

@@ -1,7 +1,11 @@
-"""Qlik Replicate's messages (Qlik Talend Data Integration writes the same): JSON, with and without their envelope."""
+"""Qlik Replicate's messages (Qlik Talend Data Integration writes the same): JSON, with and without their envelope.
+
+By what a message of Qlik Replicate is known: its envelope, or fields and values that only its messages have.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -25,11 +29,11 @@ from headrace.formats.qlik.encode import QlikEncoder
 from headrace.formats.qlik.masks import ORDERS
 from headrace.formats.qlik.message import json_messages
 from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, message_of_bytes, metadata_of, read_metadata
-from headrace.formats.qlik.recognise import recognise_avro, recognise_json
 from headrace.formats.qlik.rows import CHANGES, EncodeSettings
 from headrace.formats.qlik.schemas import DecodeSettings
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.registry.client import Registry, avro_given
+from headrace.formats.registry.framing import recognise_framed
 from headrace.formats.registry.schemas import SchemaSource
 from headrace.formats.registry.settings import RegistrySettings, registry_of
 from headrace.options import OTHER_NAMES
@@ -38,6 +42,31 @@ from headrace.wire.json_writer import to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_ENVELOPE = re.compile(rb"atMSG\x04(MD|DT)", re.DOTALL)
+# What stands in an Avro datum in clear: a text's length, zigzag, and its bytes.
+_SEQUENCE = re.compile(rb"F\d{35}")
+
+
+def recognise_json(message: Sample) -> Evidence | None:
+    """Why the message is one of Qlik's in JSON; None where nothing says so."""
+    fields = message.fields
+    if fields.get("magic") == "atMSG" and "message" in fields:
+        return Evidence("the envelope with `magic` atMSG")
+    headers = fields.get("headers")
+    if "data" in fields and isinstance(headers, dict) and "operation" in headers and "changeSequence" in headers:
+        return Evidence("`operation` and `changeSequence` in `headers`")
+    if {"schemaId", "lineage", "tableStructure"} <= fields.keys():
+        return Evidence("a metadata message with `lineage` and `tableStructure`")
+    return None
+
+
+def recognise_avro(message: Sample) -> Evidence | None:
+    """Why the message may be one of Qlik's in Avro; None where nothing says so."""
+    value = message.value or b""
+    if _ENVELOPE.match(value):
+        return Evidence("the envelope's first bytes, atMSG")
+    return recognise_framed(message, bool(_SEQUENCE.search(value)), "and a change sequence of 35 digits")
 
 
 class QlikSettings(FormatSettings):

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.change_columns import numbered, upper
 from headrace.formats.json_messages import JsonMessages, key_names, unread
 from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, read_metadata
-from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
 from headrace.wire.spans import Array

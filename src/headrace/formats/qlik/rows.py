@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.base import Structure
+from headrace.formats.change_columns import SourceFacts, empty_as_null
 from headrace.formats.change_messages import RowSchemas, are, first_of, operations, table_part, unknown_schema
 from headrace.formats.event_numbers import EVENT, PLACE, SIZE
 from headrace.formats.images import Image
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
 from headrace.formats.schema_columns import ABSENT, ColumnIndexes, SchemaColumns
-from headrace.formats.source_facts import SourceFacts
-from headrace.formats.words import empty_as_null
 from headrace.wire.canonical import TIMESTAMP, moment_texts
 from headrace.wire.spans import Array
 

@@ -14,6 +14,8 @@ Keys alike, with `key` for `value`; an id is big-endian. With `apicurio8` a part
 an id of four, which is what a key has that another converter wrote.
 
 Source: Confluent's and Apicurio's documentation of their wire formats.
+
+By what a message that names its Avro schema is known: the frame, or the header with the schema's id.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.recognition import Evidence, FormatOptions, Sample
 from headrace.formats.registry.client import SchemaRef
 from headrace.wire.spans import Array
 
@@ -172,3 +175,39 @@ def _header(batch: pa.RecordBatch, name: str) -> pa.BinaryArray:
     indexes = np.full(batch.num_rows, -1, np.int64)
     indexes[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[hits]] = hits
     return pc.struct_field(every, "value").take(pa.array(indexes, mask=indexes < 0))
+
+
+_CONFLUENT_HEADERS = frozenset(("__value_schema_id", "__key_schema_id"))
+_APICURIO_HEADERS = frozenset(("apicurio.value.globalId", "apicurio.value.contentId"))
+
+
+def recognise_framed(message: Sample, mark: bool, of: str) -> Evidence | None:
+    """Why the message may be of a format whose messages name their schemas; None for one without a frame.
+
+    Args:
+        message: the message.
+        mark: whether its value has a mark that only messages of the format have; else it may be of another one.
+        of: the mark in words.
+    """
+    frame = _frame(message)
+    if frame is None:
+        return None
+    seen, framing = frame
+    return Evidence(f"{seen}, {of if mark else 'but nothing that tells whose'}", framing, sure=mark)
+
+
+def _frame(message: Sample) -> tuple[str, FormatOptions] | None:
+    """The frame in words, and the options by which it is read."""
+    value = message.value
+    if value is None or message.is_object:
+        return None
+    if _CONFLUENT_HEADERS & set(message.headers):
+        return "a schema id in Confluent's record header", (("framing", "confluent-header"),)
+    if _APICURIO_HEADERS & set(message.headers):
+        return "a schema id in Apicurio's record header", (("framing", "apicurio-header"),)
+    if value[:5] == bytes(5) and any(value[5:9]) and len(value) > 9:
+        # Registries count from 1, so these are the upper half of an id of eight bytes.
+        return "a zero byte and a schema id of eight bytes", (("framing", "apicurio8"),)
+    if value[:1] == b"\0" and len(value) > 5 and any(value[1:5]) and value[1] < 0x80:
+        return "a zero byte and a schema id of four bytes", ()
+    return None

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import LogicalType, TableSchema
 from headrace.changes.types import arrow_text
+from headrace.formats.change_columns import SourceFacts
 from headrace.formats.change_messages import (
     RowSchemas,
     are,
@@ -27,7 +28,6 @@ from headrace.formats.change_messages import (
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.event_numbers import EVENT, SIZE
 from headrace.formats.images import Image
-from headrace.formats.source_facts import SourceFacts
 from headrace.wire.json_writer import Entries, Part, members, objects
 from headrace.wire.spans import Array
 from headrace.wire.typed_exact import bytes_of

@@ -1,7 +1,11 @@
-"""SharePlex's JSON messages, as Alibaba DTS writes them to Kafka."""
+"""SharePlex's JSON messages, as Alibaba DTS writes them to Kafka.
+
+By what a message of SharePlex is known: names and values of JSON fields that only its messages have.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
@@ -13,11 +17,20 @@ from headrace.formats.given_tables import TableOptions
 from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.shareplex.decode import SharePlexDecoder
 from headrace.formats.shareplex.encode import OPERATIONS, EncodeSettings, SharePlexEncoder
-from headrace.formats.shareplex.recognise import recognise
 from headrace.settings import option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_OPERATIONS = re.compile(r"ins|upd|del|trunc|ddl|commit|insert|update( before| after)?|delete|truncate|drop column")
+
+
+def recognise(message: Sample) -> Evidence | None:
+    """Why the message is one of SharePlex'; None where nothing says so."""
+    meta = message.fields.get("meta")
+    if isinstance(meta, dict) and _OPERATIONS.fullmatch(str(meta.get("op")).lower()):
+        return Evidence("an operation in `meta.op`")
+    return None
 
 
 class SharePlexSettings(FormatSettings):

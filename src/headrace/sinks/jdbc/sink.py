@@ -38,8 +38,7 @@ from headrace.permissions import Permissions
 from headrace.settings import option
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.java_failures import unknown_failure
-from headrace.sinks.jdbc.address import Address, parse_address
-from headrace.sinks.jdbc.database import Database
+from headrace.sinks.jdbc.database import Address, Database, parse_address
 from headrace.sinks.jdbc.dialect import Mirror, TableName
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres

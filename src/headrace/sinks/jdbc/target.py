@@ -21,8 +21,7 @@ from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.jdbc.database import Database, TargetSchema
-from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, POSITION, Mirror, TableName
-from headrace.sinks.jdbc.widening import holds
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, POSITION, Mirror, TableName, holds
 from headrace.versions import require_readable
 
 _KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')

@@ -21,15 +21,14 @@ from headrace.permissions import Permissions
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
-from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaDirectProducer
+from headrace.sinks.kafka.delivery import POSITION_HEADER, KafkaDirectProducer, NotTranslated, translated
 from headrace.sinks.kafka.failures import printed_is_transient, printed_reason
-from headrace.sinks.kafka.librdkafka import NotTranslated, translated
 from headrace.sinks.kafka.limits import checked, fitting_batches, not_accepted, quickly_checked, sentence_of
 from headrace.sinks.kafka.limits import reason as too_large
 from headrace.sinks.kafka.partitions import partition_of, task_of
 from headrace.sinks.kafka.permissions import PermissionsAdmin, has_kafka_client, kafka_jvm
 from headrace.sinks.kafka.topics import Topic, Topics, limits_of, topic_creation, topic_places
-from headrace.sinks.lake.names import escaped
+from headrace.sinks.lake.catalog import escaped
 from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from headrace.changes.typed import quote
 from headrace.sinks.lake import key_ranges
 from headrace.sinks.lake.sessions import SMALL, can_clone
-from headrace.spark.kept_rows import kept_rows
+from headrace.spark.local_rows import kept_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

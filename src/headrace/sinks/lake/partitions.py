@@ -22,7 +22,7 @@ from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError
 from headrace.options import bare, items
-from headrace.sinks.lake.names import escaped
+from headrace.sinks.lake.catalog import escaped
 
 IDENTITY, PLAIN = "identity", "plain"
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}

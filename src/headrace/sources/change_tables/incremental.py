@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import faultpoints
-from headrace.changes.key_text import key_texts
+from headrace.changes.texts import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.capture_wait import CaptureWait

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Operation
-from headrace.changes.constant import constant
+from headrace.changes.images import constant
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.mysql.binlog_position import BinlogPosition, file_name
 from headrace.sources.mysql.layouts import Layouts

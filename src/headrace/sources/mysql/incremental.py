@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.changes import Operation
-from headrace.changes.key_text import key_text, key_texts
+from headrace.changes.texts import key_text, key_texts
 from headrace.sources.mysql import snapshot_statements as statements
 from headrace.sources.mysql.binlog_position import boundary
 from headrace.sources.mysql.captured_table import MysqlTable

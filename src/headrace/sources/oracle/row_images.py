@@ -14,7 +14,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from headrace.changes import Operation
-from headrace.changes.key_text import key_text
+from headrace.changes.texts import key_text
 from headrace.errors import CaptureError
 from headrace.sources.offset import Key
 from headrace.sources.oracle.assembly import Event

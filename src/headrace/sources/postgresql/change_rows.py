@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Operation
-from headrace.changes.constant import constant
+from headrace.changes.images import constant
 from headrace.sources.log.row_images import RowImages
 from headrace.sources.postgresql.blocks import Block, Transactions
 from headrace.sources.postgresql.layouts import Layouts

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import Operation, Position, TableSchema
-from headrace.changes.key_text import key_texts
 from headrace.changes.table_files import ATTEMPT, WRITTEN, WRITTEN_ROWS, TableFile
+from headrace.changes.texts import key_texts
 from headrace.sources.images import Images, WholeRows
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column, with_fact
 from headrace.sources.snapshots.chunks import BETWEEN, Chunk, end_position, marks, unmarked_end

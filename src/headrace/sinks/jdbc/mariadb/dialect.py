@@ -12,8 +12,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.column_rules import ColumnRules, lower_letters
-from headrace.sinks.jdbc.address import Address
-from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
+from headrace.sinks.jdbc.database import Address, Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
 from headrace.sinks.jdbc.text import RowEncoding

@@ -11,8 +11,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.column_rules import ColumnRules
-from headrace.sinks.jdbc.address import Address
-from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
+from headrace.sinks.jdbc.database import Address, Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.postgresql.permissions import missing_in_postgresql
 from headrace.sinks.jdbc.text import RowEncoding

@@ -22,18 +22,18 @@ from headrace.sinks.lake.catalog import (
     SessionCatalog,
     hive_dataset,
     hive_session,
+    identifier,
     metastore_root,
     reach_metastore,
 )
+from headrace.sinks.lake.delta.actions import indexed_columns
 from headrace.sinks.lake.delta.facts import VECTORS
 from headrace.sinks.lake.delta.live_files import LiveFiles
-from headrace.sinks.lake.delta.statistics import indexed_columns
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
 from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout
-from headrace.sinks.lake.names import identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.partitions import IDENTITY, parse_field
 from headrace.sinks.lake.s3 import session_login

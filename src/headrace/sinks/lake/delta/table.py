@@ -16,17 +16,16 @@ from headrace.errors import OptionError
 from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
-from headrace.sinks.lake.catalog import Namespace
+from headrace.sinks.lake.catalog import Namespace, escaped
+from headrace.sinks.lake.delta.actions import INDEXED, INDEXED_ANYWAY
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found, other_commits
 from headrace.sinks.lake.delta.replacement import has_types, replaced
-from headrace.sinks.lake.delta.statistics import INDEXED, INDEXED_ANYWAY
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout, column_ddl
-from headrace.sinks.lake.names import escaped
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.variants import VARIANT

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.sinks.lake.data_files import DataFile
-from headrace.sinks.lake.delta.actions import added
-from headrace.sinks.lake.delta.statistics import statistics
+from headrace.sinks.lake.delta.actions import added, statistics
 from headrace.sinks.lake.table_files import LakeFiles, PreparedTable
 
 

@@ -14,8 +14,7 @@ from headrace.options import folder
 from headrace.permissions import Permissions
 from headrace.settings import option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
-from headrace.sinks.jdbc.address import Address, parse_address
-from headrace.sinks.jdbc.database import Database
+from headrace.sinks.jdbc.database import Address, Database, parse_address
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.lake.catalog import (
@@ -24,7 +23,9 @@ from headrace.sinks.lake.catalog import (
     Namespace,
     Naming,
     SessionCatalog,
+    escaped,
     hive_dataset,
+    identifier,
     metastore_root,
     reach_metastore,
 )
@@ -35,7 +36,6 @@ from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceber
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout
-from headrace.sinks.lake.names import escaped, identifier
 from headrace.sinks.lake.options import IndexSettings, LakeSettings
 from headrace.sinks.lake.s3 import of_iceberg, session_login
 from headrace.sinks.lake.sessions import can_clone
