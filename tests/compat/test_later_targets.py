@@ -37,7 +37,7 @@ class Told(LakeTable):
         return "told"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return "told"
 
     @property

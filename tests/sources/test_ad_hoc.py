@@ -88,12 +88,12 @@ def test_chunks_tile_the_table_batch_by_batch():
         (0, None, ("3",), True),
         (1, ("3",), ("6",), False),
     ]
-    after = request.after()
+    after = request.advanced()
     assert (after.chunk, after.lower, after.bounds) == (2, ("6",), ())
-    assert after.after() == after
+    assert after.advanced() == after
     state = AdHoc(requests=(Request("dbo.a", 4, done=True), request))
-    assert state.after().requests == (after,)
-    assert state.after().after() == state.after()
+    assert state.advanced().requests == (after,)
+    assert state.advanced().advanced() == state.advanced()
 
 
 def test_rows_stand_after_the_changes_of_their_commit_and_after_earlier_chunks():

@@ -86,7 +86,7 @@ def chunks_of(connection: Connection, table: PostgresTable, settings: PostgresSe
     found: list[Chunk] = []
     progress = TableProgress(commit=COMMIT)
     while not progress.done:
-        progress = more_chunks(connection, table, progress.behind(), settings, budget)
+        progress = more_chunks(connection, table, progress.advanced(), settings, budget)
         lower = progress.lower
         for number, upper in enumerate(progress.bounds, progress.chunk):
             found.append(Chunk(table.id.path, 0, number, lower, upper, COMMIT, None, None))

@@ -43,7 +43,7 @@ class Run:
 
     def batch(self, *signals, budget=2):
         """The chunks of the next batch."""
-        self.state = self.planner.requested(self.state.after(), self.end, signals)
+        self.state = self.planner.requested(self.state.advanced(), self.end, signals)
         with session(self.database) as connection:
             self.state = self.planner.more(connection, self.state, self.end, budget)
         self.state = AdHoc.from_json(self.state.to_json())

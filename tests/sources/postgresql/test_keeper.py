@@ -37,7 +37,7 @@ def test_chunks_without_a_key_hold_one_state_while_the_table_changes(postgres_da
     with keeping(postgres_database, table) as keeper:
         found, progress, chunks = [], TableProgress(commit=COMMIT), 0
         while not progress.done:
-            progress = more_chunks(keeper.connection, table, progress.after(), settings, 3)
+            progress = more_chunks(keeper.connection, table, progress.advanced(), settings, 3)
             lower = progress.lower
             for number, upper in enumerate(progress.bounds, progress.chunk):
                 # Each update moves a row to another block, and inserts make the table longer.
@@ -233,7 +233,7 @@ def test_planning_in_the_kept_snapshot_holds_up_nobody_who_builds_an_index(postg
         with postgres_database.connect() as other:
             other.execute("SET lock_timeout = '5s'")
             other.execute("REINDEX TABLE t")
-        assert len(more_chunks(keeper.connection, table, progress.after(), settings, 4).bounds) == 4
+        assert len(more_chunks(keeper.connection, table, progress.advanced(), settings, 4).bounds) == 4
 
 
 def test_a_refusal_while_planning_does_not_end_the_kept_snapshot(postgres_database):

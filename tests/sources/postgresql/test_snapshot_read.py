@@ -183,7 +183,7 @@ def test_rows_that_come_behind_the_last_key_are_left_to_the_stream(postgres_data
     with session(postgres_database) as connection:
         progress = more_chunks(connection, table, TableProgress(commit=COMMIT), settings, 2)
         postgres_database.execute("INSERT INTO t SELECT generate_series(11, 100)")
-        last = more_chunks(connection, table, progress.after(), settings, 2)
+        last = more_chunks(connection, table, progress.advanced(), settings, 2)
     assert (progress.bounds, progress.done) == ((("4",), ("8",)), False)
     assert (last.bounds, last.done) == ((("10",),), True)
 
