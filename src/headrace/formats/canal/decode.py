@@ -1,7 +1,7 @@
 """Canal messages to change rows.
 
 1. The engine reads a batch of messages. Those of rows in the ordinary form go on together; every other message
-   (tombstones, DDL, heartbeats, what can't be read) is looked at by itself, in `others`.
+   (tombstones, DDL, heartbeats, what can't be read) is looked at by itself.
 2. What messages say of their tables is read once for each distinct text (`schemas`).
 3. The rows of a message are laid beside their old rows; values are written as canonical text; images, keys and facts
    become columns. A message with a value that can't be read is one `error` row, never part of one.

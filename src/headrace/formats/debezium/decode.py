@@ -1,7 +1,7 @@
 """Debezium's events to change rows.
 
 1. The engine reads keys and values, in JSON without the schemas in front of them (`payload`), in Avro by the schemas
-   that they name (`avro_payload`). Rows in the ordinary form and tombstones go on together (`message`); every other
+   that they name (`payload`). Rows in the ordinary form and tombstones go on together (`message`); every other
    message is looked at by itself (`others`).
 2. What messages say of their tables is read once for each distinct text (`schemas`).
 3. Values are written as canonical text (`values`); images, keys and facts become columns (`images`, `facts`). A message

@@ -1,4 +1,4 @@
-"""GoldenGate messages to change rows: those of rows together, every other message by itself (`others`).
+"""GoldenGate messages to change rows: those of rows together, every other message by itself.
 
 Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
 """

@@ -1,4 +1,4 @@
-"""Maxwell messages to change rows: those of rows together, every other message by itself (`others`).
+"""Maxwell messages to change rows: those of rows together, every other message by itself.
 
 Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
 
