@@ -13,8 +13,9 @@ from headrace.sources.change_tables.connection import (
     StatementError,
 )
 from headrace.sources.connection import LostConnection
-from headrace.sources.db2.connection import Db2Connection, connection_string, written
+from headrace.sources.db2.connection import Db2Connection, written
 from headrace.sources.db2.dialect import Db2
+from headrace.sources.db2.driver import connection_string
 from headrace.sources.db2.statements import Statements
 
 SETTINGS = {"hostname": "db", "port": "50000", "database": "SALES", "user": "cdc", "password": "s3cret"}
