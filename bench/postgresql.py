@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from beside_debezium import TABLES, Database, main
 
@@ -65,11 +66,11 @@ class Postgres(Database):
             self.run(SCHEMA + "".join(SMALL.format(n=n) for n in range(TABLES)) + TRANSACTIONS)
             yield
 
-    def run(self, sql: str) -> str:
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
         return self.server.run(sql)
 
     def count(self, table: str) -> int:
-        return int(self.run(f"select count(*) from {table}"))
+        return int(self.run(f"select count(*) from {table}")[0][0])
 
     def transact(self, first: int, last: int) -> None:
         self.run(f"call transactions({first}, {last})")
@@ -112,7 +113,7 @@ class Postgres(Database):
 
     def forget(self, name: str) -> None:
         # A slot would keep the log, and slots are few.
-        self.run(f"select pg_drop_replication_slot('{name}')")
+        self.run(f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{name}'")
 
 
 if __name__ == "__main__":
