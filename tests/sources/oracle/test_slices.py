@@ -42,9 +42,3 @@ def test_a_slice_is_the_same_in_its_task(planned):
     slice = pickle.loads(pickle.dumps(planned.planned()))
     assert slice == planned.planned()
     assert slice.details["slice"] == planned
-
-
-def test_a_slice_carries_no_json_form_of_its_table():
-    without = len(pickle.dumps(TABLE))
-    assert TABLE.to_json()
-    assert len(pickle.dumps(TABLE)) == without

@@ -83,9 +83,9 @@ class ChangeTableSlice(ABC):
 
 
 def slice_of(planned: Slice) -> ChangeTableSlice:
-    """The slice that a task was handed."""
-    found: ChangeTableSlice = planned.details["slice"]
-    return found
+    """Unpack the slice that a task got."""
+    slice: ChangeTableSlice = planned.details["slice"]
+    return slice
 
 
 @dataclass(frozen=True)

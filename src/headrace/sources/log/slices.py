@@ -9,7 +9,7 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -54,6 +54,12 @@ class LogSlice(ABC, Generic[Settings]):
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
         return Slice(self.kind, {"slice": self}, tables=self.tables)
+
+
+def slice_of(planned: Slice) -> LogSlice[Any]:
+    """Unpack the slice that a task got."""
+    slice: LogSlice[Any] = planned.details["slice"]
+    return slice
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from headrace.changes import TableSchema
@@ -42,11 +41,7 @@ class MysqlTable(SourceTable[NativeType]):
         return self.engine == _INNODB
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; not to be changed, because the slices of a batch share them."""
-        return self._json
-
-    @cached_property
-    def _json(self) -> dict[str, Any]:
+        """JSON values, as an offset keeps them."""
         return {
             "schema": self.schema.to_json(),
             "natives": [native.to_json() for native in self.natives],

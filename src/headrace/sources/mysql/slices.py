@@ -16,7 +16,6 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
-from headrace.sources.base import Slice
 from headrace.sources.log.slices import LogSlice
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
@@ -34,12 +33,6 @@ from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 MysqlSlice = LogSlice[MysqlSettings]
 """What one task reads."""
-
-
-def slice_of(planned: Slice) -> MysqlSlice:
-    """The slice that a task was handed."""
-    found: MysqlSlice = planned.details["slice"]
-    return found
 
 
 @dataclass(frozen=True)

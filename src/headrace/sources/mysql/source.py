@@ -26,7 +26,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.log.slices import MarkerSlice
+from headrace.sources.log.slices import MarkerSlice, slice_of
 from headrace.sources.log.window import checked_skip, refuse_rewind
 from headrace.sources.markers import Marker
 from headrace.sources.mysql import binlog_position
@@ -48,7 +48,6 @@ from headrace.sources.mysql.slices import (
     MysqlSlice,
     SnapshotSlice,
     StreamSlice,
-    slice_of,
 )
 from headrace.sources.mysql.stream_state import StreamState
 from headrace.sources.mysql.visibility import Snapshots

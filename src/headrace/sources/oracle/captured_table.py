@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -47,11 +46,7 @@ class OracleTable(SourceTable[NativeType]):
         return super().can_cut(column) and self.native(column).chunks
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; not to be changed, because the slices of a batch share them."""
-        return self._json
-
-    @cached_property
-    def _json(self) -> dict[str, Any]:
+        """JSON values, as an offset keeps them."""
         return {
             "schema": self.schema.to_json(),
             "natives": [[n.name, n.length, n.precision, n.scale] for n in self.natives],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from headrace.changes import Column, TableSchema
@@ -62,11 +61,7 @@ class PostgresTable(SourceTable[NativeType]):
         return True
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; not to be changed, because the slices of a batch share them."""
-        return self._json
-
-    @cached_property
-    def _json(self) -> dict[str, Any]:
+        """JSON values, as an offset keeps them."""
         return {
             "schema": self.schema.to_json(),
             "natives": [native.to_json() for native in self.natives],

@@ -15,7 +15,6 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
-from headrace.sources.base import Slice
 from headrace.sources.log.slices import LogSlice
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.incremental import read_incremental
@@ -28,12 +27,6 @@ from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 PostgresSlice = LogSlice[PostgresSettings]
 """What one task reads."""
-
-
-def slice_of(planned: Slice) -> PostgresSlice:
-    """The slice that a task was handed."""
-    found: PostgresSlice = planned.details["slice"]
-    return found
 
 
 @dataclass(frozen=True)

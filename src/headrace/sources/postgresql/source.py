@@ -25,7 +25,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.log.slices import MarkerSlice
+from headrace.sources.log.slices import MarkerSlice, slice_of
 from headrace.sources.log.window import checked_skip, refuse_rewind
 from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
@@ -47,7 +47,6 @@ from headrace.sources.postgresql.slices import (
     PostgresSlice,
     SnapshotSlice,
     StreamSlice,
-    slice_of,
 )
 from headrace.sources.postgresql.stream_read import Window
 from headrace.sources.postgresql.stream_state import StreamState, written_commit

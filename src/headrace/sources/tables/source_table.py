@@ -33,10 +33,6 @@ class SourceTable(Generic[Native]):
     chunk_key: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled without the JSON form that offsets keep."""
-        return {name: value for name, value in self.__dict__.items() if name != "_json"}
-
     @property
     def id(self) -> TableId:
         """Where the table lives."""
