@@ -6,6 +6,7 @@ docstring and no comment has.
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import tokenize
@@ -30,12 +31,10 @@ def glossary(text: str) -> tuple[dict[str, str], dict[str, str]]:
     return words, phrases
 
 
-def findings(file: Path, words: dict[str, str], phrases: dict[str, str]) -> Iterator[str]:
-    """Each use in a file, as a line with its place."""
-    with tokenize.open(file) as lines:
-        tokens = list(tokenize.generate_tokens(lines.readline))
-    for token in tokens:
-        where = f"{file.relative_to(ROOT)}:{token.start[0]}"
+def uses(name: str, source: str, words: dict[str, str], phrases: dict[str, str]) -> Iterator[str]:
+    """Yield a line for each use in a file, with file and line number."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        where = f"{name}:{token.start[0]}"
         if token.type == tokenize.NAME and token.string.strip("_") not in KEPT:
             for part in _PARTS.findall(token.string):
                 if part.lower() in words:
@@ -48,13 +47,15 @@ def findings(file: Path, words: dict[str, str], phrases: dict[str, str]) -> Iter
 
 
 def main() -> int:
-    """Print all findings of `src`."""
-    words, phrases = glossary((ROOT / "CONTRIBUTING.md").read_text())
-    found = [line for file in sorted((ROOT / "src").rglob("*.py")) for line in findings(file, words, phrases)]
-    print(
-        "\n".join(found) or f"{len(words)} words and {len(phrases)} phrases that the field does not use are not used."
-    )
-    return 1 if found else 0
+    """Print all uses in `src`."""
+    words, phrases = glossary((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    lines = [
+        line
+        for file in sorted((ROOT / "src").rglob("*.py"))
+        for line in uses(str(file.relative_to(ROOT)), file.read_text(encoding="utf-8"), words, phrases)
+    ]
+    print("\n".join(lines) or f"None of {len(words)} words and {len(phrases)} phrases is used.")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":
