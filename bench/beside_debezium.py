@@ -100,7 +100,7 @@ class Tool:
     """One of the two, as one process tree.
 
     Args:
-        name: what it is called, and the first part of its topics.
+        number: part of what it is called, and the first part of its topics.
         folder: for its settings and state.
         tables: what it captures.
     """
