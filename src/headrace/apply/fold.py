@@ -1,6 +1,7 @@
-"""Tables with a key: all changes of a batch become at most one row per key, the last one in position order.
+"""All changes of a batch become at most one row per key, the last one in position order; a table without a key has its
+rows counted instead.
 
-The folded rows of a batch are a DataFrame with these columns:
+The folded rows of a table with a key are a DataFrame with these columns:
 
 | column | meaning |
 |---|---|
@@ -21,9 +22,8 @@ Changes of one key from several sequences stop the query (`headrace.apply.sequen
 Snapshot rows are upserts like others: what keeps them from winning over a newer change is their position, here and in
 the target.
 
-Tables without a key: a row is known by all of its values and by how many such rows there are.
-
-The folded rows are a DataFrame with `op` (`insert` or `delete`), `position`, `occurrences` and `row` (struct of all
+In a table without a key a row is known by all of its values and by how many such rows there are. Its folded rows are
+a DataFrame with `op` (`insert` or `delete`), `position`, `occurrences` and `row` (struct of all
 columns, typed). An insert stands for one new row and carries its own position; a delete stands for as many rows of
 the target as `occurrences` says, equal in every column (NULL equals NULL), and which of them go does not matter: the
 oldest position is the habit.
@@ -331,8 +331,7 @@ def fold_keyless(rows: DataFrame, table: TableProfile) -> DataFrame:
         f"sum(sign) over (partition by {values}) as net",
         f"row_number() over (partition by {values} order by sign desc, position desc) as nth",
     )
-    # The latest additions are the ones that stay, because whatever is taken away is the oldest. A net loss is told
-    # once.
+    # Deletes take the oldest rows, so the latest inserts stay. A net loss gives one row.
     return netted.where("(net > 0 and sign = 1 and nth <= net) or (net < 0 and nth = 1)").selectExpr(
         "if(net > 0, 'insert', 'delete') as op", "position", "if(net > 0, 1L, -net) as occurrences", "row"
     )

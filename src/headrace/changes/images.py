@@ -1,7 +1,4 @@
-"""Columns of change rows whose images are maps from column to text, in Arrow.
-
-Columns of texts that are constants of a module.
-"""
+"""Columns of change rows in Arrow: images as maps from column to text, and columns that hold one of a few constants."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 Integer arithmetic and Java's own digits only: nothing depends on the session's time zone, and no exact number passes
 through a double.
 
-`key_text`: a key as one ordered JSON array of canonical texts, by which rows are grouped, joined and partitioned.
-
-The text form is that of Spark's `to_json(array(...))`, so that a key made here (Arrow), by a decoder (Spark SQL) or in
+`key_text` makes one ordered JSON array of a key's canonical texts, by which rows are grouped, joined and partitioned.
+Its text form is that of Spark's `to_json(array(...))`, so that a key made here (Arrow), by a decoder (Spark SQL) or in
 Python is the same text: `["1005"]`, `["é\\"x",null]`; control characters as in Java's JSON (`\\u001F` upper case).
 """
 

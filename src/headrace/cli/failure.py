@@ -1,8 +1,7 @@
-"""How a command ends after an error: one sentence and an exit code; a stack trace only with `--debug`.
+"""How a command ends: after an error with one sentence and an exit code, a stack trace only with `--debug`.
 
-How the user can call Headrace's programs from the current folder, for commands to copy.
-
-Ctrl-C and SIGTERM: the first stops the program in order, the second at once.
+The first Ctrl-C or SIGTERM stops the program in order, the second at once. Commands that a remedy prints are written as
+the user can call them from the current folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `headrace init` asks a person for: where changes come from, where they go, and what a file can't do without.
-
-What a command shows before it changes something, and the question whether to do it.
-"""
+"""Questions of commands: what `headrace init` needs for a file, and whether to do what a command has just shown."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The columns of change rows that every decoder of messages makes, and the rows that stand by themselves.
-
-What change rows say of their source, by the names of the facts.
-
-Words in messages: those of fixed text form (operations, types) in one case and as numbers, SQL's, empty ones.
+"""The columns of change rows that every decoder of messages makes: positions, operations, the source's facts, and rows
+that stand by themselves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What encoders of change rows share: the schemas that rows follow, their topics, facts as texts, messages.
 
-`schema` rows: in each task, a schema is announced before the first message of a topic's partition that has it.
+Each task announces a schema by a `schema` row before the first message of a topic's partition that has it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What all encoders share: the schemas that the rows follow, and the topic that a row goes to.
+"""What all encoders share: the schemas that the rows follow, the topic that a row goes to, and the encoded batch.
 
-A batch's messages, and the count of the values that a wire type does not hold: dates beyond its first and last.
+An encoded batch counts the values that a wire type does not hold, such as dates beyond its first and last.
 """
 
 from __future__ import annotations

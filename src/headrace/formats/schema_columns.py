@@ -1,6 +1,6 @@
 """The columns of several schemas side by side: what encoders write of each row is laid out by its schema.
 
-What is made once of each thing that messages tell, and then goes by its number.
+`Numbered` keeps what is made once for each distinct key of messages, which then goes by its number.
 """
 
 from __future__ import annotations
@@ -104,33 +104,33 @@ class SchemaColumns:
         return found
 
 
-Told = TypeVar("Told", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 
 
-class Numbered(Generic[Told, Made]):
-    """What was made of all that was told, in the order in which it was told first.
+class Numbered(Generic[Key, Made]):
+    """Makes one thing for each distinct key, and numbers them in the order in which their keys first came.
 
     Args:
-        make: what is made of it.
+        make: makes the thing of a key.
     """
 
-    def __init__(self, make: Callable[[Told], Made]) -> None:
+    def __init__(self, make: Callable[[Key], Made]) -> None:
         self._make = make
-        self._numbers: dict[Told, int] = {}
+        self._numbers: dict[Key, int] = {}
         self.all: list[Made] = []
 
-    def number(self, told: Told) -> int:
-        """The number in `all` of what was made of it."""
-        found = self._numbers.get(told)
+    def number(self, key: Key) -> int:
+        """The index in `all` of a key's thing, which is made first where the key is new."""
+        found = self._numbers.get(key)
         if found is None:
-            self.all.append(self._make(told))
-            found = self._numbers[told] = len(self.all) - 1
+            self.all.append(self._make(key))
+            found = self._numbers[key] = len(self.all) - 1
         return found
 
 
 def numbers_of(numbered: Numbered[tuple[str | None, ...], Made], columns: Sequence[pa.StringArray]) -> Array:
-    """The number of what was made of each row's texts; each distinct row is looked at once."""
+    """The number of what was made of each row's texts; each distinct row is made once."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         found = column.dictionary_encode()

@@ -1,10 +1,9 @@
 """The progress of a run, looked at once a second and kept for a while: what pages and scrapes are answered from.
 
-So that any number of them asks the source no more often than one screen does, and none waits for it.
+Any number of them asks the source no more often than one screen does, and none waits for it.
 
-The last figures of a run, kept beside Spark's own files, so that others can see them without asking the run.
-
-Nothing depends on them. The name begins with a point, so that an earlier release, which does not know the file, goes on
+The last figures of a run stay beside Spark's own files, so that others see them without asking the run; nothing depends
+on them. The file's name begins with a point, so that an earlier release, which does not know the file, goes on
 from the checkpoint.
 """
 

@@ -1,6 +1,6 @@
 """What became of messages that gave no change, or not all of it: how many could not be read and why, and more.
 
-The messages of Kafka that a user passed over (`headrace repair skip`), as the checkpoint keeps them.
+The checkpoint keeps which messages a user skipped (`headrace repair skip`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A running pipeline's numbers under stable names, for whatever collects them.
 
-The numbers of a run in Prometheus' text format, by Prometheus' own client.
+Prometheus' own client writes them in its text format.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a batch holds: how many rows by table and operation, and what the tasks that read it say of their messages.
 
-How many values of a batch its messages and tables do not hold, by the sinks that lack them; the log says it once.
+Values that messages and tables do not hold are counted by sink, and logged once.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ Spark owns the folder and writes it; here it is read, through Hadoop's file syst
 takes. Headrace keeps small files in it too: counts and what the last run was, on which nothing depends, and the ids
 of topics, which say what the offsets are of.
 
-In what form the last run of a checkpoint read and wrote, and by which release, kept beside Spark's own files.
-
-So `headrace check` can say that the next one would go on in another, and an earlier release which finds something that
-it does not know can say whose it is. Nothing depends on it.
+One of these files says in what form the last run read and wrote, and which release it was. So `headrace check` can say
+that the next run would use another form, and an earlier release can say whose the things are that it does not know.
 """
 
 from __future__ import annotations

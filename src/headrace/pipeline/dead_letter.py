@@ -12,7 +12,7 @@ dead_letter: {type: kafka, bootstrap.servers: "k:9092", topic: "${topic}.dead_le
 Sinks that take messages get the bytes and headers that came, followed by the headers `headrace.error.*`. Sinks that
 take change rows get one row per message of a table without a key.
 
-Which dead letters were replayed: kept beside Spark's own files in the checkpoint, so that none is replayed twice.
+The checkpoint keeps which of them were replayed, so that none is replayed twice.
 """
 
 from __future__ import annotations

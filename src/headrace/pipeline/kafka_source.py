@@ -1,10 +1,9 @@
 """Kafka topics as the source of a pipeline: Spark's own Kafka source, and a format that reads its messages.
 
-Which topics the offsets of a checkpoint are of.
-
-A topic that was deleted and made again has the old name, and other messages under the same offsets. Nothing but the id
-that Kafka gives each topic shows it once the new one holds as many messages. So the ids are kept in the checkpoint,
-beside the offsets, and compared at the start and with every batch.
+The checkpoint keeps which topics its offsets are of. A topic that was deleted and made again has the old name, and
+other messages under the same offsets. Nothing but the id that Kafka gives each topic shows it once the new one holds as
+many messages. So the ids are kept in the checkpoint, beside the offsets, and compared at the start and with every
+batch.
 """
 
 from __future__ import annotations

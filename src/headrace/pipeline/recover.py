@@ -4,10 +4,8 @@ An error that is raised in a Python worker reaches the driver as text inside a `
 of stack traces. Every Headrace error prints as one line `headrace.errors.Kind: sentence`, so it can be found there
 again. So does what a query refuses (`headrace.changes.refusal`).
 
-Python workers that Spark gives up because they did not connect to it in time: what needs them is tried again.
-
-Spark waits ten seconds for a worker. On a machine that is too busy for that it fails the task or the query, although
-nothing is wrong with either.
+What fails because a Python worker did not connect in time is tried again: Spark waits ten seconds for a worker, and on
+a busy machine it then fails a task or query with which nothing is wrong.
 """
 
 from __future__ import annotations

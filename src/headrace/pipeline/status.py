@@ -1,6 +1,6 @@
-"""Asks what `Pipeline.status` tells: the checkpoint, who holds it, and the source.
+"""What `Pipeline.status` and `headrace ui` show of a pipeline, whether it runs or not, here or elsewhere.
 
-Looks at pipelines from outside, whether they run or not, here or elsewhere: what `headrace ui` shows.
+The checkpoint, its lease and the source are asked, never the run itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The section `observe` of a pipeline file, and the servers of a run that others watch.
 
-How many rows of the batch under way were read, by what Spark says of its tasks.
+How many rows of the current batch were read is taken from what Spark reports of its tasks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The tables that a pipeline captures, and what its sinks get of them, asked of the source before a run.
 
-What flows from where to where in a pipeline.
-
-Which tables and topics a pipeline reads and writes, by the names that lineage has for them.
+The picture of the flow and lineage, which has names of its own for tables and topics, are made of the same facts.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All scalars stay text, because each option knows its own type: a password `0123`
 `12:30` a count of seconds. `${env:NAME}` stands for an environment variable and `${file:path}` for what a file holds
 (without the newline at its end).
 
-The frame of a pipeline file: which sections it has, and where each stands.
+`Sections` is the frame of a file: which sections it has, and where each stands.
 """
 
 from __future__ import annotations

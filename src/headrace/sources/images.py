@@ -26,13 +26,13 @@ class Images:
         self.rows = len(texts[0]) if texts else 0
         self._cells = pa.concat_arrays([t.combine_chunks() if isinstance(t, pa.ChunkedArray) else t for t in texts])
 
-    def maps(self, rows: np.ndarray, length: int, places: np.ndarray, absent: np.ndarray | None = None) -> pa.Array:
+    def maps(self, rows: np.ndarray, length: int, indexes: np.ndarray, absent: np.ndarray | None = None) -> pa.Array:
         """Maps of column to text.
 
         Args:
             rows: which rows of the batch become maps.
             length: length of the result; its other elements are null.
-            positions: where in the result each map goes, ascending, as many as `rows`.
+            indexes: where in the result each map goes, ascending, as many as `rows`.
             absent: true where a cell is left out of its map, one row per element of `rows`; None when all are whole.
         """
         width = len(self.names)
@@ -54,11 +54,11 @@ class Images:
             np.cumsum(sizes, out=offsets[1:])
             return pa.MapArray.from_arrays(pa.array(offsets), keys, items)
         lengths = np.zeros(length, dtype=np.int32)
-        lengths[places] = sizes
+        lengths[indexes] = sizes
         offsets = np.zeros(length + 1, dtype=np.int32)
         np.cumsum(lengths, out=offsets[1:])
         null = np.ones(length, dtype=bool)
-        null[places] = False
+        null[indexes] = False
         return pa.MapArray.from_arrays(pa.array(offsets), keys, items, mask=pa.array(null))
 
 

@@ -3,7 +3,7 @@
 So a row crosses from Python to the JVM once, as bytes. The messages are those that the format makes of the same rows
 behind the source: one codec for each task, over all of the task's rows in their order.
 
-Messages of a task that wait until all of them have been looked at: in memory, and many of them in a file.
+A task's messages wait until all of them have been inspected: in memory, and many of them in a file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Arrow batches of change rows: the form in which sources hand rows to Spark.
 
-The positions of events in their transactions, and what the end of a transaction says of it.
-
-Rows in batches that are bounded by bytes, so that a worker's memory stays flat however large values are.
+Batches are bounded by bytes, so that a worker's memory stays flat however large values are. Events are numbered in
+their transactions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Only a reader that is asked for that does it (`parks_tables`); it is for a driver that then goes on without the table.
 
-What happens to a change of the stream that can't be made a change row.
+A change of the stream that can't become a change row stops the run or becomes an `error` row, as the options say.
 """
 
 from __future__ import annotations

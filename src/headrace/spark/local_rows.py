@@ -1,12 +1,11 @@
-"""Rows of this process as a DataFrame that is a part of the plan.
+"""DataFrames of a batch that cost Spark little: rows of this process in the plan itself, and rows computed once.
 
 `spark.createDataFrame` of a list keeps Python rows, which a Python worker turns into Spark's in each action over them:
 0.3 seconds, however few they are. An Arrow table becomes rows of the plan itself, which cost nothing.
 
-Rows that a batch reads several times, computed once and known to no cache.
-
 Of persisted rows Spark remembers the plan: after each commit into a table that the plan reads it plans them again,
-which takes seconds where plans are large. Rows of a local checkpoint have no plan.
+which takes seconds where plans are large. Rows of a local checkpoint have no plan, so what a batch reads several times
+is kept as one.
 """
 
 from __future__ import annotations

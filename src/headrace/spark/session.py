@@ -2,9 +2,8 @@
 
 On a cluster the platform makes the session, and nothing here is used.
 
-Local files of a Spark on this machine without a process for each file that it makes (`UnforkedFiles.java`).
-
-Hadoop starts `chmod` for each file and `readlink` for each rename where it has no native library, which Spark does not
+Local files are made without a process for each (`UnforkedFiles.java`): Hadoop starts `chmod` for each file and
+`readlink` for each rename where it has no native library, which Spark does not
 bring: 10 to 30 ms each, several times in each commit of a Delta table.
 """
 

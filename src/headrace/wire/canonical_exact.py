@@ -28,7 +28,7 @@ def decimal_text(text: str, scale: int) -> str | None:
 
 
 def point_text(number: str, scale: int) -> str:
-    """A whole number's digits with the point set `scale` indexes from the right."""
+    """A whole number's digits with the point set `scale` digits from the right."""
     if scale == 0 or (number == "0" and scale < 0):
         return number
     if scale < 0:

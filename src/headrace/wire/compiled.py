@@ -2,7 +2,7 @@
 
 numba knows that a kernel is stale by its own file only, and not by those that it calls into. So the folder's name is a
 hash of all sources of this package, of numba, llvmlite, numpy, Python and the kind of CPU. Nothing else decides, so the
-folder may be copied to another machine, where this package may stand at another index or in an archive.
+folder may be copied to another machine, where this package may be in another folder or in an archive.
 
 Without numba the same functions run as plain Python, which gives the same rows some hundred times slower.
 """

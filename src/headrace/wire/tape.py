@@ -203,7 +203,7 @@ class Tape:
         return begin
 
     def replace(self, at: Array, texts: pa.StringArray) -> None:
-        """Let these indexes hold other texts from now on. Places that hold no value stay as they are."""
+        """Let these indexes hold other texts from now on. Indexes that hold no value stay as they are."""
         view = own_view(texts)
         there = at >= 0
         begin = self.append(view.data)

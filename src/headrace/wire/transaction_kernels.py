@@ -1,8 +1,8 @@
-"""A kernel over MySQL's binary log: groups of events that are ordinary, found without reading each event in Python.
+"""A kernel over MySQL's binary log: ordinary transactions, found without reading each event in Python.
 
-An ordinary group is a whole transaction of rows, one after the other in a block of bytes: its GTID event, a BEGIN where
-MySQL writes one, tables, rows and statements' texts, and the XID at its end. The first group that is anything else ends
-the walk, so that who asks reads that one by itself; so does one with a wrong checksum or a wrong index.
+An ordinary transaction has nothing but rows, one after the other in a block of bytes: its GTID event, a BEGIN where
+MySQL writes one, tables, rows and statements' texts, and the XID at its end. The first transaction that is anything
+else ends the walk, so that who asks reads that one by itself; so does one with a wrong checksum or a wrong position.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Ordinary(NamedTuple):
     """What `ordinary_transactions` fills, a row each.
 
     Args:
-        transactions: where the group begins in its file, its time in seconds, its server, the number of its GTID, where
-            its UUID lies in the bytes or the domain of MariaDB, and the session's number.
-        events: of each rows event its group, type, position in the file, the ordinal before its rows, and where its
-            body begins and ends in the bytes.
+        transactions: where the transaction begins in its file, its time in seconds, its server, the number of its GTID,
+            where its UUID lies in the bytes or the domain of MariaDB, and the session's number.
+        events: of each rows event its transaction, type, position in the file, the ordinal before its rows, and where
+            its body begins and ends in the bytes.
         of: the number of each one's table among `maps`.
         maps: where the description of each table begins and ends in the bytes.
-        times: of each group the commit time in microseconds; -1 where the log does not say it.
+        times: of each transaction the commit time in microseconds; -1 where the log does not say it.
         numbers: room for the tables of one statement, two rows of `MOST_MAPS`.
     """
 
@@ -66,29 +66,29 @@ class Ordinary(NamedTuple):
 def ordinary_transactions(
     data: Array, first: Any, position: Any, limit: Any, checksums: Any, mariadb: Any, out: Ordinary, counts: Array
 ) -> Any:
-    """Find groups up to the first that is not ordinary, or not whole, or for which `out` has no room.
+    """Find transactions up to the first that is not ordinary, or not whole, or for which `out` has no room.
 
     Args:
         data: events, one after another.
-        first: where the first group begins in them.
+        first: where the first transaction begins in them.
         position: where it begins in its file.
-        limit: no group that begins here or behind is taken; -1 for none.
+        limit: no transaction that begins here or later is taken; -1 for none.
         checksums: whether events have them.
-        mariadb: whether groups begin as MariaDB's do; else as MySQL's.
+        mariadb: whether transactions begin as MariaDB's do; else as MySQL's.
         out: what is filled.
-        counts: takes how many groups, rows events and tables there are.
+        counts: takes how many transactions, rows events and tables there are.
 
     Returns:
-        Where the next group begins in the data.
+        Where the next transaction begins in the data.
     """
     transactions, events, maps = 0, 0, 0
     tail = _CHECKSUM if checksums else 0
     ids, known = out.numbers[0], out.numbers[1]
     i = first
     while transactions < out.transactions.shape[0] and (limit < 0 or position < limit):
-        at, index, found, tables = i, position, events, maps
+        at, in_file, found, tables = i, position, events, maps
         described, ordinal, whole, state = 0, 0, False, 0
-        # 0: the group begins next. 1: BEGIN is next. 2: inside.
+        # 0: the transaction begins next. 1: BEGIN is next. 2: inside.
         while at + HEADER <= data.size:
             size, kind = _number(data, at + 9, 4), byte(data, at + 4)
             if size < HEADER + tail or size > data.size - at:
@@ -96,7 +96,7 @@ def ordinary_transactions(
             following, flags = _number(data, at + 13, 4), _number(data, at + 17, 2)
             # Inside of a transaction, MariaDB 11.4 and newer say of no event where it ends.
             unsaid = mariadb and state == 2 and following == 0
-            if (following != (index + size) & 0xFFFFFFFF and not unsaid) or flags & _ARTIFICIAL:
+            if (following != (in_file + size) & 0xFFFFFFFF and not unsaid) or flags & _ARTIFICIAL:
                 break
             body, end = at + HEADER, at + size - tail
             if checksums and _crc(data, at, end) != _number(data, end, 4):
@@ -128,7 +128,7 @@ def ordinary_transactions(
                 if out.transactions[U(transactions), U(3)] < 0:
                     break
                 out.transactions[U(transactions), U(0)], out.transactions[U(transactions), U(1)] = (
-                    index,
+                    in_file,
                     _number(data, at, 4),
                 )
                 out.transactions[U(transactions), U(2)], out.transactions[U(transactions), U(5)] = (
@@ -177,7 +177,7 @@ def ordinary_transactions(
                 if slot < 0:
                     break
                 out.events[U(found), U(0)], out.events[U(found), U(1)] = transactions, kind
-                out.events[U(found), U(2)], out.events[U(found), U(3)] = index, ordinal
+                out.events[U(found), U(2)], out.events[U(found), U(3)] = in_file, ordinal
                 out.events[U(found), U(4)], out.events[U(found), U(5)] = body, end
                 out.of[U(found)] = known[U(slot)]
                 found += 1
@@ -190,12 +190,12 @@ def ordinary_transactions(
             elif kind != _ANNOTATE:
                 break
             at += size
-            index += size
+            in_file += size
             if whole:
                 break
         if not whole:
             break
-        i, position, events, maps = at, index, found, tables
+        i, position, events, maps = at, in_file, found, tables
         transactions += 1
     counts[U(0)], counts[U(1)], counts[U(2)] = transactions, events, maps
     return i

@@ -6,9 +6,7 @@
 3. The rows of a message are laid beside their old rows; values are written as canonical text; images, keys and facts
    become columns. A message with a value that can't be read is one `error` row, never part of one.
 
-Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
-
-Canal messages of one batch: their fields, and which of them are of rows in the ordinary form.
+`Messages` has the fields of a batch's messages and says which of them are of rows in the ordinary form.
 """
 
 from __future__ import annotations
@@ -259,7 +257,7 @@ class CanalDecoder(Codec):
     def __init__(self, reading: DecodeSettings) -> None:
         self._reading = reading
         self.schema = change_schema(reading.typed)
-        self._known = Numbered[TableDescriptor, ResolvedTable](lambda told: resolve_table(told, reading))
+        self._known = Numbered[TableDescriptor, ResolvedTable](lambda descriptor: resolve_table(descriptor, reading))
         self._announcer = Announcer(self.schema)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -297,16 +295,18 @@ class CanalDecoder(Codec):
 
     def _identify(self, messages: Messages) -> Array:
         """The number of what each message's table is known as; 0 for those that are not ordinary."""
-        told = np.stack([messages.every(name) for name in ("mysqlType", "sqlType", "pkNames", "database", "table")])
+        fields_of_tables = np.stack(
+            [messages.every(name) for name in ("mysqlType", "sqlType", "pkNames", "database", "table")]
+        )
         ordinary = np.flatnonzero(messages.ordinary)
         found = np.zeros(messages.count, np.int64)
         if not ordinary.size:
             return found
-        told = np.ascontiguousarray(told[:, ordinary])
-        groups = messages.tape.groups(told)
+        fields_of_tables = np.ascontiguousarray(fields_of_tables[:, ordinary])
+        groups = messages.tape.groups(fields_of_tables)
         numbers = []
         for row in groups.first:
-            key = TableDescriptor(*messages.tape.texts(np.ascontiguousarray(told[:, row])).to_pylist())
+            key = TableDescriptor(*messages.tape.texts(np.ascontiguousarray(fields_of_tables[:, row])).to_pylist())
             numbers.append(self._known.number(key))
         found[ordinary] = np.array(numbers)[groups.of]
         return found

@@ -1,6 +1,6 @@
 """Canal's JSON (FlatMessage), as Canal itself, Alibaba DTS and Flink write it.
 
-By what a message of Canal is known: names and values of JSON fields that only its messages have.
+`headrace decode` recognises a message by names and values of JSON fields that only its messages have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The connectors, as data: which facts the source block of each has, and what its topics are made of.
+"""Debezium's connectors and generations, as data: which facts each source block has, and what topics are made of.
 
 A row's `source['connector']` says which connector wrote it, in Debezium's text form. A row of another connector, or of
 none, has the block that all connectors share, and nothing is invented for it.
@@ -6,11 +6,6 @@ none, has the block that all connectors share, and nothing is invented for it.
 Source: the Oracle and Db2 connectors' documented events of generation 2.3; recorded events of the SQL Server connector
 1.7.2 and 3.6.1 and of the MariaDB and PostgreSQL connectors 3.0.8; for Oracle's later facts Debezium's changes DBZ-6960
 (redo_sql, 2.6), DBZ-4332 (row_id, 2.7) and DBZ-8740 (start and commit, 3.1).
-
-The generations of Debezium events, as data.
-
-Source: Debezium's documentation of the SQL Server connector; recorded events of that connector,
-1.7.2 and 3.6.1; the documented events of the Oracle and Db2 connectors 2.3.
 """
 
 from __future__ import annotations

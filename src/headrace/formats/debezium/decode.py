@@ -102,13 +102,13 @@ class DebeziumDecoder(Codec):
         rows = np.arange(message.size) if given else np.flatnonzero((value >= 0) | (key >= 0))
         if not rows.size:
             return found
-        told = message[rows]
-        indexes = np.stack([messages.source.index(name, told) for name in ("db", "schema", "table")])
+        with_table = message[rows]
+        indexes = np.stack([messages.source.index(name, with_table) for name in ("db", "schema", "table")])
         if reading.typed is not None:
             indexes[:] = -1
         groups = messages.tape.groups(indexes)
         topics = batch.column("topic").dictionary_encode()
-        topic = topics.indices.fill_null(-1).to_numpy()[told]
+        topic = topics.indices.fill_null(-1).to_numpy()[with_table]
         numbers = np.stack([value[rows], key[rows], groups.of, topic]).astype(np.int64)
         first, of = _alike(numbers)
         places_of = indexes[:, first]
@@ -138,7 +138,8 @@ class DebeziumDecoder(Codec):
         """The change rows; those of messages with a problem are to be left out."""
         reading, tape, images = self._reading, messages.tape, rows.images
         known, typed = np.tile(rows.known, 2), reading.typed
-        # Before values are written: what stands for one that is not carried is told by its text on the wire.
+        # The placeholder of a value that the event leaves out is recognised by its text on the wire, so this comes
+        # before canonical texts are written.
         members = tape.members(images) if typed is None else None
         marked = np.zeros(0, np.int64) if members is None else _owners(members, has_mark(tape, members.values))
         carried = None if members is None else ~tape.among(members.values, self._absent)

@@ -1,6 +1,6 @@
 """Debezium's change events as JSON: what its connectors put into Kafka through Connect's JsonConverter.
 
-By what a message of Debezium is known: fields, schema names and texts that only its messages have.
+`headrace decode` recognises a message by fields, schema names and texts that only Debezium's messages have.
 """
 
 from __future__ import annotations

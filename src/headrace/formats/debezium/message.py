@@ -1,6 +1,6 @@
 """Debezium messages of one batch: their fields, and which of them are rows in the ordinary form, or tombstones.
 
-The rows of a batch's ordinary messages, and the members of their objects as texts.
+`rows` of these messages come with the members of their objects as texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
 OPERATIONS = "rcudt"
-"""The operations of rows, each a number: its index. `TOMBSTONE` is the number behind them."""
+"""The operations of rows, each a number: its index. `TOMBSTONE` is the next number."""
 TOMBSTONE = len(OPERATIONS)
 ROW_OPERATIONS = (*OPERATIONS, "tombstone")
 
@@ -169,7 +169,7 @@ class Rows:
 
     @property
     def images(self) -> Array:
-        """The old images, and the new ones behind them."""
+        """The old images, and after them the new ones."""
         return np.concatenate([self.before, self.after])
 
 

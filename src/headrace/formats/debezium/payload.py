@@ -1,9 +1,8 @@
-"""Keys and values of one batch as Connect's JsonConverter writes them: a payload, or `{"schema":..,"payload":..}`.
+"""Keys and values of one batch as Connect's converters write them.
 
-A schema is many times as long as its payload, and the same for all messages of a table. So what stands in front of a
-payload is remembered once it was read, and cut off by comparing bytes where it comes again.
-
-Keys and values of one batch as Connect's Avro converters write them: data that name the schema of their writer.
+The JsonConverter writes a payload, or `{"schema":..,"payload":..}`. A schema is many times as long as its payload, and
+the same for all messages of a table. So what stands in front of a payload is remembered once it was read, and cut off
+by comparing bytes where it comes again. Avro converters write data that name the schema of their writer.
 """
 
 from __future__ import annotations
@@ -269,7 +268,7 @@ def varints_at(data: pa.BinaryArray, rows: Array, starts: Array) -> tuple[Array,
 
     Args:
         data: the values.
-        rows: those that are looked at.
+        rows: which of them are read.
         starts: where in each of them the number begins.
     """
     view = text_view(data)
@@ -336,7 +335,7 @@ class _Side:
         return which, sizes
 
     def _resolved(self, heads: list[bytes]) -> list[ResolvedSchema]:
-        """The schemas that heads name. One that the registry lacks is looked for again in the next batch."""
+        """The schemas that heads name. One that the registry lacks is requested again in the next batch."""
         asked = [head for head in heads if head not in self._known]
         if not asked:
             return [self._known[head] for head in heads]

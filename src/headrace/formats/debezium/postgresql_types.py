@@ -112,7 +112,7 @@ def _numeric(column: Column, modes: ValueModes) -> WireType:
         return replace(wire, value=lambda text: variable_decimal(values.shortest_decimal(text)), limited=_is_word)
     parameters = dict(wire.parameters)
     if column.length is not None and (column.scale or 0) > column.length:
-        # More indexes than digits: Debezium tells both as they are declared.
+        # More decimal places than digits: Debezium gives both as declared.
         parameters["connect.decimal.precision"] = str(column.length)
     return replace(wire, parameters=parameters, limited=_is_word)
 

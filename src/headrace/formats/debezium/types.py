@@ -135,7 +135,7 @@ def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     most = MOST_DIGITS + 1
     scale = max(-most, min(int(parameters.get("scale") or 0), most))
     stated = parameters.get("connect.decimal.precision")
-    # PostgreSQL's numeric(2,4) has more indexes than digits, which no other type system knows.
+    # PostgreSQL's numeric(2,4) has more decimal places than digits, which no other type system knows.
     precision = min(max(int(stated), scale), _MOST_PRECISION) if stated else 38
     if scale > precision or scale < 0:
         return FieldText(LogicalType("decimal"), FieldEncoding(texts.DECIMAL, scale=scale))

@@ -3,13 +3,11 @@
 Whole columns go through the kernels of `wire.canonical`; what they leave, and the forms that few messages have, one by
 one. What can't be read has no text. Exact numbers never pass through a double.
 
-Source: Debezium's documentation (data type mappings).
+The other way, binary numbers get Java's text form (the fewest digits, with a point, and an exponent beyond 0.001 and
+10,000,000), and dates, times and intervals the counts that Debezium writes.
 
-Binary numbers in Java's text form: the fewest digits, with a point, and an exponent beyond 0.001 and 10,000,000.
-
-Canonical texts of dates, times and intervals as the counts that Debezium writes; None where a text does not fit.
-
-Source: Debezium's documentation (temporal types); recorded events of the PostgreSQL and MariaDB connectors 3.0.8 for
+Source: Debezium's documentation (data type mappings, temporal types); recorded events of the PostgreSQL and MariaDB
+    connectors 3.0.8 for
 infinite timestamps and times beyond a day.
 """
 

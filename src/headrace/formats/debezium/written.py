@@ -1,6 +1,6 @@
 """How rows are written: columns, keys and schemas for each table schema, built once per task.
 
-What an encode is told, and the texts that a table gives all its events: topic, schemas, the ends of keys.
+A table gives all its events the same texts: topic, schemas, the ends of keys.
 """
 
 from __future__ import annotations

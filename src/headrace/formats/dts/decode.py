@@ -4,9 +4,7 @@
 2. What records say of their tables is read once for each distinct text (`schemas`).
 3. Values become canonical texts by the branch of their union (`values`); images, keys and facts become columns.
 
-DDL statements, tombstones, fillers and what can't be read are looked at one by one.
-
-What is not a row and no edge of a transaction, one by one: tombstones, fillers, and DDL statements.
+DDL statements, tombstones, fillers and what can't be read are decoded one by one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 All fields of the records become Arrow columns, which the engine writes by the one schema that there is.
 
-The tags of a record that is written: what the source says and a record has no field for, and the key.
+A record's tags have the key, and what the source says and a record has no field for.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class DtsEncoder(Codec):
 
 
 def _binlog_place(file: pa.StringArray, pos: pa.StringArray) -> pa.StringArray:
-    """A index in MySQL's log as DTS writes it: the offset and the number of the file; null where there is none."""
+    """A position in MySQL's log as DTS writes it: the offset and the number of the file; null where there is none."""
     number = pc.struct_field(pc.extract_regex(file, _FILE_NUMBER), "number")
     return pc.binary_join_element_wise(pos, number, "@")
 
@@ -285,7 +285,7 @@ class _Records:
         return _one_of(code, index, pa.array([], pa.string()), lists)
 
     def _images(self, name: str, which: Array, micro: Array, statements: dict[int, str]) -> pa.UnionArray:
-        """The images of some rows, and statements in their index."""
+        """The images of some rows, and statements in place of some."""
         image = self._schemas.image(self._rows, name).where(which)
         rows = np.flatnonzero(image.entries.present)
         schema_number = self._schema_number[rows]

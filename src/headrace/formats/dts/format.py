@@ -1,6 +1,6 @@
 """Alibaba DTS Avro: the records of a change tracking channel, as they stand in its Kafka topic.
 
-By what a message of Alibaba DTS is known: it is a DTS record with a time and a position; other bytes seldom are.
+`headrace decode` recognises a message that is a DTS record with a time and a position; other bytes seldom are.
 """
 
 from __future__ import annotations

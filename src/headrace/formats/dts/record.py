@@ -1,6 +1,6 @@
 """DTS records of one batch: their fields, what they are, and why some can't be read.
 
-What records say of their source, as the column `source` of change rows: their fields, and their tags.
+`source` of change rows has what a record's fields and tags say of its source.
 """
 
 from __future__ import annotations

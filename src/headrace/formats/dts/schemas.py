@@ -1,6 +1,6 @@
 """What DTS records say of their tables: read once for each distinct text, in the task that meets it.
 
-The Avro schema of a DTS record: the only one that Alibaba DTS writes.
+`record_schema` is the only Avro schema that Alibaba DTS writes records by.
 """
 
 from __future__ import annotations

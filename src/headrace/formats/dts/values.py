@@ -2,9 +2,8 @@
 
 Whole columns where their form is the usual one, one by one where it is not.
 
-Character sets of DTS texts, which come as bytes with MySQL's name of their character set.
-
-Whether columns can hold values, by their canonical texts and the forms in which they came; structs of them.
+Texts come as bytes with MySQL's name of their character set. Typed columns take what their types can hold; what they
+can't hold is found by its canonical text and the form in which it came.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """GoldenGate messages to change rows: those of rows together, every other message by itself.
 
-Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
+A message that is not of a row, or can't be read, becomes one row that is found by reading it by itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Oracle GoldenGate's JSON, one operation per message (GoldenGate for Big Data, `format=json`).
 
-By what a message of Oracle GoldenGate is known: names and values of JSON fields that only its messages have.
+`headrace decode` recognises a message by names and values of JSON fields that only its messages have.
 """
 
 from __future__ import annotations

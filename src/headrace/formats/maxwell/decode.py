@@ -1,8 +1,7 @@
 """Maxwell messages to change rows: those of rows together, every other message by itself.
 
-Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
-
-Maxwell messages of one batch: their fields, and which of them are of rows in the ordinary form.
+A message that is not of a row, or can't be read, becomes one row that is found by reading it by itself. `Messages`
+has the fields of a batch's messages and says which of them are of rows in the ordinary form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Maxwell's JSON: one message per row of MySQL's binlog.
 
-By what a message of Maxwell's daemon is known: names and values of JSON fields that only its messages have.
+`headrace decode` recognises a message by names and values of JSON fields that only its messages have.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MaxwellJson(ArrowFormat):
 
     Encoding: numbers are JSON numbers, booleans JSON booleans, all else strings, bytes as base64; snapshot rows are
     bootstrap-insert. The Kafka key is Maxwell's (`{"database":..,"table":..,"pk.id":..}`), null for a table without a
-    key. A change of a key is one update. Rows that know their index in MySQL's log say it: `position`, `gtid`,
+    key. A change of a key is one update. Rows that know their position in MySQL's log say it: `position`, `gtid`,
     `server_id`, `thread_id`, and the statement as `query`; `xid` is the GTID where the transaction's id is one.
 
     Ordering: the offset. Idempotence: the rows alone decide the bytes. Process: executors; nothing is

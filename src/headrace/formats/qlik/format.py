@@ -1,6 +1,6 @@
 """Qlik Replicate's messages (Qlik Talend Data Integration writes the same): JSON, with and without their envelope.
 
-By what a message of Qlik Replicate is known: its envelope, or fields and values that only its messages have.
+`headrace decode` recognises a message by its envelope, or by fields and values that only its messages have.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Counter:
         """The number of each change.
 
         Args:
-            rows: changes with positions, and with their indexes in commits where those were counted; those of a commit
+            rows: changes with positions, and with their numbers in commits where those were counted; those of a commit
                 come in their order, in one task, where they were not.
         """
         positions = rows.column("position").fill_null("")

@@ -15,7 +15,7 @@ an id of four, which is what a key has that another converter wrote.
 
 Source: Confluent's and Apicurio's documentation of their wire formats.
 
-By what a message that names its Avro schema is known: the frame, or the header with the schema's id.
+`headrace decode` recognises such a message by its frame, or by the header with the schema's id.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """SharePlex messages to change rows: those of rows together, every other message by itself.
 
-Messages that are not of rows, or can't be read: one row each, found by looking at the message by itself.
-
-SharePlex messages of one batch: what they say, and which of them are of rows in the ordinary form.
+A message that is not of a row, or can't be read, becomes one row that is found by reading it by itself. `Messages`
+has the fields of a batch's messages and says which of them are of rows in the ordinary form.
 
 | operation | `data` | `key` | change row |
 |---|---|---|---|
@@ -61,7 +60,7 @@ _WORDS = {
 }
 KINDS = list(_WORDS)
 C, U, D, OLD, NEW = range(5)
-"""The kinds of messages of rows, as indexes in `KINDS`; what is behind them is looked at one by one."""
+"""The kinds of messages of rows, as indexes in `KINDS`; others are decoded one by one."""
 _KIND_NUMBERS = {word: number for number, kind in enumerate(KINDS) for word in _WORDS[kind]}
 
 _PARTS = Names([("meta", "data", "key")])
@@ -123,7 +122,7 @@ class Messages(JsonMessages):
         return pc.coalesce(own, pc.struct_field(parts, name).cast(pa.int64()))
 
     def members(self, at: int) -> dict[str, str | None]:
-        """The members of one object; none where there is no object."""
+        """The members of one object; empty where there is no object."""
         found = self.tape.members(np.array([at], np.int32))
         self.tape.compact(found.values)
         names, values = self.tape.texts(found.names), self.tape.texts(found.values)

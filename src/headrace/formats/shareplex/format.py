@@ -1,6 +1,6 @@
 """SharePlex's JSON messages, as Alibaba DTS writes them to Kafka.
 
-By what a message of SharePlex is known: names and values of JSON fields that only its messages have.
+`headrace decode` recognises a message by names and values of JSON fields that only its messages have.
 """
 
 from __future__ import annotations

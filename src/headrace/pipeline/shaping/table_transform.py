@@ -69,7 +69,7 @@ class TableTransform:
     Args:
         source: the structure that the rows follow.
         schema: the structure that they get, under the source's name.
-        needed: the source's columns that filters need; None where there is no filter.
+        needed: the source's columns that a filter reads; None without a filter.
         made: the computed columns that are in the new images.
         salts: of the hashes, in order; secrets.
     """

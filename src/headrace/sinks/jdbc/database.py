@@ -2,7 +2,7 @@
 
 A `Database` is picklable and cheap; connections are opened where they are used, in the driver and in executors.
 
-Where a target database is: what the sink's options `url`, `user` and `password` say.
+Where it is, the sink's options `url`, `user` and `password` say.
 """
 
 from __future__ import annotations

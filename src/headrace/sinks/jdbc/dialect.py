@@ -14,7 +14,7 @@ A batch comes as rows of a staging table whose columns have Headrace's own names
 
 There is at most one row per key and attempt (see `headrace.apply.fold`).
 
-Which column types hold every value of which others, so that a column can be widened without a loss.
+A column is widened only to a type that holds every value of its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What a worker can't see to, it leaves to Spark and the sink, which then say what is wrong: topics that are missing,
 messages that may be too large, brokers that don't answer. So a task looks at all of its messages before it sends one.
 
-Settings of Kafka's Java producer in the words of librdkafka, where it has a word for each of them.
+The sink's settings are those of Kafka's Java producer; here they get librdkafka's names, where it has all of them.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ _NAMED: Mapping[str, str] = {
 _OURS = frozenset(("acks", "bootstrap.servers", "enable.idempotence", "partitioner.ignore.keys"))
 """Promised by the sink, whatever is given."""
 _NOT_OF_PRODUCERS = frozenset(("default.api.timeout.ms", "max.block.ms"))
-"""Concern how long is asked for topics."""
+"""How long a client waits for topics; producers have no such setting."""
 _MECHANISMS = {
     "PLAIN": "plain.PlainLoginModule",
     "SCRAM-SHA-256": "scram.ScramLoginModule",

@@ -1,6 +1,6 @@
 """Mirrors by name: which catalogue they are in, how a session reaches it, and the namespaces that hold them.
 
-What the mirror of a source table is called: patterns, and text forms under which two names never become one.
+Names of mirrors come from patterns, and are escaped so that two names never become one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A captured table: its schema, the capture instance that is read, and its rows as canonical texts.
 
-The captured tables as the catalog shows them now.
-
-What the source needs to know of a column's declared type, whatever the server.
+`CatalogTable` is a captured table as the server's catalog shows them now; `NativeType` is what the source needs to know
+of a column's declared type, whatever the server.
 """
 
 from __future__ import annotations

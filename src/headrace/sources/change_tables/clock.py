@@ -1,6 +1,4 @@
-"""Commit times: local times of the server without a zone, made instants. Pure functions.
-
-The clock of a server: which zone it shows, and the instants of the commit times that a database holds.
+"""Commit times: local times of the server without a zone become instants, by the zone that its clock shows.
 
 Servers keep commit times as local times without a zone. When the clock is set back it shows an hour twice; which of
 the two is meant follows from the order of the commits alone, so a batch that is read again, or cut into other slices,

@@ -4,11 +4,10 @@ What each isolation mode gives: `exclusive` and `snapshot` hold one session's vi
 tables, so one task reads everything; the others read chunks in parallel, each consistent in itself, and the stream from
 the snapshot's commit on brings every chunk up to date.
 
-The snapshot of a table without a key: read at once, then taken back to the snapshot's commit.
-
-Rows of a keyed table may be read later than the commit they are stamped with, because the stream brings the changes in
-between again and the key absorbs them. Without a key a repeated insert would be a second row. So the table is read
-under a shared lock, the reader waits (bounded) until the capture job has passed the read, and undoes the changes in
+A table without a key is read at once, and then taken back to the snapshot's commit. Rows of a keyed table may be read
+later than the commit they are stamped with, because the stream brings the changes in between again and the key absorbs
+them. Without a key a repeated insert would be a second row. So the table is read under a shared lock, the reader waits
+(bounded) until the capture job has passed the read, and undoes the changes in
 between: what is left is the table as it was at the commit, byte for byte again on a replay.
 """
 

@@ -1,6 +1,6 @@
-"""The statements that every server with change tables is sent, each in its own SQL.
+"""The statements that every server with change tables is sent.
 
-Statements over the rows and keys of a user's table, as far as servers with change tables write them alike.
+Each server has its own SQL; what they write alike, over the rows and keys of a user's table, is here.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class _Numbering:
         self._open: _Open | None = None
 
     def number(self, batch: pa.RecordBatch, origins: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """A batch with its numbers, and the edges of transactions in their positions."""
+        """A batch with its numbers, and the edges of transactions at their positions."""
         ids = batch.column("transaction").field("id")
         weights = batch.column("transaction").field("total_order").to_numpy(zero_copy_only=False)
         # Rows are in commit order and codes are given in order of appearance, so they grow with the rows.

@@ -1,6 +1,6 @@
 """A window of a database's log: what the planner finds in it, and what the offset keeps of it.
 
-Whether changes of one table can be left out up to a position of a database's log.
+A table's changes can be left out up to a position of the log, where that is proven safe.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One query per kind of fact for all tables, so that a thousand tables cost as many round trips as one.
 
-Columns' defaults that are constants, as canonical texts.
+Defaults that are constants come as canonical texts.
 """
 
 from __future__ import annotations

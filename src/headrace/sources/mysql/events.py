@@ -3,7 +3,7 @@
 An event is 19 bytes of header, a body, and a checksum where the file has them. Its position is counted by the lengths
 of those before it, because the position in the header begins again at 4 GiB.
 
-Reading the bytes of one event of the binary log, each bound checked.
+`EventBytes` reads the bytes of one event, each bound checked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The events that begin a transaction, and what they name it: the GTIDs of MySQL and of MariaDB.
-
-Sets of GTIDs, with the holes that they have.
+"""GTIDs of MySQL and of MariaDB: the events that begin a transaction and name it, and sets of GTIDs with their
+holes.
 """
 
 from __future__ import annotations

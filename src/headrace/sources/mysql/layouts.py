@@ -1,6 +1,6 @@
 """The tables of a window as kernels take them: for each state that the log shows of one, where its columns go.
 
-The images of rows events of any tables, with canonical texts of their values.
+By them the images of rows events get the canonical texts of their values.
 """
 
 from __future__ import annotations

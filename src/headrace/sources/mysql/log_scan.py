@@ -62,7 +62,7 @@ class ScanResult:
 
 
 class LogScan:
-    """Looks at the events of a window that come one after another.
+    """Scans the events of a window that come one after another.
 
     Args:
         start, end: boundaries; the window ends at the latest at the second one.

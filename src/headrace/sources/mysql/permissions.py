@@ -2,9 +2,8 @@
 
 Each comes with the statement, or on a managed service the setting, that mends it.
 
-Key columns that hold the day `0000-00-00`, which servers take unless their sql_mode forbids it.
-
-Whether a server logs what capture needs: its settings, each with the statement that mends it.
+That includes the settings of the log that capture needs, and key columns that hold the day `0000-00-00`, which servers
+take unless their sql_mode forbids it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the next batch of the binary log ends: its head, its windows, and the moments at which tables are read.
 
-Runs in the driver. Commits are positions of the log, as `headrace.sources.mysql.position` has them.
+Runs in the driver. Commits are positions of the log, as `headrace.sources.mysql.binlog_position` has them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the offset keeps of the log besides the commit that it reached: `Offset.log` of a MySQL or MariaDB source.
 
-Which server's log an offset was reached with, and by what that log is known again.
+`LogState` says which server's log an offset was reached with, and how that log is recognised.
 """
 
 from __future__ import annotations

@@ -407,7 +407,7 @@ class _Followed:
         return reasons
 
     def _is_equal_swap(self, statement: Statement) -> bool:
-        """Whether a tool for schema changes put a copy in a table's position that has the same columns and keys."""
+        """Whether a tool for schema changes put a copy in a table's place that has the same columns and keys."""
         before, after = self._before, self._after
         if len(self._statements) != 1 or before is None or after is None or not is_tools_swap(statement.renamed):
             return False

@@ -3,7 +3,7 @@
 A column's type is read from a table map of the log or from the catalog. Both give the same `NativeType`, but that the
 log shows MariaDB's own types as what they are stored as: `NativeType.stored` says what that is.
 
-Which types keep all values of another one.
+`keeps_values` says which types hold all values of another one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Events of transactions become change rows, some thousand at a time.
 
-The changes of committed transactions, read from staging.
+The events are those of committed transactions, read from staging.
 """
 
 from __future__ import annotations

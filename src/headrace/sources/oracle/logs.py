@@ -1,12 +1,9 @@
 """Which redo logs have to be mined for a range of SCNs, and whether any of them is gone.
 
-Pure; no database.
-
-A dictionary in the redo logs: LogMiner reads it and follows the definitions after it, so that it knows the names
-that tables had when they were changed.
-
-It has to be whole, and in archived logs from before the first SCN that is mined; all logs since have to be there. So
-it is written before the first batch, and again when many logs were filled since.
+LogMiner reads a dictionary in the redo logs and follows the definitions after it, so that it knows the names that
+tables had when they were changed. The dictionary has to be whole, and in archived logs from before the first SCN that
+is mined; all logs since have to be there. So it is written before the first batch, and again when many logs were filled
+since.
 """
 
 from __future__ import annotations

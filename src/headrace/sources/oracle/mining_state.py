@@ -1,8 +1,7 @@
 """How far the log is mined, and what of it is not delivered: what the offset of an Oracle database keeps in `log`.
 
-Which ranges of the log are mined next, which are mined beyond the last offset, and which are made one.
-
-Runs in the driver. Offsets name the ranges that hold what is not delivered, so they are kept few; a range is mined once
+The driver decides from it which ranges are mined next, which are mined beyond the last offset, and which are merged.
+Offsets name the ranges that hold what is not delivered, so they are kept few; a range is mined once
 and lies in staging.
 """
 

@@ -3,9 +3,8 @@
 Found out by reading. Permission to run LogMiner itself (LOGMINING, EXECUTE on DBMS_LOGMNR) shows only when a range
 is mined.
 
-What Oracle keeps back from a user, or shows otherwise: Virtual Private Database and Data Redaction.
-
-By reading of Oracle's documentation; no real database was seen with either.
+Virtual Private Database and Data Redaction keep rows and values back from a user. What is here of them is by Oracle's
+documentation; no real database was seen with either.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 One query per kind of fact for all tables, so that a thousand tables cost as many round trips as one.
 
-Columns that the server computes but does not send: which they are, and which transform gives their values.
-
-Columns' defaults that are constants, as canonical texts.
+Columns that the server computes but does not send are named with the transform that gives their values. Defaults that
+are constants come as canonical texts.
 """
 
 from __future__ import annotations

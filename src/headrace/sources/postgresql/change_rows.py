@@ -1,6 +1,6 @@
 """Change rows of a block: of changes, and of what stands between them.
 
-The positions of events in their transactions, and the BEGIN and END around them.
+Events are numbered in their transactions, which get their BEGIN and END.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ columns of a table as they were. What else is needed of them (the key under REPL
 types, types that were dropped) has to be kept until the stream has passed the change. Of each table the offset keeps
 only what is another now.
 
-The ALTER TABLE that leads from one structure of a table to another, as far as it concerns the names of columns.
-
-The log has no statements. The catalog gives each column a number that no other column of the table ever has, so it is
-known whether a name that went away and one that came are the same column.
+Where columns were renamed, the ALTER TABLE is reconstructed: the log has no statements. The catalog gives each column a
+number that no other column of the table ever has, so it is known whether a name that went away and one that came are
+the same column.
 """
 
 from __future__ import annotations

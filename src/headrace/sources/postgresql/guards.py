@@ -28,7 +28,7 @@ class ServerState:
     """What a server says of itself.
 
     Args:
-        position: its address and the database, for sentences.
+        endpoint: its address and the database, for sentences.
         system: the cluster's identifier.
         in_recovery: whether it is a standby; the rest is not known of one.
         timeline: the timeline that it writes.
@@ -38,7 +38,7 @@ class ServerState:
         publication: the publication.
     """
 
-    place: Endpoint
+    endpoint: Endpoint
     system: str
     in_recovery: bool = False
     timeline: int = 0
@@ -102,31 +102,31 @@ def require_same_log(connection: Connection, settings: PostgresSettings, before:
 
 def judge(now: ServerState, before: LogState, boundary: int, settings: PostgresSettings) -> LogState:
     """As `require_same_log`, of what was read before; makes no request."""
-    place, where = now.place, lsn.to_server(boundary)
+    endpoint, where = now.endpoint, lsn.to_server(boundary)
     if now.system != before.system:
         raise PositionMismatch(
-            f"The checkpoint was written with another server than '{place.server}': its system identifier was "
+            f"The checkpoint was written with another server than '{endpoint.server}': its system identifier was "
             f"{before.system}, here it is {now.system}.",
             remedy=f"Set 'hostname' and 'port' to the server that it belongs to. {_NEW_CHECKPOINT}",
         )
     if now.in_recovery:
-        raise CaptureError(f"Server '{place.server}' is a standby, whose log can't be read.", remedy=ON_PRIMARY)
+        raise CaptureError(f"Server '{endpoint.server}' is a standby, whose log can't be read.", remedy=ON_PRIMARY)
     if now.timeline != before.timeline:
         ended = dict(now.switches).get(before.timeline)
         if ended is None or ended < boundary:
             raise PositionMismatch(
-                f"Changes were read up to {where} on timeline {before.timeline}, which server '{place.server}' left "
+                f"Changes were read up to {where} on timeline {before.timeline}, which server '{endpoint.server}' left "
                 f"{'before it had them' if ended is None else f'at {lsn.to_server(ended)}'}: a standby was promoted, "
                 "or a backup restored, without the last of them.",
                 remedy=_NEW_CHECKPOINT,
             )
     if boundary > now.flushed:
         raise PositionMismatch(
-            f"Changes were read up to {where}, but the log of server '{place.server}' ends at "
+            f"Changes were read up to {where}, but the log of server '{endpoint.server}' ends at "
             f"{lsn.to_server(now.flushed)}: it was restored from a backup.",
             remedy=_NEW_CHECKPOINT,
         )
-    require_reaches(require_ours(now.slot, settings.slot, place.database), boundary)
+    require_reaches(require_ours(now.slot, settings.slot, endpoint.database), boundary)
     _require_publication(now.publication, before, settings.publication_name)
     return replace(before, timeline=now.timeline)
 

@@ -1,10 +1,10 @@
-"""The session that keeps a snapshot: all tables as they were at one place of the log, for as long as they are read.
+"""The session that keeps a snapshot: all tables as they were at one position of the log, for as long as they are read.
 
 The session that makes a slot exports a snapshot of the position where the slot begins, which goes with its next
 command. The keeper imports it, takes locks that keep tables from being altered, truncated and rewritten, and exports it
 again. It lives in the planner's process. Readers that imported its snapshot go on when it ends.
 
-A moment of the database at which tables are read: where a slot was made, kept open for as long as they are read.
+A consistent snapshot of the database at which tables are read begins where a slot was made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of a window as kernels take them: for each state that the log shows of one, where its columns go.
 
-The images of a block's rows, found in the messages.
+By them the images of a block's rows are found in the messages.
 """
 
 from __future__ import annotations

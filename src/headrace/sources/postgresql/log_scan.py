@@ -1,4 +1,4 @@
-"""The look: a reader of the planner's own that says whether the log has anything for the captured tables.
+"""The planner's own reader of the log, which says whether the log has anything for the captured tables.
 
 Other tables and databases write the log too, and a batch for each of their commits is not wanted. So the planner keeps
 one session with a temporary copy of the slot and drains it at each plan. It stops at the first row, unless it is asked
@@ -60,7 +60,7 @@ class _Transaction:
 
 
 class LogScan:
-    """Looks at the log from a boundary on.
+    """Scans the log from a boundary on.
 
     Args:
         settings: the source's options.
@@ -131,7 +131,7 @@ class LogScan:
         return self._result
 
     def forget_before(self, boundary: int) -> None:
-        """A batch ends at this boundary, so the next look begins there."""
+        """A batch ends at this boundary, so the next scan begins there."""
         self.start = boundary
         signals = tuple((commit, signal) for commit, signal in self._result.signals if commit >= boundary)
         # Rows that were seen after it are still there to be read.

@@ -2,10 +2,9 @@
 
 Runs in the driver. Commits are LSNs, as `headrace.sources.postgresql.lsn` has them.
 
-Where a window has to end because one batch can't have a table's rows from before and after an ALTER.
-
-A column that was text and is bytes now has canonical texts of both kinds, and a sink gives a batch one type. The log is
-read through for that, but only where the catalog showed such a change.
+A window may have to end because one batch can't have a table's rows from before and after an ALTER: a column that was
+text and is bytes now has canonical texts of both kinds, and a sink gives a batch one type. The log is read through for
+that, but only where the catalog showed such a change.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ One thing reads without the snapshot can't give: where a row's key moved from a 
 read before, and the change leaves unchanged large values out, these values are missing. Tables with REPLICA IDENTITY
 FULL have them in the change.
 
-Rows that COPY gives as CSV, as columns of text. Pure; bytes in, Arrow out.
+COPY gives rows as CSV, which become columns of text.
 """
 
 from __future__ import annotations

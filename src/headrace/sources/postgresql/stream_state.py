@@ -1,6 +1,6 @@
 """What the offset keeps of the log besides the commit that it reached: `Offset.log` of a PostgreSQL source.
 
-What an offset keeps of the log besides the commit that it reached: by what, and on which server, it is read.
+`LogState` says on which server the log is read, and by which slot and publication.
 """
 
 from __future__ import annotations

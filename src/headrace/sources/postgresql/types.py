@@ -3,8 +3,6 @@
 Built-in types are known by their numbers, which are the same everywhere; others come from the catalog, and those that
 extensions bring are known by name. A type that nobody knows is a string, as the server prints it.
 
-What the server prints of single values, as canonical texts.
-
 The server prints as a session's settings say; all sessions have those of `connection`. Values that no calendar type
 holds (infinity, years before 1 and after 9999) stay as they are printed.
 """

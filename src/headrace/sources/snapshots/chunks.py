@@ -3,12 +3,11 @@
 A chunk is a key range (lower, upper] of one table. Its bounds stand in the batch's end offset, so a replay reads the
 same ranges, and a killed run goes on at the first chunk that no batch has delivered.
 
-The predicate of a range of keys: which rows of a table are in a snapshot's chunk. Pure; texts of SQL, no database.
+In the predicate of a range every comparison is true or false and never UNKNOWN, whatever is NULL, and NULL has the
+position that the server's ORDER BY gives it. So of two neighbouring ranges each row is in exactly one, and ranges
+without gaps hold the table.
 
-Every comparison is true or false and never UNKNOWN, whatever is NULL, and NULL has the position that the server's
-ORDER BY gives it. So of two neighbouring ranges each row is in exactly one, and ranges without gaps hold the table.
-
-Which captured tables are read before their changes follow; the changes of the others are streamed alone.
+Options decide which captured tables are read first; of the others only changes are streamed.
 """
 
 from __future__ import annotations

@@ -9,13 +9,12 @@ what is older, and messages have none of it.
 A table that was altered while it was read, or of which changes are lost, is read once more: what its chunks left out is
 not known.
 
-Columns that were added with one value for all rows from before: mirrors get it, and no row is read.
-
-A change of structure has no row in the log, and a catalog may show it before the stream has passed it. But it is newer
-than all that earlier batches brought, and the rows of the batch say by their structure which of them are from before.
-So a `schema` row at the end of the batch reports the value: targets give it to all rows that they have, and then apply
-the changes of the batch, in which rows of an older structure have it too. Batches report it until the stream has passed
-the change, but only the first one gives it to the rows of targets.
+Where a column was added with one value for all rows from before, mirrors get the value and no row is read. A change of
+structure has no row in the log, and a catalog may show it before the stream has passed it. But it is newer than all
+that earlier batches brought, and the rows of the batch say by their structure which of them are from before. So a
+`schema` row at the end of the batch reports the value: targets give it to all rows that they have, and then apply the
+changes of the batch, in which rows of an older structure have it too. Batches report it until the stream has passed the
+change, but only the first one gives it to the rows of targets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One table that is read beside the stream: what asked for it, how far it is read, and its chunks. No database.
 
-How many rows a chunk has of a table that is read again: few at first, more while batches stay quick.
-
-What a batch may take is not known before it is done, and the time between two batches has the pause of the trigger in
-it. So a chunk also grows while its size is not what takes the time.
+A chunk has few rows at first, and more while batches stay quick. What a batch may take is not known before it is done,
+and the time between two batches has the pause of the trigger in it. So a chunk also grows while its size is not what
+takes the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows that were read from a table itself, as change rows: chunks of snapshots, and chunks beside the stream.
 
-A table without a key that was read later than the commit its rows are stamped with, taken back to that commit.
+A table without a key that was read later than the commit its rows are stamped with is taken back to that commit.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One query per kind of fact for the whole database, never one per table, so that a thousand tables cost as many round
 trips as one.
 
-The oldest release of SQL Server whose catalog has what is asked for.
+A server whose release is too old for these queries is refused.
 """
 
 from __future__ import annotations

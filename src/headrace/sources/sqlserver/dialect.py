@@ -1,6 +1,6 @@
 """SQL Server's own part of what servers with change tables have in common.
 
-The time zone that SQL Server reports for its clock.
+That includes the time zone that it reports for its clock.
 """
 
 from __future__ import annotations

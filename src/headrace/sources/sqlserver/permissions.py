@@ -2,11 +2,8 @@
 
 Permissions are found out by reading, because that is what a run does: roles, schemas, columns and DENY all count then.
 
-Advice to users of SQL Server.
-
-What SQL Server keeps back from a login, or shows otherwise: row-level security, masks, Always Encrypted.
-
-By reading of Microsoft's documentation; no real server was seen with any of them.
+Row-level security, masks and Always Encrypted keep rows and values back from a login. What is here of them is by
+Microsoft's documentation; no real server was seen with any of them.
 """
 
 from __future__ import annotations

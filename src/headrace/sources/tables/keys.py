@@ -5,9 +5,8 @@ a range of keys and can't end inside of one, and a chunk that is read beside the
 so chunks follow a primary key or a unique index. Only where a table has neither, and the user named its key, an ad-hoc
 snapshot follows that (`SourceTable.row_key`).
 
-Keys with values that no type of Spark has, as far as a database can be asked for them cheaply.
-
-A target can't tell such rows apart, so a batch that has one stops, and a check names them before the first.
+A key may hold values that no type of Spark has. A target can't distinguish such rows, so a batch that has one stops;
+`check` names them before, as far as a database can be asked for them cheaply.
 """
 
 from __future__ import annotations

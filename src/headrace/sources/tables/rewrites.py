@@ -3,12 +3,8 @@
 A change of structure is proven harmless, or the table is read again, or the log says so, or the run stops. The proof is
 each database's own (statements, catalog facts); what follows from a missing proof is decided here.
 
-Which structures of a table one batch may have.
-
-Changes of rows that no log carries, as far as a catalog shows that they may come.
-
-Nobody can bring such changes, so they are named, with the table and what to do. The page on faults lists what no
-catalog shows.
+Changes of rows that no log carries can't be delivered. Where a catalog shows that they may come, they are named with
+the table and what to do; the page on faults lists what no catalog shows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which tables of a database the options select.
 
-A bound on the number of captured tables, for patterns that match more than was meant.
+A bound on their number guards against patterns that match more than was meant.
 """
 
 from __future__ import annotations

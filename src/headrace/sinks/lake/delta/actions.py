@@ -2,10 +2,8 @@
 
 What a file's entry in the log has beside what is written here stays as it is.
 
-Statistics of a data file as Delta's log has them, by which readers skip files.
-
-They hold every value of the file. Where a text form would lose something, the bound is made wider, or left out: then
-nothing is known, and the file is read.
+By the statistics of a data file readers skip it, so they hold every value of the file. Where a text form would lose
+something, the bound is made wider, or left out: then nothing is known, and the file is read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """An Iceberg table under a name in a catalogue.
 
-A commit to an Iceberg table that lands only where nothing else has landed since the table was looked at.
-
-Iceberg checks a commit for conflicts in data, and not for what its summary says: an append lands after any other one.
-So a batch is written to a branch that begins where the table was looked at, and the table's own branch is then moved
-forward to it, which Iceberg refuses unless it still stands there.
+A batch lands only where nothing else has landed since the table was read. Iceberg checks a commit for conflicts in
+data, and not for what its summary says: an append lands after any other one. So a batch is written to a branch that
+begins where the table was read, and the table's own branch is then moved forward to it, which Iceberg refuses unless it
+still stands there.
 """
 
 from __future__ import annotations

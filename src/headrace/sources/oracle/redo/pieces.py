@@ -1,7 +1,4 @@
-"""The statements in which LogMiner prints LOBs and extended strings, piece by piece.
-
-The statements in which LogMiner prints XML documents, piece by piece.
-"""
+"""The statements in which LogMiner prints LOBs, extended strings and XML documents, piece by piece."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads what all redo statements are made of: names, tables, values, conditions.
 
-`UNISTR(...)`, the form in which LogMiner prints national character types.
+National character types are printed as `UNISTR(...)`.
 """
 
 from __future__ import annotations

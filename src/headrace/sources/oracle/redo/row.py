@@ -1,6 +1,6 @@
 """What a redo statement gives: a row change, or a piece of a value too large for one statement.
 
-The one error of the redo parser.
+`RedoSyntaxError` is the one error of the redo parser.
 """
 
 from __future__ import annotations

@@ -7,12 +7,9 @@ doubled, so that the parts joined by `'` are the statement.
 Cutting at every quote is right unless a quote is in a quoted name or in a comment. Then a text has a name or a
 comment that does not end, which the grammar refuses, and `at_literals` cuts again, slowly and exactly.
 
-The tokens of a text between two literals.
-
-Makes statements that differ in what is NULL the same shape.
-
-Under supplemental logging of all columns a row's conditions name every column, so a table with twenty nullable columns
-has as many shapes as its rows have patterns of NULL. With a slot like a literal's in the place of each NULL it has one.
+The text between two literals is made of tokens. Under supplemental logging of all columns a row's conditions name every
+column, so a table with twenty nullable columns has as many shapes as its rows have patterns of NULL. With a slot like a
+literal's in the place of each NULL it has one shape.
 """
 
 from __future__ import annotations
