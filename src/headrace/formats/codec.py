@@ -361,11 +361,11 @@ class ArrowFormat(Format):
 
 def _unreadable(row: dict[str, Any]) -> FormatError:
     message = row["message"]
-    index = " ".join(
+    origin = " ".join(
         f"{name} {message[name]}" for name in ("topic", "partition", "offset") if message[name] is not None
     )
     return FormatError(
-        f"A message can't be read ({index}): {row['error']}",
+        f"A message can't be read ({origin}): {row['error']}",
         remedy="Set on_error to row to keep such messages as rows, or to drop to skip them.",
     )
 

@@ -81,9 +81,9 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
     if mode == "drop":
         return counted.where("op <> 'error'")
     if mode == "fail":
-        index = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
+        origin = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
         stop = (
-            f"concat('A message can\\'t be read (', {index}, '): ', error, "
+            f"concat('A message can\\'t be read (', {origin}, '): ', error, "
             "' Set on_error to row to keep such messages as rows, or to drop to skip them.')"
         )
         return counted.where(f"case when op = 'error' then {refusal(stop)} else op is not null end")

@@ -413,8 +413,8 @@ class RunningPipeline:
         """Say of the batches that ended since the last time how long the source and Spark took around them."""
         reports: Any = self._query._jsq.recentProgress()
         newest = self._reported
-        for location in range(len(reports) - 1, -1, -1):
-            report = reports[location]
+        for index in range(len(reports) - 1, -1, -1):
+            report = reports[index]
             at = str(report.timestamp())
             # An idle query reports again and again. ISO times sort as text.
             if at <= self._reported:

@@ -116,8 +116,8 @@ def may_meet_dead_letters(targets: Sequence[Target], dead_letters: DeadLetters |
 def _meeting(targets: Sequence[Target]) -> list[bool]:
     roots = [target.sink.places() for target in targets]
     return [
-        any(_within(a, b) for n, theirs in enumerate(roots) if n != location for a in mine for b in theirs)
-        for location, mine in enumerate(roots)
+        any(_within(a, b) for n, theirs in enumerate(roots) if n != index for a in mine for b in theirs)
+        for index, mine in enumerate(roots)
     ]
 
 

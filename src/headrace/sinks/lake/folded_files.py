@@ -134,7 +134,7 @@ def _last_of_all(folded: Sequence[FoldedRows], table: TableToWrite) -> Collected
     last = last_changes(table.form().keys(every), positions, profile, table.label)
     is_last = np.zeros(len(at), np.bool_)
     is_last[last] = True
-    lost = [np.flatnonzero(~is_last[at == location]) for location in range(len(files))]
+    lost = [np.flatnonzero(~is_last[at == index]) for index in range(len(files))]
     in_files = RowsInFiles(table.prepared.folder, table.prepared.schema, files, at[is_last], number[is_last], lost)
     return CollectedRows(
         every.filter(pa.array(is_last)),
