@@ -102,9 +102,9 @@ def test_a_key_that_can_not_be_compared_is_refused(kind: str) -> None:
 @given(st.data())
 @pytest.mark.parametrize("kind", ["bigint", "string"])
 def test_an_index_finds_all_rows_of_all_files_that_it_has(kind: str, data: st.DataObject) -> None:
-    """With hashes of eight bits every other key has another's, and parts are put together all the time."""
+    """Hashes of eight bits make every other key share one; parts are joined and files renumbered all the time."""
     form = KeyForm({"k": kind}, (), bits=8)
-    index, model = KeyIndex(), {}
+    index, model = KeyIndex(most_dropped=2), {}
     made = random.Random(data.draw(st.integers(0, 1_000)))
     for number in range(60):
         values = [made.randrange(300) for _ in range(made.randrange(8))]
@@ -135,6 +135,17 @@ def test_memory_does_not_grow_with_files_that_are_gone() -> None:
         index.add(f"f{number}", form.keys(rows))
         index.drop([f"f{number - 1}"])
     assert index.size < 20 * 100 * 16
+
+
+def test_the_names_of_files_that_are_gone_are_forgotten() -> None:
+    form, index = KeyForm({"k": "bigint"}, ()), KeyIndex(most_dropped=50)
+    rows = pa.table({"k": pa.array([1], pa.int64())})
+    for number in range(500):
+        index.add(f"f{number}", form.keys(rows))
+        index.drop([f"f{number - 1}"])
+        hits = index.look_up(form.keys(rows))
+        assert [hits.paths[file] for file in hits.files] == [f"f{number}"]
+        assert len(hits.paths) <= 54
 
 
 def test_hits_are_told_by_file() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -69,9 +69,14 @@ class _Part:
 
 
 class KeyIndex:
-    """The keys of some data files. Not for several threads at once."""
+    """The keys of some data files. Not for several threads at once.
 
-    def __init__(self) -> None:
+    Args:
+        most_dropped: how many files that were dropped it may remember, beside as many as there are.
+    """
+
+    def __init__(self, most_dropped: int = 1_000) -> None:
+        self._most_dropped = most_dropped
         self._parts: list[_Part] = []
         self._numbers: dict[str, int] = {}
         self._paths: list[str] = []
@@ -114,6 +119,19 @@ class KeyIndex:
             else:
                 left.append(self._together([part]))
         self._parts = left
+        if len(self._paths) > 2 * len(self._numbers) + self._most_dropped:
+            self._renumber()
+
+    def _renumber(self) -> None:
+        """Forget the paths of dropped files. A table that runs for months drops millions of them."""
+        new = np.full(len(self._paths), -1, np.int32)
+        new[self._alive] = np.arange(len(self._numbers), dtype=np.int32)
+        self._parts = [
+            replace(part, files=int(new[part.files]) if isinstance(part.files, int) else new[part.files])
+            for part in self._parts
+        ]
+        self._paths = [*self._numbers]
+        self._numbers = {path: number for number, path in enumerate(self._paths)}
 
     def look_up(self, keys: Keys) -> Hits:
         """Where rows with these keys may be."""
