@@ -74,14 +74,14 @@ def flat_changes(
     filled = ", ".join(f"if({quote(name)} is null, null, {literal(name)})" for name in wanted)
     said = f"array_compact(array({filled}))" if ignore_null_updates else "cast(null as array<string>)"
     at = _expression(sequence_by)
-    found = df.select(
+    flat = df.select(
         sf.when(at.isNull(), sf.expr(StopReason.SEQUENCE_MISSING.sql)).otherwise(at).alias("at"),
         _flag(apply_as_deletes).alias("deleted"),
         sf.expr(f"struct({fields})").alias("row"),
         sf.expr(said).alias("said"),
         _flag(apply_as_truncates).alias("emptied"),
     )
-    events = found.where("not emptied").selectExpr(
+    events = flat.where("not emptied").selectExpr(
         "at",
         "deleted",
         "row",
@@ -93,10 +93,10 @@ def flat_changes(
     types = {field.name: field.dataType.simpleString() for field in df.schema}
     return FlatChanges(
         events=events,
-        truncates=None if apply_as_truncates is None else found.where("emptied").select("at"),
+        truncates=None if apply_as_truncates is None else flat.where("emptied").select("at"),
         key=key,
         columns=tuple((name, types[name]) for name in wanted),
-        sequence=found.schema["at"].dataType.simpleString(),
+        sequence=flat.schema["at"].dataType.simpleString(),
     )
 
 
@@ -114,10 +114,10 @@ def _flag(given: str | Column | None) -> Column:
 
 def _names(df: DataFrame, given: Sequence[str | Column], word: str) -> tuple[str, ...]:
     """Columns as names, checked."""
-    found = []
+    names = []
     for one in given:
         name: Any = one if isinstance(one, str) else df.select(one).columns[0]
         if name not in df.columns:
             raise OptionError(f"{word} names '{name}', which is not a column.", remedy=did_you_mean(name, df.columns))
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)

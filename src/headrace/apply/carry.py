@@ -44,8 +44,8 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
             of columns of the source's types; `since` and `until`, the positions between which it is true, None where
             nothing limits it. Without a target it is None.
     """
-    with _filled(rows, table, standing) as whole, with_standing(whole, table, standing) as found:
-        yield found
+    with _filled(rows, table, standing) as whole, with_standing(whole, table, standing) as carried_rows:
+        yield carried_rows
 
 
 @contextmanager
@@ -75,12 +75,12 @@ def _filled(rows: DataFrame, table: TableProfile, standing: Standing | None) -> 
                 lacking = kept(lacking.join(read.select("position", *same), ["position", *same], "left_anti"))
         # A row may change its key several times in a batch: each round settles those whose row is settled before.
         while True:
-            found = kept(_round(lacking, settled.unionByName(lacking.select(*rows.columns)), table, stood))
-            some, others = found.selectExpr("bool_or(_known)", "bool_or(not _known)").collect()[0]
+            filled = kept(_round(lacking, settled.unionByName(lacking.select(*rows.columns)), table, stood))
+            some, others = filled.selectExpr("bool_or(_known)", "bool_or(not _known)").collect()[0]
             if not some:
                 break
-            settled = settled.unionByName(found.where("_known").select(*rows.columns))
-            lacking = found.where("not _known").select(*lacking.columns)
+            settled = settled.unionByName(filled.where("_known").select(*rows.columns))
+            lacking = filled.where("not _known").select(*lacking.columns)
             if not others:
                 break
         yield settled.unionByName(lacking.select(*rows.columns))

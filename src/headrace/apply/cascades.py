@@ -87,7 +87,7 @@ def added_changes(
     changes = {change.position: change for change in causes}
     rows: dict[TableId, dict[RowKey, Image]] = {table: {} for table in row_keys}
     asked: dict[ForeignKey, set[str]] = {key: set() for key in keys}
-    found: list[Added] = []
+    added: list[Added] = []
     changed = [(one.table, one.before, _left(one)) for one in changes.values() if one.checked]
     while True:
         wanted: dict[ForeignKey, set[str]] = defaultdict(set)
@@ -97,13 +97,13 @@ def added_changes(
                 if to is not None and to not in asked[key] and _acts(key, old or {}, new):
                     wanted[key].add(to)
         if not wanted:
-            return found
+            return added
         for key, every in wanted.items():
             asked[key] |= every
             _learn(key, every, row_keys[key.child], rows[key.child], changes, known)
         images = {table: of_table.values() for table, of_table in rows.items()}
-        found = list(follow(keys, row_keys, images, changes.values(), unchanged))
-        changed = [(one.table, one.before, one.after) for one in found]
+        added = list(follow(keys, row_keys, images, changes.values(), unchanged))
+        changed = [(one.table, one.before, one.after) for one in added]
 
 
 def _left(change: Change) -> Image | None:
@@ -267,11 +267,11 @@ def _followed(
     # A stack and no recursion, because a tree of rows may be deep.
     stack = [_reached(_Pending(change.table, old, new, () if new is None else (change.table,)), tables, of_parent)]
     while stack:
-        found = next(stack[-1], None)
-        if found is None:
+        child = next(stack[-1], None)
+        if child is None:
             stack.pop()
             continue
-        key, at, to, pending = found
+        key, at, to, pending = child
         rows = tables[key.child]
         before = rows.images.get(at)
         # What followed from the row in front may have changed it already.

@@ -102,7 +102,7 @@ def names_now(
         return {name: None for name in names if folded(name) in dropped}
     wanted = None if final is None else {folded(name): name for name in final}
     captured = all(step.captured for step in steps)
-    found: list[tuple[tuple[int, int], dict[str, str | None]]] = []
+    candidates: list[tuple[tuple[int, int], dict[str, str | None]]] = []
     for start in range(len(steps) + 1):
         now = _walked({name: folded(name) for name in names}, steps[start:], folded)
         if now is None:
@@ -113,11 +113,13 @@ def names_now(
         taken = {now[name] for name in names}
         now |= {n: folded(n) for n in names if now[n] is None and folded(n) in again and folded(n) not in taken}
         if wanted is None:
-            found.append(((start, 0), now))
+            candidates.append(((start, 0), now))
         else:
-            found.append(((len(left ^ set(wanted)), _unfollowed(names, steps[:start], folded) if captured else 0), now))
-    least = min(rank for rank, _ in found)
-    best = [{name: now.get(name) for name in names} for rank, now in found if rank == least]
+            candidates.append(
+                ((len(left ^ set(wanted)), _unfollowed(names, steps[:start], folded) if captured else 0), now)
+            )
+    least = min(rank for rank, _ in candidates)
+    best = [{name: now.get(name) for name in names} for rank, now in candidates if rank == least]
     if captured:
         here = {folded(name) for name in names}
         stay = here if wanted is None else here & set(wanted)
@@ -199,7 +201,7 @@ def renames_in_order(renames: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _folding(*names: Collection[str]) -> Callable[[str], str]:
     """How names are compared: without regard to case, unless a table needs it."""
-    unique = all(len({name.lower() for name in found}) == len(found) for found in names)
+    unique = all(len({name.lower() for name in spellings}) == len(spellings) for spellings in names)
     return str.lower if unique else str
 
 
@@ -232,7 +234,7 @@ def _walked(
 
 def _unfollowed(names: Collection[str], steps: Sequence[Step], folded: Callable[[str], str]) -> int:
     """How many renames have not reached these names yet: the old name is there and the new one is not."""
-    there, found = {folded(name) for name in names}, 0
+    there, unfollowed = {folded(name) for name in names}, 0
     for step in reversed(steps):
         name, to = folded(step.name), folded(step.to)
         if step.kind == "add":
@@ -240,8 +242,8 @@ def _unfollowed(names: Collection[str], steps: Sequence[Step], folded: Callable[
         elif step.kind == "rename" and to in there:
             there = (there - {to}) | {name}
         elif step.kind == "rename" and name in there:
-            found += 1
-    return found
+            unfollowed += 1
+    return unfollowed
 
 
 def _in_order(steps: list[Step]) -> list[Step]:

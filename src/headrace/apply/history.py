@@ -48,10 +48,10 @@ def change_events(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = 
         table: the profile of the table. Its schema has a key.
         ignore_nulls: nulls of an update say nothing.
     """
-    found = keyed(rows.where(replace(table, truncate_at=None).where), table, ignore_nulls=ignore_nulls)
+    events = keyed(rows.where(replace(table, truncate_at=None).where), table, ignore_nulls=ignore_nulls)
     says_all = "newest or (fresh and whole)"
     present = f"if(deleted or {says_all}, null, map_keys(image))" if table.partial or ignore_nulls else "null"
-    return with_texts(found, "image", table).selectExpr(
+    return with_texts(events, "image", table).selectExpr(
         f"{AT} as at",
         "deleted",
         f"{row_of(table)} as row",

@@ -231,7 +231,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             remedy="Set the format's option 'schema' to a list, even for one table.",
         )
     counts = ", ".join(f"count_if(op = '{op}') as n_{op}" for op in DATA_OPERATIONS)
-    found = (
+    collected = (
         rows.where(
             f"op in ({', '.join(literal(op) for op in (*DATA_OPERATIONS, Operation.SCHEMA))}) and table is not null"
         )
@@ -262,9 +262,11 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
         .collect()
     )
     by_table: dict[TableId, list[Any]] = {}
-    for line in found:
+    for line in collected:
         by_table.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
-    given = {line["schema_id"]: line["schema_text"] for line in found if line["schema_text"] and not line["schema_at"]}
+    given = {
+        line["schema_id"]: line["schema_text"] for line in collected if line["schema_text"] and not line["schema_at"]
+    }
     statements = _statements(
         rows, [id for id, lines in by_table.items() if any(line["has_statement"] for line in lines)]
     )
@@ -462,8 +464,8 @@ def _table_batch(
         counts.update(one.counts)
     if not versions:
         # A truncate follows no schema, and may be all that there is of a table whose name was given in part.
-        found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
-        versions = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
+        given_ids = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
+        versions = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in given_ids]
     if not versions and not counts:
         return TableProfile(id, TableSchema(id, ()), {}, steps=statements.all)
     if not versions:
@@ -491,16 +493,20 @@ def _table_batch(
         or folded[line["schema_id"]]
         or any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
-    keyed = [found for found in versions if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
+    keyed = [
+        version for version in versions if schemas[version[3]["schema_id"]].key or version[3]["schema_id"] in followed
+    ]
     sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
     sequences.update(*(one.sequences for one in chain(*folded.values())))
     candidates = keyed or versions
     if len(sequences) > 1 and not steps:
         # Offsets of several partitions don't say which schema is newer; by the one with all columns none is lost.
-        names_of = {key: {column.name for column in found.columns} for key, found in schemas.items()}
+        names_of = {key: {column.name for column in schema.columns} for key, schema in schemas.items()}
         every = set().union(*names_of.values())
-        candidates = [found for found in candidates if names_of[found[3]["schema_id"]] == every] or candidates
-    newest_id = max(candidates, key=lambda found: found[:3])[3]["schema_id"]
+        candidates = [
+            candidate for candidate in candidates if names_of[candidate[3]["schema_id"]] == every
+        ] or candidates
+    newest_id = max(candidates, key=lambda candidate: candidate[:3])[3]["schema_id"]
     newest = schemas[newest_id]
     # A schema that the user gave says nothing of when it is true.
     later = statements.all if newest_id in given else statements.since(newest_id)
@@ -509,8 +515,8 @@ def _table_batch(
     # Rows of the newest schema have its names, whatever happened before.
     since = {newest_id: later} if newest_id not in given else {}
     renamed = {
-        key: renamed_keys([c.name for c in found.columns], since.get(key, steps), now, of=str(id), given=key in given)
-        for key, found in schemas.items()
+        key: renamed_keys([c.name for c in older.columns], since.get(key, steps), now, of=str(id), given=key in given)
+        for key, older in schemas.items()
     }
     names = set(now)
     reported = max((line["old_values"] for line in lines if line["old_values"]), default="{}")
@@ -561,9 +567,9 @@ def _table_batch(
         width=len(newest.columns) if len(newest.columns) != len(schema.columns) else 0,
         given=frozenset(key for key in schemas if key in given),
         steps=steps,
-        renamed={key: found for key, found in renamed.items() if found},
+        renamed={key: names for key, names in renamed.items() if names},
         old_values=old_values,
-        lacked={key: found for key, found in lacked.items() if found},
+        lacked={key: names for key, names in lacked.items() if names},
         written=tuple(file for files in written.values() for file in files),
         folded=tuple(chain(*folded.values())),
     )
@@ -576,11 +582,11 @@ def _require_one_kind(
 
     Sources end a batch in front of such a change of structure. This is for what they don't see.
     """
-    found: dict[str, Column] = {}
+    kinds: dict[str, Column] = {}
     for key, schema in sorted(schemas.items()):
         for column in schema.columns:
             name = renamed.get(key, {}).get(column.name, column.name)
-            other = found.setdefault(name, column)
+            other = kinds.setdefault(name, column)
             if (column.logical.kind == "bytes") is not (other.logical.kind == "bytes"):
                 raise SchemaError(
                     f"Column '{name}' of table {id} is {other.native_type or other.logical} in some rows of a batch "

@@ -133,7 +133,7 @@ def _lines(
         "row", "since", *(f"row.{quote(name)} as h{n}" for n, name in enumerate(table.schema.key))
     )
     here = " and ".join(f"h{n} <=> _o{n}" for n in numbers)
-    found = (
+    lines = (
         touching.join(sf.broadcast(keys), sf.expr(f"{equal} and l_txn = _txn"), "leftsemi")
         .join(there, sf.expr(here), "left")
         .selectExpr("*", f"{is_of_transaction('since')} as _within")
@@ -148,7 +148,7 @@ def _lines(
     kind = f"case when one._within then {origin_in('one.since')} when one.row is null then '{FREE}' else '{BEFORE}' end"
     said = f"map(cast({literal(AT_KEY_NAME)} as string), {kind})"
     return (
-        found.groupBy(*same, "_txn")
+        lines.groupBy(*same, "_txn")
         .agg(
             sf.expr(f"min_by(struct({first}), position) as one"),
             sf.expr("min_by(_image, position) filter (where _image is not null) as _image"),

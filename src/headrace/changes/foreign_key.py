@@ -42,8 +42,8 @@ class ForeignKey:
     @property
     def clauses(self) -> str:
         """Its actions, as SQL has them."""
-        found = [("DELETE", self.on_delete), ("UPDATE", self.on_update)]
-        return " ".join(f"ON {event} {action.upper()}" for event, action in found if action)
+        actions = [("DELETE", self.on_delete), ("UPDATE", self.on_update)]
+        return " ".join(f"ON {event} {action.upper()}" for event, action in actions if action)
 
     def of_child(self, image: Mapping[str, str | None] | None) -> str | None:
         """What a row of `child` refers to, as a text that is the same for equal values; None where to nothing."""
@@ -54,8 +54,8 @@ class ForeignKey:
         return self._text(image, self.referenced)
 
     def _text(self, image: Mapping[str, str | None] | None, columns: Sequence[str]) -> str | None:
-        found = [None if image is None else image.get(column) for column in columns]
-        texts = [_compared(text, match) for text, match in zip(found, self.matches, strict=True) if text is not None]
+        values = [None if image is None else image.get(column) for column in columns]
+        texts = [_compared(text, match) for text, match in zip(values, self.matches, strict=True) if text is not None]
         return key_text(texts) if len(texts) == len(columns) else None
 
     def to_json(self) -> list[Any]:

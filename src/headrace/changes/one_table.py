@@ -53,14 +53,14 @@ def raise_together(errors: Sequence[Exception]) -> NoReturn:
 
 def in_turn(items: Iterable[Item], do: Callable[[Item], Result]) -> list[Result]:
     """Do it for one item after the other; the failures of single tables are raised together at the end."""
-    found, failures = [], []
+    results, failures = [], []
     for item in items:
         try:
-            found.append(do(item))
+            results.append(do(item))
         except HeadraceError as error:
             if error.table is None:
                 raise
             failures.append(error)
     if failures:
         raise_together(failures)
-    return found
+    return results

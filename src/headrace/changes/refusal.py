@@ -49,5 +49,5 @@ def refusal(sentence: str, kind: type[HeadraceError] = FormatError) -> str:
 
 def refused(text: str) -> HeadraceError | None:
     """The error of a `refusal` in what Spark made of it; None where there is none."""
-    found = _RAISED.search(text)
-    return getattr(errors, found[1])(found[2].strip()) if found is not None else None
+    match = _RAISED.search(text)
+    return getattr(errors, match[1])(match[2].strip()) if match is not None else None

@@ -100,10 +100,10 @@ class TablePattern:
         Raises:
             ValueError: it would be a regular expression, and is none.
         """
-        found = [table for table in tables if self._bare in (id(table).path, id(table).full_path)]
-        found = found or [table for table in tables if self._names(id(table))]
-        if found or self._glob is None or not (self.is_expression or _ANYTHING in self._bare):
-            return found
+        matches = [table for table in tables if self._bare in (id(table).path, id(table).full_path)]
+        matches = matches or [table for table in tables if self._names(id(table))]
+        if matches or self._glob is None or not (self.is_expression or _ANYTHING in self._bare):
+            return matches
         return [table for table in tables if self._expresses(id(table))]
 
     def _names(self, table: TableId) -> bool:
@@ -147,5 +147,5 @@ EVERY_TABLE = (TablePattern("*"),)
 
 def matching(patterns: Sequence[TablePattern], table: TableId) -> TablePattern | None:
     """The first pattern that is for a table; a name goes before patterns, because it says more."""
-    found = [pattern for pattern in patterns if pattern.matches(table)]
-    return next((pattern for pattern in found if pattern.is_name), found[0] if found else None)
+    matches = [pattern for pattern in patterns if pattern.matches(table)]
+    return next((pattern for pattern in matches if pattern.is_name), matches[0] if matches else None)

@@ -247,8 +247,8 @@ def _float_texts(values: pa.Array, dtype: Any) -> pa.Array:
     if not alike.all():
         others = numbers[~alike]
         words = np.where(np.isnan(others), "NaN", np.where(others > 0, "Infinity", "-Infinity"))
-        found = np.where(np.isfinite(others), others.astype("U32"), words)
-        texts = pc.replace_with_mask(texts, pa.array(~alike), pa.array(found, pa.string()))
+        written = np.where(np.isfinite(others), others.astype("U32"), words)
+        texts = pc.replace_with_mask(texts, pa.array(~alike), pa.array(written, pa.string()))
     return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
 
 

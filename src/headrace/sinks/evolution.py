@@ -75,15 +75,15 @@ class Evolution:
         return kept | {column.name: column.type for column in (*self.widen, *self.add)}
 
 
-def changes_told(found: Evolution) -> tuple[str, ...]:
+def changes_told(change: Evolution) -> tuple[str, ...]:
     """What would be done to a target's structure, for people."""
     return (
-        *(f"renames column '{old}' to '{new}'" for old, new in found.rename),
-        *(f"adds column '{column.name}' ({column.type})" for column in found.add),
-        *(f"widens column '{column.name}' to {column.type}" for column in found.widen),
-        *(f"drops column '{name}'" for name in found.drop),
-        *(f"leaves column '{name}' out" for name in sorted(found.left_out)),
-        *(f"writes column '{name}' as {kind}" for name, kind in sorted((found.casts or {}).items())),
+        *(f"renames column '{old}' to '{new}'" for old, new in change.rename),
+        *(f"adds column '{column.name}' ({column.type})" for column in change.add),
+        *(f"widens column '{column.name}' to {column.type}" for column in change.widen),
+        *(f"drops column '{name}'" for name in change.drop),
+        *(f"leaves column '{name}' out" for name in sorted(change.left_out)),
+        *(f"writes column '{name}' as {kind}" for name, kind in sorted((change.casts or {}).items())),
     )
 
 
@@ -154,9 +154,9 @@ def evolution(
     left = {folded(name): name for name in have}
     add, widen, left_out, casts = [], [], set(), {}
     for column in wanted:
-        found = left.pop(folded(column.name), None)
+        target_column = left.pop(folded(column.name), None)
         kind = column.type
-        if found is None:
+        if target_column is None:
             if column.name in own:
                 add.append(column)
             elif behavior == "exception":
@@ -167,15 +167,16 @@ def evolution(
                 left_out.add(column.name)
             else:
                 add.append(column)
-        elif have[found] == kind or (behavior != "exception" and holds(have[found], kind)):
+        elif have[target_column] == kind or (behavior != "exception" and holds(have[target_column], kind)):
             continue
-        elif behavior not in ("exception", "ignore") and widens(have[found], kind):
+        elif behavior not in ("exception", "ignore") and widens(have[target_column], kind):
             widen.append(column)
         elif can_cast and behavior in ("try_evolve", "ignore") and column.name not in key:
-            casts[column.name] = have[found]
+            casts[column.name] = have[target_column]
         else:
             raise SchemaError(
-                f"Column '{column.name}' of table {source} is {column.type} now, but {have[found]} in {target}.",
+                f"Column '{column.name}' of table {source} is {column.type} now, but {have[target_column]} "
+                f"in {target}.",
                 remedy="Change the target's column yourself; or move the target away and read the table again: "
                 f"headrace repair reread <pipeline> {source}.",
             )

@@ -119,10 +119,10 @@ class FilesSink(Sink):
         if not batches:
             return None
         text = spark.read.option("lineSep", "\n").text([f"{base}/{name}" for name in batches])
-        found = text.selectExpr(f"from_json(value, '{_LINE_DDL}') as line").selectExpr("line.*")
+        lines = text.selectExpr(f"from_json(value, '{_LINE_DDL}') as line").selectExpr("line.*")
         headers = "transform(headers, h -> named_struct('key', h.key, 'value', {}))"
         coded = "coalesce(unbase64(h.value_base64), cast(h.value as binary))"
-        return found.where(f"topic rlike {literal(f'^(?:{topics})$')}").selectExpr(
+        return lines.where(f"topic rlike {literal(f'^(?:{topics})$')}").selectExpr(
             "topic",
             "coalesce(unbase64(key_base64), cast(key as binary)) as key",
             "coalesce(unbase64(value_base64), cast(value as binary)) as value",

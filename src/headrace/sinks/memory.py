@@ -57,9 +57,9 @@ class MemorySink(Sink):
             newest = same or max(ours, key=lambda kept: kept.number, default=None)
             if newest is not None and LastBatch(newest.number, newest.offsets).covers(batch, f"memory '{name}'"):
                 return
-        found = rows.orderBy("position").collect()
+        collected = rows.orderBy("position").collect()
         with _lock:
-            _kept.setdefault(name, {}).setdefault(batch, found)
+            _kept.setdefault(name, {}).setdefault(batch, collected)
 
     @staticmethod
     def batches(name: str = "memory") -> dict[BatchId, list[Any]]:

@@ -138,7 +138,7 @@ class KeptValues:
             tables: the profiles of the tables.
             kept: the columns whose types targets keep, by table and name.
         """
-        found = {}
+        by_table = {}
         for table in tables if self.nulls else ():
             types = (kept or {}).get(table.id, {})
             columns = [c for c in table.schema.columns if self._may_misfit(c) or c.name in {*types, *table.lacks}]
@@ -154,8 +154,8 @@ class KeptValues:
             counts = (f"count_if({is_one}) as c{number}" for number, is_one in enumerate(misfits))
             line = as_newest(rows, table).where(table.where).selectExpr(*counts).collect()[0]
             if some := {column.name: n for column, n in zip(columns, line, strict=True) if n}:
-                found[table.id] = some
-        return found
+                by_table[table.id] = some
+        return by_table
 
     def _may_misfit(self, column: Column) -> bool:
         kind = column.logical.kind
@@ -170,6 +170,6 @@ def refuse_misfit(failure: Exception) -> None:
     Raises:
         HeadraceError: the sentence, if the failure has one.
     """
-    found = refused(str(failure))
-    if found is not None:
-        raise found from failure
+    misfit = refused(str(failure))
+    if misfit is not None:
+        raise misfit from failure

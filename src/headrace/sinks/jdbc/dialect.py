@@ -183,7 +183,7 @@ class TargetDialect(ABC):
 
     def chosen(self, mirror: Mirror, name: str, staged: str, old: str) -> str:
         """SQL: the change's value, or the target's own where the change does not carry the column."""
-        index = [found for found, _ in mirror.rest].index(name) + 1
+        index = [candidate for candidate, _ in mirror.rest].index(name) + 1
         return f"CASE WHEN s.m IS NULL OR SUBSTR(s.m, {index}, 1) = '1' THEN s.{staged} ELSE {old} END"
 
     def drop_column(self, mirror: Mirror, name: str) -> str:

@@ -371,10 +371,10 @@ class JdbcSink(Sink):
         """The keys of the mirror's rows and when these were changed last, as `fold` takes them."""
         ours = Column(mirror.position_column, len(mirror.source.columns) + 1, LogicalType("string"))
         columns = replace(mirror.source, columns=(*mirror.source.key_columns, ours))
-        found = mirrored_rows(spark, self.database, mirror.name, columns)
-        assert found is not None
+        known_rows = mirrored_rows(spark, self.database, mirror.name, columns)
+        assert known_rows is not None
         keys = (f"{quote(name)} as h{number}" for number, name in enumerate(mirror.source.key))
-        return found.selectExpr(*keys, f"{quote(ours.name)} as at")
+        return known_rows.selectExpr(*keys, f"{quote(ours.name)} as at")
 
     def _stage(
         self, rows: DataFrame, table: TableProfile, mirror: Mirror, known: DataFrame | None
@@ -403,11 +403,11 @@ class JdbcSink(Sink):
         ours = Column(mirror.position_column, len(mirror.source.columns) + 1, LogicalType("string"))
         columns = replace(mirror.source, columns=(*mirror.source.columns, ours))
         wanted = self._where(table, keys)
-        found = mirrored_rows(keys.sparkSession, self.database, mirror.name, columns, where=wanted)
-        if found is None or ours.name not in found.columns:
+        standing = mirrored_rows(keys.sparkSession, self.database, mirror.name, columns, where=wanted)
+        if standing is None or ours.name not in standing.columns:
             return None
-        fields = ", ".join(quote(name) for name in found.columns if name != ours.name)
-        return found.selectExpr(
+        fields = ", ".join(quote(name) for name in standing.columns if name != ours.name)
+        return standing.selectExpr(
             f"struct({fields}) as row", f"{quote(ours.name)} as since", "cast(null as string) as until"
         )
 
@@ -416,10 +416,10 @@ class JdbcSink(Sink):
         first, dialect = table.schema.key_columns[0], self.database.dialect
         if first.logical.spark_type not in ("tinyint", "smallint", "int", "bigint", "string"):
             return ""
-        found = {row["o0"] for row in keys.select("o0").distinct().limit(_MOST_KEYS + 1).collect()}
-        if len(found) > _MOST_KEYS or None in found:
+        hashes = {row["o0"] for row in keys.select("o0").distinct().limit(_MOST_KEYS + 1).collect()}
+        if len(hashes) > _MOST_KEYS or None in hashes:
             return ""
-        values = ", ".join(dialect.literal(key) if isinstance(key, str) else str(key) for key in sorted(found))
+        values = ", ".join(dialect.literal(key) if isinstance(key, str) else str(key) for key in sorted(hashes))
         return f"{dialect.quote(first.name)} IN ({values})"
 
 

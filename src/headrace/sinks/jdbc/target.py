@@ -162,10 +162,10 @@ class TargetTables:
         database, source = self.database, mirror.source
         database.dialect.refuse_names(mirror)
         has_schema = database.has_schema(connection, mirror.name.schema)
-        found = database.target_schema(connection, mirror.name)
+        schema = database.target_schema(connection, mirror.name)
         progress = self.read(connection, mirror.name)
-        exists = bool(found.types)
-        known = self._known_names(mirror, found.types, () if behavior in KEEPING else steps)
+        exists = bool(schema.types)
+        known = self._known_names(mirror, schema.types, () if behavior in KEEPING else steps)
         key = key_before(source.key, known)
         if not source.columns:
             if not known or progress is None or behavior not in RENAMING:
@@ -180,8 +180,8 @@ class TargetTables:
         claim = progress is None or (progress.owner, progress.key_columns) != (batch.owner, key_names(source.key))
         if not exists:
             return MirrorPlan(mirror, False, has_schema, progress, claim=claim)
-        self._refuse_other_key(mirror, found, key)
-        changes = self._differences(mirror, found.types, behavior, steps)
+        self._refuse_other_key(mirror, schema, key)
+        changes = self._differences(mirror, schema.types, behavior, steps)
         columns = {column.name: column for column in (*source.columns, POSITION)}
         columns[mirror.position_column] = POSITION
         kept = tuple(column for column in source.columns if column.name not in changes.left_out)
@@ -212,14 +212,14 @@ class TargetTables:
         )
         if not lines:
             return None
-        found = TargetProgress(*lines[0])
+        newest = TargetProgress(*lines[0])
         require_readable(
-            found.format_version,
+            newest.format_version,
             _NEWEST_FORMAT,
             what=f"The table {self._location(name)}",
             remedy="Write to it with that release, or choose another target.",
         )
-        return found
+        return newest
 
     def begin(self, connection: Any, plans: Sequence[MirrorPlan], batch: BatchId) -> None:
         """Do first, for all targets of a batch, what writers side by side would get into each other's way with.
@@ -424,8 +424,8 @@ class TargetTables:
 
         Having looked, the transaction keeps the table from being dropped until it ends.
         """
-        ((found,),) = self.database.ask(connection, self.database.dialect.count_staged(mirror, staged.labels))
-        if found != staged.rows:
+        ((staged_rows,),) = self.database.ask(connection, self.database.dialect.count_staged(mirror, staged.labels))
+        if staged_rows != staged.rows:
             connection.rollback()
             raise SinkError(
                 f"Rows on their way to {mirror.name} of {self.database.address} were taken away by another writer; "
@@ -438,8 +438,8 @@ class TargetTables:
         nullable = [column.name for column in mirror.source.key_columns if column.nullable]
         if not nullable:
             return
-        ((found,),) = self.database.ask(connection, self.database.dialect.count_null_keys(mirror, labels))
-        if found:
+        ((null_keys,),) = self.database.ask(connection, self.database.dialect.count_null_keys(mirror, labels))
+        if null_keys:
             connection.rollback()
             raise SinkError(
                 f"A row of table {mirror.source.id} has NULL in its key ({', '.join(nullable)}), which the primary key "
@@ -450,12 +450,12 @@ class TargetTables:
 
     def _refuse_disorder(self, connection: Any, mirror: Mirror, staged: StagedBatch) -> None:
         """Stop where the target has changes of another sequence (`headrace.apply.sequence`)."""
-        dialect, found = self.database.dialect, 0
+        dialect, doubtful = self.database.dialect, 0
         if mirror.source.key:
-            ((found,),) = self.database.ask(connection, dialect.count_disordered(mirror, staged.labels))
-        if staged.truncate_at is not None and not found:
-            ((found,),) = self.database.ask(connection, dialect.count_unclear(mirror, staged.truncate_at))
-        if found:
+            ((doubtful,),) = self.database.ask(connection, dialect.count_disordered(mirror, staged.labels))
+        if staged.truncate_at is not None and not doubtful:
+            ((doubtful,),) = self.database.ask(connection, dialect.count_unclear(mirror, staged.truncate_at))
+        if doubtful:
             connection.rollback()
             raise no_order(str(mirror.source.id), f"table {mirror.name} of {self.database.address}")
 
@@ -497,17 +497,17 @@ class TargetTables:
             remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another 'table_name'.",
         )
 
-    def _refuse_other_key(self, mirror: Mirror, found: TargetSchema, key: tuple[str, ...]) -> None:
+    def _refuse_other_key(self, mirror: Mirror, schema: TargetSchema, key: tuple[str, ...]) -> None:
         where = f"{mirror.name} of {self.database.address}"
-        if mirror.source.key and found.key != frozenset(key):
+        if mirror.source.key and schema.key != frozenset(key):
             raise SchemaError(
-                f"The primary key of {where} is ({', '.join(sorted(found.key))}), but the key of table "
+                f"The primary key of {where} is ({', '.join(sorted(schema.key))}), but the key of table "
                 f"{mirror.source.id} is ({', '.join(mirror.source.key)}).",
                 remedy=_AWAY,
             )
-        if found.other_unique:
+        if schema.other_unique:
             raise SchemaError(
-                f"The table {where} has a unique index beside its key ({found.other_unique[0]}), by which the "
+                f"The table {where} has a unique index beside its key ({schema.other_unique[0]}), by which the "
                 "database could take one row for another.",
                 remedy="Make the index non-unique.",
             )

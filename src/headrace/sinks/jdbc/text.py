@@ -105,8 +105,8 @@ def hex_texts(values: pa.Array) -> pa.Array:
     indexes = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     digits = (memoryview(data)[indexes[0] : indexes[-1]] if data is not None else b"").hex().encode()
     moved = ((indexes - indexes[0]) * 2).astype(np.int32)
-    found = pa.StringArray.from_buffers(len(values), pa.py_buffer(moved), pa.py_buffer(digits))
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string()))
+    texts = pa.StringArray.from_buffers(len(values), pa.py_buffer(moved), pa.py_buffer(digits))
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
 
 
 def _around(values: pa.Array, before: str, after: str) -> pa.Array:

@@ -185,12 +185,12 @@ class _Client:
 
         try:
             admin = AdminClient({name: value for name, value in self._settings.items() if name != "partitioner"})
-            found = _partitions(admin, names)
-            missing = [name for name in names if name not in found]
+            partitions = _partitions(admin, names)
+            missing = [name for name in names if name not in partitions]
             if missing and self.direct_producer.asks_for_topics:
-                found |= self._asked_for(admin, missing)
-            if len(found) < len(names):
-                return next(name for name in names if name not in found)
+                partitions |= self._asked_for(admin, missing)
+            if len(partitions) < len(names):
+                return next(name for name in names if name not in partitions)
             resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
             asked = admin.describe_configs(list(resources.values()), request_timeout=_ASK_SECONDS)
             for name, resource in resources.items():
@@ -201,7 +201,7 @@ class _Client:
                     if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                         raise
                     limit = None
-                self._known[name] = Topic(found[name], limit)
+                self._known[name] = Topic(partitions[name], limit)
         except (KafkaException, TimeoutError, ValueError) as error:
             raise trouble(error) from error
         return ""
@@ -214,9 +214,9 @@ class _Client:
         for name in missing:
             producer.list_topics(name, timeout=_ASK_SECONDS)
         deadline = time.monotonic() + _MADE_SECONDS
-        while len(found := _partitions(admin, missing)) < len(missing) and time.monotonic() < deadline:
+        while len(counted := _partitions(admin, missing)) < len(missing) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-        return found
+        return counted
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -257,10 +257,10 @@ class _Client:
         """The partition of each message; -1 leaves it to the hash of the key."""
         keyed = {name: 0 if self._known[name].partitions == 1 else -1 for name in set(names)}
         keyless = {name: batch % self._known[name].partitions for name in keyed}
-        found = [keyless[name] if key is None else keyed[name] for name, key in zip(names, keys, strict=True)]
+        chosen = [keyless[name] if key is None else keyed[name] for name, key in zip(names, keys, strict=True)]
         if given is None:
-            return found
-        return [one if named is None else named for one, named in zip(found, given, strict=True)]
+            return chosen
+        return [one if named is None else named for one, named in zip(chosen, given, strict=True)]
 
     def _ready(self, names: set[str], batch: int) -> Any:
         """The producer, whose batches all of these topics take."""
@@ -345,14 +345,14 @@ def _partitions(admin: Any, names: list[str]) -> dict[str, int]:
     """How many partitions topics have; of those that are there."""
     from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-    found = {}
+    partitions = {}
     for name, future in admin.describe_topics(TopicCollection(names), request_timeout=_ASK_SECONDS).items():
         try:
-            found[name] = len(future.result(_ASK_SECONDS + 1).partitions)
+            partitions[name] = len(future.result(_ASK_SECONDS + 1).partitions)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
-    return found
+    return partitions
 
 
 def _most_headers(headers: pa.Array) -> int:
@@ -361,8 +361,8 @@ def _most_headers(headers: pa.Array) -> int:
         return 0
     names, values = headers.flatten().flatten()
     bytes = pc.add(_lengths(names), _lengths(values)).to_numpy()
-    found = np.bincount(pc.list_parent_indices(headers).to_numpy(), weights=bytes)
-    return int(found.max(initial=0))
+    sizes = np.bincount(pc.list_parent_indices(headers).to_numpy(), weights=bytes)
+    return int(sizes.max(initial=0))
 
 
 def _lengths(column: pa.Array) -> pa.Array:
@@ -438,7 +438,7 @@ def translated(settings: Mapping[str, str]) -> dict[str, str]:
     Raises:
         NotTranslated: one has no counterpart.
     """
-    found = {
+    properties = {
         "bootstrap.servers": settings["bootstrap.servers"],
         "message.max.bytes": "1048576",
         "delivery.timeout.ms": "120000",
@@ -451,13 +451,13 @@ def translated(settings: Mapping[str, str]) -> dict[str, str]:
     }
     rest = {name: str(value).strip() for name, value in settings.items() if name not in _OURS | _NOT_OF_PRODUCERS}
     for take in (_buffers, _login, _stores):
-        found |= take(rest)
+        properties |= take(rest)
     for name, value in rest.items():
         ours = name if name in _SAME else _NAMED.get(name)
         if ours is None:
             raise NotTranslated(f"librdkafka does not know 'kafka.{name}'")
-        found[ours] = value
-    return found
+        properties[ours] = value
+    return properties
 
 
 def _buffers(rest: dict[str, str]) -> dict[str, str]:
@@ -497,7 +497,7 @@ def _token(rest: dict[str, str]) -> dict[str, str]:
     extensions = {name[len(_EXTENSION) :]: given.pop(name) for name in [*given] if name.startswith(_EXTENSION)}
     if not {"clientId", "clientSecret"} <= set(given) <= {"clientId", "clientSecret", "scope"}:
         raise NotTranslated("'kafka.sasl.jaas.config' says more than an id, a secret and a scope, or not these")
-    found = {
+    token = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": address,
         "sasl.oauthbearer.client.id": given["clientId"],
@@ -505,18 +505,18 @@ def _token(rest: dict[str, str]) -> dict[str, str]:
         "sasl.oauthbearer.scope": given.get("scope", ""),
         "sasl.oauthbearer.extensions": ",".join(f"{name}={value}" for name, value in extensions.items()),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in token.items() if value}
 
 
 def _said_to(module: str, rest: dict[str, str]) -> dict[str, str]:
     """What 'sasl.jaas.config' says to Kafka's login module of this name; nothing where it says it to another one."""
-    found = _JAAS.fullmatch(rest.pop("sasl.jaas.config", ""))
-    return {name: value[1:-1] for name, value in _GIVEN.findall(found[2])} if found and found[1] == module else {}
+    match = _JAAS.fullmatch(rest.pop("sasl.jaas.config", ""))
+    return {name: value[1:-1] for name, value in _GIVEN.findall(match[2])} if match and match[1] == module else {}
 
 
 def _stores(rest: dict[str, str]) -> dict[str, str]:
     """Where keys and certificates are; librdkafka reads PEM, and not Java's own stores."""
-    found: dict[str, str] = {}
+    stores: dict[str, str] = {}
     for store, names in _STORES.items():
         kind, location = rest.pop(f"{store}.type", "JKS"), rest.pop(f"{store}.location", "")
         if not location and f"{store}.password" not in rest and not any(name.startswith(f"{store}.") for name in rest):
@@ -524,8 +524,8 @@ def _stores(rest: dict[str, str]) -> dict[str, str]:
         if kind.upper() != "PEM":
             raise NotTranslated(f"librdkafka reads 'kafka.{store}.*' only as PEM")
         if location:
-            found |= dict.fromkeys(names, location)
+            stores |= dict.fromkeys(names, location)
     algorithm = rest.pop("ssl.endpoint.identification.algorithm", None)
     if algorithm is not None:
-        found["ssl.endpoint.identification.algorithm"] = algorithm.lower() or "none"
-    return found
+        stores["ssl.endpoint.identification.algorithm"] = algorithm.lower() or "none"
+    return stores

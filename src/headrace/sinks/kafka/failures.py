@@ -177,11 +177,11 @@ def links_of(error: Exception) -> list[Link]:
     failure: BaseException | None = error
     while failure is not None and not hasattr(failure, "java_exception"):
         failure = failure.__context__
-    found: Any = getattr(failure, "java_exception", None)
+    throwable: Any = getattr(failure, "java_exception", None)
     links = []
-    while found is not None:
-        links.append(Link(str(found.getClass().getName()), str(found.getMessage() or "")))
-        found = found.getCause()
+    while throwable is not None:
+        links.append(Link(str(throwable.getClass().getName()), str(throwable.getMessage() or "")))
+        throwable = throwable.getCause()
     return links
 
 

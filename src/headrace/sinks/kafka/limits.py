@@ -87,22 +87,22 @@ def reason(settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str
 def _findings(settings: Mapping[str, str], limits: Mapping[str, int | None]) -> list[tuple[str, str, str | None]]:
     """Spark SQL for whether a message is over a limit and the sentence that says so; and the producer's setting."""
     name, most = producer_limit(settings)
-    found: list[tuple[str, str, str | None]] = [
+    findings: list[tuple[str, str, str | None]] = [
         (f"{estimated_size()} > {most}", _sentence(estimated_size(), f"the producer\\'s {name}", f"{most}"), name)
     ]
     if any(limit is not None for limit in limits.values()) and not _compressed(settings):
         limit = by_topic(limits)
-        found.append((f"{batch_size()} > {limit}", _sentence(batch_size(), "its max.message.bytes", limit), None))
-    return found
+        findings.append((f"{batch_size()} > {limit}", _sentence(batch_size(), "its max.message.bytes", limit), None))
+    return findings
 
 
 def producer_limit(settings: Mapping[str, str]) -> tuple[str, int]:
     """The producer's setting that bounds a message, and its bytes."""
-    found = {}
+    limits = {}
     for name, default in _DEFAULTS.items():
         given = settings.get(name, "").strip()
-        found[name] = int(given) if given.isdigit() else default
-    return min(found.items(), key=lambda item: item[1])
+        limits[name] = int(given) if given.isdigit() else default
+    return min(limits.items(), key=lambda item: item[1])
 
 
 def fitting_batches(settings: Mapping[str, str], limits: Mapping[str, int | None]) -> dict[str, str]:
@@ -121,8 +121,8 @@ def fitting_batches(settings: Mapping[str, str], limits: Mapping[str, int | None
 
 def sentence_of(failure: str) -> str | None:
     """Our sentence about a message that is too large, out of what Spark made of it; None where it is something else."""
-    found = refused(failure)
-    return found.message if found is not None and found.message.startswith(_OPENING) else None
+    error = refused(failure)
+    return error.message if error is not None and error.message.startswith(_OPENING) else None
 
 
 def not_accepted(servers: str, batch: int, *, too_large: bool, is_transient: bool) -> SinkError:

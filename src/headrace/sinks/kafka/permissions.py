@@ -40,9 +40,9 @@ def kafka_jvm() -> Iterator[Any]:
     import py4j
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None and found.origin is not None
-    spark = Path(found.origin).parent / "jars"
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    spark = Path(spec.origin).parent / "jars"
     (bridge,) = spark.glob("py4j-*.jar")
     # Kafka's client reads tokens (OAUTHBEARER) with Jackson, which it takes from whoever uses it.
     jars = (*maven_jars([KAFKA]), *spark.glob("jackson-*.jar"))
@@ -92,7 +92,7 @@ class PermissionsAdmin(Admin):
         Raises:
             SinkError: Kafka can't be asked.
         """
-        found: list[MissingPermission] = []
+        missing: list[MissingPermission] = []
         absent = []
         options = self._kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeTopics(self._list(topics), options).topicNameValues()
@@ -104,14 +104,14 @@ class PermissionsAdmin(Admin):
                 if reason == "UnknownTopicOrPartitionException":
                     absent.append(topic)
                 elif reason == "TopicAuthorizationException":
-                    found.append(self._may_not(topic, ("Write", "Describe")))
+                    missing.append(self._may_not(topic, ("Write", "Describe")))
                 else:
                     raise self._refusal(f"for topic '{topic}'", error) from error
                 continue
             # Brokers before 2.3 report no permissions.
             if allowed is not None and "WRITE" not in {str(operation.name()) for operation in allowed}:
-                found.append(self._may_not(topic, ("Write",)))
-        return [*found, *self._not_made(absent, creation)]
+                missing.append(self._may_not(topic, ("Write",)))
+        return [*missing, *self._not_made(absent, creation)]
 
     def _not_made(self, topics: Sequence[str], creation: TopicCreation | None) -> Iterator[MissingPermission]:
         """What keeps missing topics from being made: asked by requests that Kafka only checks."""
@@ -162,8 +162,8 @@ class PermissionsAdmin(Admin):
             if reason_of(error).endswith("AuthorizationException"):
                 return None
             raise self._refusal("for the brokers' settings", error) from error
-        found = settings.get(_AUTO_CREATE)
-        return None if found is None else str(found.value()).lower() == "true"
+        value = settings.get(_AUTO_CREATE)
+        return None if value is None else str(value.value()).lower() == "true"
 
     def _may_not(self, topic: str, operations: Sequence[str]) -> MissingPermission:
         user = _USER.search(self._settings.get("sasl.jaas.config", ""))

@@ -330,10 +330,10 @@ class KafkaSink(Sink):
         if stale:
             self._known, self._asked = {}, now
         if stale or not self._settled:
-            found = {row["topic"] for row in rows.select("topic").distinct().collect()} - {None}
-            new = found - self._known.keys()
+            names = {row["topic"] for row in rows.select("topic").distinct().collect()} - {None}
+            new = names - self._known.keys()
             self._known = {**self._known, **self._topics.of(rows.sparkSession, new)} if new else self._known
-            self._settled = bool(found) and not new
+            self._settled = bool(names) and not new
         return self._known
 
     def _check_unusual(self, failure: Exception, batch: BatchId) -> None:
@@ -450,9 +450,9 @@ def _parallelism(rows: DataFrame) -> int:
 
 
 def _address(server: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(?:[A-Za-z_]+://)?(\[[^\]]+\]|[^:]+):(\d+)", server)
-    if found is None:
+    match = re.fullmatch(r"(?:[A-Za-z_]+://)?(\[[^\]]+\]|[^:]+):(\d+)", server)
+    if match is None:
         raise SinkError(
             f"'{server}' is no broker address.", remedy="Write the option 'bootstrap_servers' as host:port,host:port."
         )
-    return found[1].strip("[]"), int(found[2])
+    return match[1].strip("[]"), int(match[2])

@@ -176,12 +176,12 @@ class Topics:
             return {}
         wanted = sorted(set(names))
         with Admin(jvm, self._settings) as admin:
-            found = admin.partitions(wanted)
+            partitions = admin.partitions(wanted)
             for name in wanted:
-                if name not in found:
-                    found[name] = admin.auto_created(name) if rules is None else admin.made(name, rules.rule(name))
+                if name not in partitions:
+                    partitions[name] = admin.auto_created(name) if rules is None else admin.made(name, rules.rule(name))
             limits = admin.limits(wanted)
-        return {name: Topic(found[name], limits.get(name)) for name in wanted}
+        return {name: Topic(partitions[name], limits.get(name)) for name in wanted}
 
 
 def jvm_of(spark: SparkSession) -> Any | None:
@@ -220,26 +220,26 @@ class Admin:
 
     def partitions(self, names: list[str]) -> dict[str, int]:
         """The number of partitions of those topics that exist."""
-        found = {}
+        counts = {}
         futures = self._client.describeTopics(self._list(names)).topicNameValues()
         for name in names:
             try:
-                found[name] = len(futures[name].get().partitions())
+                counts[name] = len(futures[name].get().partitions())
             except Exception as error:
                 if reason_of(error) != "UnknownTopicOrPartitionException":
                     raise self._refusal(f"for topic '{name}'", error) from error
-        return found
+        return counts
 
     def limits(self, names: Iterable[str]) -> dict[str, int]:
         """The largest batch that each topic takes; those left out may not be asked for."""
-        found: dict[str, int] = {}
+        most_bytes: dict[str, int] = {}
         left = list(names)
         deadline = time.monotonic() + _SETTLE_SECONDS
         while left:
             unknown = []
             for name, future in self._configs(left).items():
                 try:
-                    found[name] = int(future.get().get(_LIMIT).value())
+                    most_bytes[name] = int(future.get().get(_LIMIT).value())
                 except Exception as error:
                     reason = reason_of(error)
                     # A topic that was made a moment ago is not known to all brokers at once.
@@ -251,7 +251,7 @@ class Admin:
             if unknown:
                 time.sleep(_SETTLE_PAUSE)
             left = unknown
-        return found
+        return most_bytes
 
     def _configs(self, names: list[str]) -> dict[str, Any]:
         config = self._kafka.common.config.ConfigResource
@@ -299,9 +299,9 @@ class Admin:
             producer.close()
 
     def _existing(self, name: str) -> int:
-        found = self.partitions([name])
+        partitions = self.partitions([name])
         # A topic that was made a moment ago may not be known to all brokers; a producer waits until it is.
-        return found[name] if name in found else self.auto_created(name)
+        return partitions[name] if name in partitions else self.auto_created(name)
 
     def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
         try:

@@ -80,8 +80,8 @@ class NamePattern:
         Raises:
             OptionError: it has an empty part, or a placeholder that does not exist.
         """
-        found = re.findall(_PART, text) if _DOTTED.fullmatch(text) else []
-        parts = tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in found)
+        quoted_parts = re.findall(_PART, text) if _DOTTED.fullmatch(text) else []
+        parts = tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in quoted_parts)
         if not parts or not all(_is_sound(part) for part in parts):
             raise OptionError(
                 f"'{text}' is not a valid {option}.",

@@ -97,18 +97,18 @@ def collect_texts(rows: DataFrame, tables: Sequence[TableProfile]) -> dict[Table
     names = {_BETWEEN.join((t.id.database, t.id.schema, t.id.name)): t.id for t in tables}
     parts = ", ".join(f"coalesce(table.{part}, '')" for part in ("database", "schema", "name"))
     name = f"concat_ws({literal(_BETWEEN)}, {parts})"
-    found = (
+    collected = (
         rows.where(f"op in ('r', 'c', 'u', 'd') and {name} in ({', '.join(map(literal, names))})")
         .selectExpr(f"{name} as name", *TEXTS)
         .toArrow()
         .combine_chunks()
     )
-    indexes = one_array(found, "name").dictionary_encode()
+    indexes = one_array(collected, "name").dictionary_encode()
     numbers = indexes.indices.to_numpy()
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(len(indexes.dictionary) + 1))
     return {
-        names[text]: found.take(pa.array(order[start:end]))
+        names[text]: collected.take(pa.array(order[start:end]))
         for text, (start, end) in zip(indexes.dictionary.to_pylist(), pairwise(ends), strict=True)
     }
 
@@ -140,11 +140,11 @@ def fold_texts(
             return None
         keys[column.name] = typed
     form = KeyForm({c.name: c.logical.spark_type for c in table.schema.key_columns}, nullable)
-    found = form.keys(pa.table(keys))
-    if len(found) < rows.num_rows:
+    key_values = form.keys(pa.table(keys))
+    if len(key_values) < rows.num_rows:
         return None
     positions = one_array(rows, "position")
-    last = last_changes(found, positions, table, label)
+    last = last_changes(key_values, positions, table, label)
     comes = one_array(rows, "comes").take(pa.array(last))
     is_there = comes.to_numpy(zero_copy_only=False)
     there, gone = last[is_there], last[~is_there]
@@ -201,8 +201,8 @@ def _key_texts(image: Callable[[str], Images], name: str) -> pa.Array | None:
     for other in ("key", "before"):
         if known.all():
             break
-        found, has = image(other).column(name)
-        texts, known = pc.if_else(pa.array(known), texts, found), known | has
+        texts_there, has = image(other).column(name)
+        texts, known = pc.if_else(pa.array(known), texts, texts_there), known | has
     return texts if known.all() else None
 
 
@@ -222,5 +222,5 @@ def typed_texts(texts: pa.Array, column: Column, lacks: str = "") -> pa.Array | 
     pattern = _CANONICAL[kind.partition("(")[0]]
     if pc.any(pc.invert(pc.match_substring_regex(texts, f"^(?:{pattern})$"))).as_py():
         return None
-    found = TypedColumn(Tape.of_texts(texts), np.arange(len(texts), dtype=np.int32), arrow_type(kind))
-    return None if found.refused.size else found.values
+    typed = TypedColumn(Tape.of_texts(texts), np.arange(len(texts), dtype=np.int32), arrow_type(kind))
+    return None if typed.refused.size else typed.values

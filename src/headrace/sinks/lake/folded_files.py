@@ -213,5 +213,5 @@ def _keys(rows: pa.Table, change: CollectedRows) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         stream.write_table(keys)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    stream_bytes: bytes = sink.getvalue().to_pybytes()
+    return stream_bytes

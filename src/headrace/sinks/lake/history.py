@@ -98,8 +98,8 @@ def bring(target: LakeTable, work: History, batch: BatchId | None, properties: d
                     kept = kept.unionByName(_truncate_events(session.table(positions), kept))
                 if not kept.isEmpty():
                     _keep(beside, kept, work, batch, properties)
-                found = history.versions(ordered, work.values.key)
-                target.commit(batch, work.source, _merging(target, found, work, spans))
+                versions = history.versions(ordered, work.values.key)
+                target.commit(batch, work.source, _merging(target, versions, work, spans))
             finally:
                 ordered.unpersist()
 
@@ -247,13 +247,13 @@ def _not_read_again(shown: DataFrame, new: DataFrame, beside: LakeTable, work: H
 
     fields = ", ".join(f"row.{quote(name)} as {quote(name)}" for name in work.values.key)
     later = f"at.position >= {literal(since)}"
-    found = new.where(later).selectExpr(f"struct({fields}) as k")
+    keys = new.where(later).selectExpr(f"struct({fields}) as k")
     if beside.exists:
         stored = _stored(beside, work).where(f"row is not null and {later}")
-        found = found.unionByName(stored.selectExpr(f"struct({fields}) as k"))
+        keys = keys.unionByName(stored.selectExpr(f"struct({fields}) as k"))
     open_ones = shown.where(f"end is null and start.position < {literal(since)}")
     at = f"named_struct('position', {literal(since)}, 'event_time', cast(null as timestamp)) as at"
-    return open_ones.join(found.distinct(), sf.expr(f"struct({fields}) <=> k"), "left_anti").selectExpr(
+    return open_ones.join(keys.distinct(), sf.expr(f"struct({fields}) <=> k"), "left_anti").selectExpr(
         at,
         "true as deleted",
         "row",
@@ -369,14 +369,14 @@ def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | No
     beside.commit(batch, f"{work.source}/{UNSEEN}", step)
 
 
-def _merging(target: LakeTable, found: DataFrame, work: History, spans: list[KeySpans]) -> Callable[[], None]:
+def _merging(target: LakeTable, versions: DataFrame, work: History, spans: list[KeySpans]) -> Callable[[], None]:
     """The MERGE that makes the target's versions those that were found."""
     from pyspark.sql import functions as sf
 
     values = work.values
     fields = ", ".join(f"row.{quote(name)} as {quote(name)}" for name in values.key)
     known = "known" if not values.insert_partial else "true"
-    wanted = found.selectExpr(f"struct({fields}) as k", "row", "start", "end", f"{known} as known").alias("w")
+    wanted = versions.selectExpr(f"struct({fields}) as k", "row", "start", "end", f"{known} as known").alias("w")
     keys = wanted.select("k").distinct()
     shown = (
         _versions(target, work, spans)

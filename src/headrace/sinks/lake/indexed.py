@@ -126,12 +126,12 @@ class FilesAtVersion(ABC):
         """
         names, constants = self.columns(file), self.constants(path)
         inside = [name for name in columns if name not in constants and (missing is None or name in names)]
-        found = file.read(columns=[names[name] for name in inside], use_threads=False)
+        stored = file.read(columns=[names[name] for name in inside], use_threads=False)
         rows = file.metadata.num_rows
         arrays = []
         for name in columns:
             if name in inside:
-                arrays.append(found.column(names[name]))
+                arrays.append(stored.column(names[name]))
             elif name in constants:
                 arrays.append(pa.chunked_array([pa.repeat(constants[name], rows)]))
             else:
@@ -294,8 +294,8 @@ class IndexedTable(Generic[Files]):
                 sizes[size.bit_length() // _SIZE, self.files.partition(path)].append(path)
         alike = next((paths[:YOUNG] for _, paths in sorted(sizes.items()) if len(paths) >= YOUNG), [])
         left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
-        found = {path: rows for path, rows in left.items() if rows is not None}
-        return found.keys(), pa.concat_tables([schema.empty_table(), *found.values()])
+        moved = {path: rows for path, rows in left.items() if rows is not None}
+        return moved.keys(), pa.concat_tables([schema.empty_table(), *moved.values()])
 
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
         """The rows of a file without some; None where it was written in a form that pyarrow reads as other values:
@@ -304,10 +304,10 @@ class IndexedTable(Generic[Files]):
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
                 return None
-            found = self.files.read(path, file, schema.names, missing=schema)
-        found = found.take(pa.array(np.delete(np.arange(found.num_rows), gone)))
+            rows = self.files.read(path, file, schema.names, missing=schema)
+        rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), gone)))
         try:
-            return found.cast(schema)
+            return rows.cast(schema)
         except pa.ArrowInvalid:
             return None
 
@@ -328,8 +328,8 @@ class IndexedTable(Generic[Files]):
             kept = _values(file, name, rows)
         if change.decoded and has_disorder(kept, new):
             raise no_order(change.source, label)
-        found: NDArray[np.bool_] = pc.fill_null(pc.less(kept, new), True).to_numpy(zero_copy_only=False)
-        return found
+        is_older: NDArray[np.bool_] = pc.fill_null(pc.less(kept, new), True).to_numpy(zero_copy_only=False)
+        return is_older
 
 
 def indexed(
@@ -418,9 +418,9 @@ def _values(file: pq.ParquetFile, column: str, rows: Rows) -> pa.Array:
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
     starts = np.cumsum([0, *sizes])
     groups = np.unique(np.searchsorted(starts, rows, "right") - 1)
-    found = file.read_row_groups(groups.tolist(), columns=[column], use_threads=False).column(column)
+    values = file.read_row_groups(groups.tolist(), columns=[column], use_threads=False).column(column)
     before = np.zeros(len(sizes), np.int64)
     before[groups] = np.cumsum([0, *(sizes[group] for group in groups)])[:-1]
     of = np.searchsorted(starts, rows, "right") - 1
-    taken = found.take(pa.array(rows - starts[of] + before[of])).combine_chunks()
+    taken = values.take(pa.array(rows - starts[of] + before[of])).combine_chunks()
     return taken.cast(pa.string())

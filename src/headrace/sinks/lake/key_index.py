@@ -46,10 +46,10 @@ class Hits:
         """Which keys, at which rows, by file."""
         order = np.argsort(self.files, kind="stable")
         cuts = np.flatnonzero(np.diff(self.files[order])) + 1
-        found = {}
+        hits = {}
         for indexes in np.split(order, cuts) if len(order) else []:
-            found[self.paths[int(self.files[indexes[0]])]] = self.keys[indexes], self.rows[indexes]
-        return found
+            hits[self.paths[int(self.files[indexes[0]])]] = self.keys[indexes], self.rows[indexes]
+        return hits
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class KeyIndex:
         """Where rows with these keys may be."""
         order = np.argsort(keys.prints, kind="stable")
         wanted = keys.prints[order]
-        found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
+        hits: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
         for part in self._parts:
             first = np.searchsorted(part.prints, wanted, "left")
             counts = np.searchsorted(part.prints, wanted, "right") - first
@@ -153,10 +153,10 @@ class KeyIndex:
                 is_same = same.to_numpy(zero_copy_only=False)
                 of, indexes = of[is_same], indexes[is_same]
             files = np.full(len(indexes), part.files) if isinstance(part.files, int) else part.files[indexes]
-            found.append((of, files.astype(np.int64), part.rows[indexes].astype(np.int64)))
+            hits.append((of, files.astype(np.int64), part.rows[indexes].astype(np.int64)))
         none = np.empty(0, np.int64)
         of, files, rows = (
-            (np.concatenate([none, *column]) for column in zip(*found, strict=True)) if found else [none] * 3
+            (np.concatenate([none, *column]) for column in zip(*hits, strict=True)) if hits else [none] * 3
         )
         alive = np.isin(files, self._alive)
         return Hits(of[alive], files[alive], rows[alive], self._paths)

@@ -62,10 +62,10 @@ class KeyForm:
         self.columns = tuple(columns)
         self._types: list[pa.DataType] = []
         for name, kind in columns.items():
-            found = arrow_type(kind)
-            if found is None:
+            kinds = arrow_type(kind)
+            if kinds is None:
                 raise ValueError(f"column '{name}' is {kind}")
-            self._types.append(found)
+            self._types.append(kinds)
         self._nullable = frozenset(nullable)
         self._is_number = len(columns) == 1 and next(iter(columns.values())) in _NUMBERS and not nullable
         self._bits = bits
@@ -94,10 +94,10 @@ class KeyForm:
         if self._is_number:
             return Keys(_numbers(columns[0]), None, numbers)
         values = self._bytes(columns)
-        found = hashes(values).view(np.int64)
+        prints = hashes(values).view(np.int64)
         if self._bits < ALL_BITS:
-            found = found & np.int64((1 << self._bits) - 1)
-        return Keys(found, values, numbers)
+            prints = prints & np.int64((1 << self._bits) - 1)
+        return Keys(prints, values, numbers)
 
     def _bytes(self, columns: Sequence[pa.Array]) -> pa.Array:
         written = [_bytes_of(column) for column in columns]
@@ -111,17 +111,17 @@ class KeyForm:
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        found = found.chunk(0) if found.num_chunks else pa.array([], column.type)
-    return found
+    chunk = column.combine_chunks()
+    if isinstance(chunk, pa.ChunkedArray):
+        chunk = chunk.chunk(0) if chunk.num_chunks else pa.array([], column.type)
+    return chunk
 
 
 def _numbers(column: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
-    found: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-    return found
+    numbers: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    return numbers
 
 
 def _bytes_of(column: pa.Array) -> pa.Array:
@@ -134,8 +134,8 @@ def _bytes_of(column: pa.Array) -> pa.Array:
     valid = column.is_valid()
     if pa.types.is_decimal(kind):
         filled = pc.fill_null(column, pa.scalar(Decimal(0), kind))
-        found = np.frombuffer(filled.buffers()[1], "V16")[filled.offset : filled.offset + len(filled)]
-        texts = _fixed(found)
+        words = np.frombuffer(filled.buffers()[1], "V16")[filled.offset : filled.offset + len(filled)]
+        texts = _fixed(words)
     elif pa.types.is_floating(kind):
         # The two zeros are one value, and so are all that are no number.
         numbers = pc.fill_null(column, 0).cast(pa.float64()).to_numpy() + 0.0

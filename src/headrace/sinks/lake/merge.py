@@ -89,10 +89,10 @@ def append(rows: DataFrame, table: TableProfile, target: LakeTable, values: Valu
             if values.deleted:
                 written[quote(values.deleted)] = "false"
             shown = ", ".join(f"{value} as {name}" for name, value in written.items())
-            found = target.session.sql(f"select {shown} from {source} s")
-            if table.schema.key and target.append(found):
+            frame = target.session.sql(f"select {shown} from {source} s")
+            if table.schema.key and target.append(frame):
                 return
-            with seen_by(target, found) as name:
+            with seen_by(target, frame) as name:
                 target.session.sql(
                     f"insert into {target.sql_name} ({', '.join(written)}) select {', '.join(written)} from {name}"
                 )
@@ -282,8 +282,8 @@ def merge_folded(
 
     def work() -> None:
         if shape is not None and shape.sent and whole and target.no_index() == "":
-            found, comes = collect(folded, columns)
-            change = CollectedRows(found, comes, values.key, values.nullable_key, values.position, decoded, source)
+            collected, comes = collect(folded, columns)
+            change = CollectedRows(collected, comes, values.key, values.nullable_key, values.position, decoded, source)
             if target.replace_by_index(change):
                 return
         with _source(folded, target, shape) as (rows, within):

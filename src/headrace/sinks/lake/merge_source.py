@@ -69,12 +69,12 @@ def key_spans(rows: DataFrame, keys: Sequence[tuple[str, str]], size: int) -> li
         spans = [[] if None in values or not values else key_ranges.ranges(values) for values in columns]
     else:
         ends = [f"if(bool_or(k{n} is null), null, struct(min(k{n}), max(k{n}))) as k{n}" for n in range(len(keys))]
-        found = typed.selectExpr(*ends).collect()[0]
-        spans = [[] if pair is None or pair[0] is None else [tuple(pair)] for pair in found]
+        line = typed.selectExpr(*ends).collect()[0]
+        spans = [[] if pair is None or pair[0] is None else [tuple(pair)] for pair in line]
     return [(*key, of) for key, of in zip(keys, spans, strict=True)]
 
 
-def in_spans(found: Sequence[KeySpans], prefix: str = "") -> list[str]:
+def in_spans(all_spans: Sequence[KeySpans], prefix: str = "") -> list[str]:
     """Spark SQL conditions that are true of every row with one of the keys."""
-    told = (key_ranges.within(f"{prefix}{quote(name)}", kind, spans) for name, kind, spans in found if spans)
+    told = (key_ranges.within(f"{prefix}{quote(name)}", kind, spans) for name, kind, spans in all_spans if spans)
     return [condition for condition in told if condition]

@@ -79,7 +79,7 @@ class PartitionField:
             return values
         if self.transform in _UNITS:
             unit = _UNITS[self.transform]
-            return _numbers(values, lambda found: _moments(values.type, found).astype(f"datetime64[{unit}]"))
+            return _numbers(values, lambda codes: _moments(values.type, codes).astype(f"datetime64[{unit}]"))
         if self.transform == "bucket":
             return _numbers(values, lambda _: (_hashes(values) & 0x7FFFFFFF) % self.number, pa.int32())
         kind = values.type
@@ -89,10 +89,10 @@ class PartitionField:
             return pc.binary_slice(values, 0, self.number)
         if pa.types.is_decimal(kind):
             grain = Decimal(self.number).scaleb(-kind.scale)
-            found = values.dictionary_encode()
-            least = [value - (value % grain + grain) % grain for value in found.dictionary.to_pylist()]
-            return pa.array(least, pa.decimal128(38, kind.scale)).take(found.indices)
-        return _numbers(values, lambda found: found - np.mod(found, self.number), kind)
+            codes = values.dictionary_encode()
+            least = [value - (value % grain + grain) % grain for value in codes.dictionary.to_pylist()]
+            return pa.array(least, pa.decimal128(38, kind.scale)).take(codes.indices)
+        return _numbers(values, lambda codes: codes - np.mod(codes, self.number), kind)
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class Partitioning:
 
     def loses(self, partition: Partition) -> bool:
         """Whether the format's log would have null for one of the values: for an empty text, in Delta."""
-        found = zip(self.fields, partition.values, strict=True)
-        return any(field.transform == PLAIN and value == "" for field, value in found)
+        pairs = zip(self.fields, partition.values, strict=True)
+        return any(field.transform == PLAIN and value == "" for field, value in pairs)
 
     def split(self, rows: pa.Table) -> list[tuple[Partition, pa.Table]]:
         """The rows by partition, in their order; none where there are no rows."""
@@ -165,8 +165,8 @@ class Partitioning:
             (self._partition([values[int(part[0])] for values in kinds]), rows.take(pa.array(part))) for part in parts
         ]
 
-    def _partition(self, found: Sequence[pa.Scalar]) -> Partition:
-        values = tuple(map(_plain, found))
+    def _partition(self, scalars: Sequence[pa.Scalar]) -> Partition:
+        values = tuple(map(_plain, scalars))
         named = zip(self.fields, values, strict=True)
         parts = [f"{escaped(field.column)}={escaped(f'{value}')}/" for field, value in named]
         # A file system takes no longer names, and to formats folders mean nothing.
@@ -201,10 +201,10 @@ def listed_fields(given: Any) -> tuple[str, ...]:
     Raises:
         OptionError: one is another call.
     """
-    found = tuple(items(given, _OUTSIDE.split))
-    for text in found:
+    fields = tuple(items(given, _OUTSIDE.split))
+    for text in fields:
         parse_field(text)
-    return found
+    return fields
 
 
 def parse_field(text: str) -> PartitionField:
@@ -214,9 +214,9 @@ def parse_field(text: str) -> PartitionField:
         OptionError: it is another call.
     """
     text = bare(text).strip()
-    found = _CALL.fullmatch(text)
-    if found:
-        unit, of_unit, numbered, number, of_number = found.groups()
+    call = _CALL.fullmatch(text)
+    if call:
+        unit, of_unit, numbered, number, of_number = call.groups()
         if unit:
             return PartitionField(of_unit.strip(), unit)
         return PartitionField(of_number.strip(), numbered, int(number))
@@ -242,10 +242,10 @@ def of_iceberg(column: str, transform: str) -> PartitionField | None:
         column: its source.
         transform: as Iceberg writes it, `bucket[16]`.
     """
-    found = _ICEBERG.fullmatch(transform)
-    if found is None or found[1] not in _TAKES.keys() - {PLAIN} or (found[1] in _NUMBERED) != bool(found[2]):
+    match = _ICEBERG.fullmatch(transform)
+    if match is None or match[1] not in _TAKES.keys() - {PLAIN} or (match[1] in _NUMBERED) != bool(match[2]):
         return None
-    return PartitionField(column, found[1], int(found[2] or 0))
+    return PartitionField(column, match[1], int(match[2] or 0))
 
 
 def iceberg_value(field: PartitionField, kind: str, value: Any) -> Any:
@@ -294,8 +294,8 @@ def _plain(value: pa.Scalar) -> Any:
 
 
 def _integers(values: pa.Array) -> NDArray[np.int64]:
-    found = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
-    filled: NDArray[np.int64] = pc.fill_null(found.cast(pa.int64()), 0).to_numpy()
+    integers = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+    filled: NDArray[np.int64] = pc.fill_null(integers.cast(pa.int64()), 0).to_numpy()
     return filled
 
 
@@ -304,13 +304,13 @@ def _numbers(
 ) -> pa.Array:
     numbered = not (pa.types.is_string(values.type) or pa.types.is_binary(values.type))
     given = _integers(values) if numbered and not pa.types.is_decimal(values.type) else np.empty(0, np.int64)
-    found = pa.array(compute(given).astype(np.int64), mask=~values.is_valid().to_numpy(zero_copy_only=False))
+    numbers = pa.array(compute(given).astype(np.int64), mask=~values.is_valid().to_numpy(zero_copy_only=False))
     # Java's numbers go on with the least one after the greatest.
-    return found.cast(kind or pa.int32(), safe=False)
+    return numbers.cast(kind or pa.int32(), safe=False)
 
 
-def _moments(kind: pa.DataType, found: NDArray[np.int64]) -> NDArray[np.datetime64]:
-    return found.astype("datetime64[D]" if pa.types.is_date32(kind) else "datetime64[us]")
+def _moments(kind: pa.DataType, moments: NDArray[np.int64]) -> NDArray[np.datetime64]:
+    return moments.astype("datetime64[D]" if pa.types.is_date32(kind) else "datetime64[us]")
 
 
 def _hashes(values: pa.Array) -> NDArray[np.uint32]:
@@ -318,9 +318,9 @@ def _hashes(values: pa.Array) -> NDArray[np.uint32]:
     kind = values.type
     if pa.types.is_decimal(kind):
         # Arrow has no bytes of them as Java's numbers have them; each value comes to Python once.
-        found = values.dictionary_encode()
-        texts = [_bytes(value.as_py(), kind.scale) for value in found.dictionary]
-        return _hashes_of_bytes(pa.array(texts, pa.binary()).take(found.indices))
+        codes = values.dictionary_encode()
+        texts = [_bytes(value.as_py(), kind.scale) for value in codes.dictionary]
+        return _hashes_of_bytes(pa.array(texts, pa.binary()).take(codes.indices))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _hashes_of_bytes(values.cast(pa.binary()))
     parts = _integers(values).astype("<i8").view("<u4").reshape(-1, 2)

@@ -202,11 +202,11 @@ def hadoop_settings(jvm: Any, configuration: Any) -> Callable[[str], str | None]
 
     def setting(name: str) -> str | None:
         if not name.endswith(_SECRETS):
-            found = configuration.get(name)
+            value = configuration.get(name)
         else:
             letters = configuration.getPassword(name)
-            found = None if letters is None else jvm.java.lang.String.valueOf(letters)
-        return None if found is None else str(found)
+            value = None if letters is None else jvm.java.lang.String.valueOf(letters)
+        return None if value is None else str(value)
 
     return setting
 

@@ -106,16 +106,18 @@ class LakeSink(Sink):
         try:
             in_turn(tables, lambda table: targets.append((table, self._target(spark, table))))
             refuse_shared(target for _, target in targets)
-            works = side_by_side(spark, targets, lambda found: self._plan_table(found, batch), workers=workers)
-            inspected = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
-            kept = {found[0].id: self._kept_types(work) for found, work in inspected}
+            works = side_by_side(spark, targets, lambda targeted: self._plan_table(targeted, batch), workers=workers)
+            inspected = [(targeted, work) for targeted, work in zip(targets, works, strict=True) if work is not None]
+            kept = {targeted[0].id: self._kept_types(work) for targeted, work in inspected}
             self._nulled = self._kept.nulled(rows, [work.table for _, work in inspected], kept)
             texts = self.index_way.collect(rows, [work for _, work in inspected])
             with parted(rows, [table for table in tables if table.id not in texts]) as rows_of:
                 side_by_side(
                     spark,
                     inspected,
-                    lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch, texts.get(found[1].table.id)),
+                    lambda targeted: self._bring_to_end(
+                        rows_of(targeted[0][0]), *targeted, batch, texts.get(targeted[1].table.id)
+                    ),
                     workers=workers,
                 )
         finally:
@@ -198,16 +200,16 @@ class LakeSink(Sink):
         """The rows that are true after the last change, in the columns that are written."""
         table = written(self.settings, table)
         left = rows_left_by(rows, table, ignore_nulls=self.settings.ignore_null_updates)
-        found = left.selectExpr(*(f"row.{quote(column.name)}" for column in table.schema.columns))
+        rows_left = left.selectExpr(*(f"row.{quote(column.name)}" for column in table.schema.columns))
         target = self.target(session_for(rows.sparkSession, 0), table.id)
         try:
-            return with_documents(found, variants_in(target.read()) if target.exists else ())
+            return with_documents(rows_left, variants_in(target.read()) if target.exists else ())
         finally:
             target.release()
 
-    def _plan_table(self, found: tuple[TableProfile, LakeTable], batch: BatchId) -> Work | None:
-        with work_on(found[0].id):
-            return self._plan_work(*found, batch)
+    def _plan_table(self, inspected: tuple[TableProfile, LakeTable], batch: BatchId) -> Work | None:
+        with work_on(inspected[0].id):
+            return self._plan_work(*inspected, batch)
 
     def _plan_work(self, table: TableProfile, target: LakeTable, batch: BatchId) -> Work | None:
         stored_as = self.settings.stored_as_scd_type
@@ -267,7 +269,7 @@ class LakeSink(Sink):
     def _bring_to_end(
         self,
         rows: DataFrame,
-        found: tuple[TableProfile, LakeTable],
+        inspected: tuple[TableProfile, LakeTable],
         work: Work,
         batch: BatchId,
         texts: pa.Table | None,
@@ -279,7 +281,7 @@ class LakeSink(Sink):
                     self._bring(rows, work, batch, texts)
                     return
                 except TargetMoved:
-                    again = self._plan_work(*found, batch)
+                    again = self._plan_work(*inspected, batch)
                     if again is None:
                         return
                     work = again

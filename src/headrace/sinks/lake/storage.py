@@ -84,10 +84,10 @@ class Storage:
         try:
             with self.system.open_input_file(path) as file:
                 file.seek(offset)
-                found: bytes = file.read(size)
+                content: bytes = file.read(size)
         except FileNotFoundError as missing:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from missing
-        return found
+        return content
 
     def write(self, path: str, data: bytes | pa.Buffer) -> None:
         """Make a file.
@@ -100,8 +100,8 @@ class Storage:
 
     def size(self, path: str) -> int | None:
         """The bytes of a file; None where it is not there."""
-        found = self.system.get_file_info(path)
-        return int(found.size) if found.is_file else None
+        info = self.system.get_file_info(path)
+        return int(info.size) if info.is_file else None
 
     def delete(self, path: str) -> None:
         """Delete a file, if it is there."""
@@ -116,8 +116,8 @@ class Storage:
         Raises:
             FileNotFoundError: it is not there.
         """
-        found = self.system.get_file_info(fs.FileSelector(folder))
-        return [info.base_name for info in found if info.is_file]
+        infos = self.system.get_file_info(fs.FileSelector(folder))
+        return [info.base_name for info in infos if info.is_file]
 
     def make_folder(self, folder: str) -> None:
         """Make a folder, where a file needs one."""

@@ -568,8 +568,8 @@ def say_no_index(label: str, reason: str) -> None:
 
 def _json_type(column: TargetColumn, layout: TargetLayout, have: Mapping[str, str]) -> str:
     """A column's type; with JSON it stays what it is in the target, by lower-case name."""
-    found = have.get(column.name.lower())
-    return found if column.name in layout.json and found in ("string", VARIANT) else column.type
+    known = have.get(column.name.lower())
+    return known if column.name in layout.json and known in ("string", VARIANT) else column.type
 
 
 def _names_in(property: str) -> tuple[str, ...]:

@@ -93,13 +93,13 @@ class LakeFiles(TableFiles):
     @classmethod
     def from_text(cls, text: str, login: str = "") -> Self:
         """Read `to_text`'s form back. Tables that another login reaches are left out."""
-        found = {}
+        prepared = {}
         for name, table in json.loads(text).items():
             path, fingerprint = table.pop("folder")
             storage = Storage(login) if fingerprint else LOCAL
             if storage.fingerprint == fingerprint:
-                found[name] = cls.table(folder=Folder(path, storage), **table)
-        return cls(found)
+                prepared[name] = cls.table(folder=Folder(path, storage), **table)
+        return cls(prepared)
 
     def file(self, schema: TableSchema) -> LakeFile | None:
         """A file in the table's folder."""
@@ -178,11 +178,11 @@ class LakeFile(TableFile):
         """Finish the files, with what a commit says of them."""
         self._flush()
         with explained(self._table.folder):
-            found = [writer.close() for writer in self._writers.values()]
-        if not found:
+            files = [writer.close() for writer in self._writers.values()]
+        if not files:
             return WrittenFile(0, self.attempt)
-        actions = [self._table.action(file) for file in found]
-        return WrittenFile(sum(file.rows for file in found), self.attempt, json.dumps(actions, ensure_ascii=False))
+        actions = [self._table.action(file) for file in files]
+        return WrittenFile(sum(file.rows for file in files), self.attempt, json.dumps(actions, ensure_ascii=False))
 
     def discard(self) -> None:
         """Delete what was not finished."""

@@ -68,10 +68,10 @@ def own_columns(settings: LakeSettings) -> tuple[TargetColumn, ...]:
 
 
 def _partitioning(settings: LakeSettings, schema: TableSchema, columns: Mapping[str, str]) -> Partitioning:
-    found = partitioning_of(settings.partition_by, schema.id, columns)
-    if odd := found.odd_column(columns):
+    partitioning = partitioning_of(settings.partition_by, schema.id, columns)
+    if odd := partitioning.odd_column(columns):
         raise SchemaError(
             f"The target of table {schema.id} can't be partitioned by {odd}.",
             remedy="Name another column in the sink's option 'partition_by', or for other tables only: table.column.",
         )
-    return found
+    return partitioning

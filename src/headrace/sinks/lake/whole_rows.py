@@ -131,5 +131,7 @@ def collect(folded: DataFrame, columns: Mapping[str, str]) -> tuple[pa.Table, pa
     # Longer than the name of any column, so it is none.
     comes = max(columns, key=len) + "_"
     written = (f"{value} as {quote(name)}" for name, value in columns.items())
-    found = folded.alias("s").selectExpr(*written, f"s.op = 'upsert' as {quote(comes)}").toArrow()
-    return found.drop_columns([comes]), pa.concat_arrays([pa.array([], pa.bool_()), *found.column(comes).chunks])
+    collected = folded.alias("s").selectExpr(*written, f"s.op = 'upsert' as {quote(comes)}").toArrow()
+    return collected.drop_columns([comes]), pa.concat_arrays(
+        [pa.array([], pa.bool_()), *collected.column(comes).chunks]
+    )

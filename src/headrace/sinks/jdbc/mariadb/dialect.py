@@ -370,8 +370,8 @@ class MariaDb(Database):
 
         with connection.cursor(SSCursor) as cursor:
             cursor.execute(query)
-            while found := cursor.fetchmany(rows):
-                yield list(found)
+            while lines := cursor.fetchmany(rows):
+                yield list(lines)
 
     def logical_for(self, column: Column) -> LogicalType:
         """Canonical text, but instants without `T` and `Z`, which come in UTC, and floats with the digits of a double.
@@ -408,21 +408,21 @@ class MariaDb(Database):
 
 def _driver_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
     """The parameters after `?` in the URL, as PyMySQL wants them."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, value in parameters.items():
         if name in _DRIVER_SECONDS and value.isdigit():
-            found[name] = int(value)
+            options[name] = int(value)
         elif name in _DRIVER_FLAGS and value in ("true", "false"):
-            found[name] = value == "true"
+            options[name] = value == "true"
         elif name in _DRIVER_TEXTS:
-            found[name] = value
+            options[name] = value
         else:
             known = ", ".join((*_DRIVER_TEXTS, *_DRIVER_FLAGS, *_DRIVER_SECONDS))
             raise OptionError(
                 f"Option 'url' of sink 'jdbc' has an unknown or wrong setting: '{name}'.",
                 remedy=f"Known for MariaDB and MySQL: {known}.",
             )
-    return found
+    return options
 
 
 def _plain(kind: str) -> str:

@@ -291,8 +291,8 @@ class Postgres(Database):
         """Read by a cursor of the server."""
         with connection.cursor(name="headrace_reading") as cursor:
             cursor.execute(query)
-            while found := cursor.fetchmany(rows):
-                yield found
+            while lines := cursor.fetchmany(rows):
+                yield lines
 
     def logical_for(self, column: Column) -> LogicalType:
         """Canonical text is what PostgreSQL reads."""

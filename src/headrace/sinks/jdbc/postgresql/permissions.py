@@ -32,8 +32,8 @@ def missing_in_postgresql(
         mirrors: the tables that would be written; they may not be there yet.
         progress: the progress table, which may not be there yet either.
     """
-    (found,) = ask("SELECT current_user, current_database(), has_database_privilege(current_database(), 'CREATE')", ())
-    user, database = dialect.quote(str(found[0])), dialect.quote(str(found[1]))
+    (facts,) = ask("SELECT current_user, current_database(), has_database_privilege(current_database(), 'CREATE')", ())
+    user, database = dialect.quote(str(facts[0])), dialect.quote(str(facts[1]))
     missing: list[MissingPermission] = []
     # A mirror's schema holds its staging table too, so something is made there in every batch.
     schemas = dict.fromkeys([progress.schema, *(name.schema for name in mirrors)])
@@ -45,7 +45,7 @@ def missing_in_postgresql(
             (schema,),
         )
         if not allowed:
-            if not found[2]:
+            if not facts[2]:
                 missing.append(
                     MissingPermission.of(
                         ["CREATE"],
@@ -79,10 +79,10 @@ def _of_table(
 ) -> list[MissingPermission]:
     """What is missing on a table; nothing where it would be made by the login, whose own it is then."""
     privileges = ", ".join(f"has_table_privilege(c.oid, '{name}')" for name in _OF_TABLE)
-    found = ask(_TABLE.format(privileges), (name.schema, name.name))
-    if not found:
+    lines = ask(_TABLE.format(privileges), (name.schema, name.name))
+    if not lines:
         return []
-    *has, owns = found[0]
+    *has, owns = lines[0]
     table = dialect.table(name)
     missing = []
     denied = [privilege for privilege, allowed in zip(_OF_TABLE, has, strict=True) if not allowed]

@@ -43,8 +43,8 @@ def added(
         names: those that they have in the log, where these are not their own.
         new: whether its rows are, and do not come from files that go.
     """
-    found = zip(partitioning.columns, file.partition.values, strict=True)
-    values = {names.get(name, name): delta_value(value, columns[name]) for name, value in found}
+    pairs = zip(partitioning.columns, file.partition.values, strict=True)
+    values = {names.get(name, name): delta_value(value, columns[name]) for name, value in pairs}
     return {
         "add": {
             "path": file.path,
@@ -66,8 +66,8 @@ def removed(entry: Entry, now: int, *, moved: bool = False) -> Action:
         moved: whether its rows stay, in another file.
     """
     kept = ("path", "partitionValues", "size", "tags", "deletionVector")
-    found = {name: entry[name] for name in kept if entry.get(name) is not None}
-    return {"remove": {**found, "deletionTimestamp": now, "dataChange": not moved, "extendedFileMetadata": True}}
+    action = {name: entry[name] for name in kept if entry.get(name) is not None}
+    return {"remove": {**action, "deletionTimestamp": now, "dataChange": not moved, "extendedFileMetadata": True}}
 
 
 def marked(entry: Entry, vector: Mapping[str, Any], rows: int) -> Action:

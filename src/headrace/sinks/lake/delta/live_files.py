@@ -137,8 +137,8 @@ class LiveFiles(FilesAtVersion):
         for name in parts[newest]:
             with self.storage.parquet(self.folder.location(f"{_LOG}/{name}")) as file:
                 column = file.read(columns=["add"]).column("add")
-            for found in column.drop_null().to_pylist():
-                self._add(_as_json(found))
+            for row in column.drop_null().to_pylist():
+                self._add(_as_json(row))
         self.version = newest[0]
 
     def _read_commit(self, version: int) -> None:
@@ -165,10 +165,10 @@ def _name(vector: Mapping[str, Any]) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
-def _as_json(found: dict[str, Any]) -> dict[str, Any]:
+def _as_json(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a checkpoint as a line of the log has it."""
     entry = {}
-    for name, value in found.items():
+    for name, value in row.items():
         if value is None or name in _DERIVED:
             continue
         if name in _MAPS:

@@ -191,8 +191,8 @@ class Transaction:
         from pyspark.sql import DataFrame
 
         none = self._jvm.scala.Option.empty()
-        found = self._log.createDataFrame(self._own.snapshot(), files, False, none)
-        return DataFrame(found, self._session)
+        frame = self._log.createDataFrame(self._own.snapshot(), files, False, none)
+        return DataFrame(frame, self._session)
 
     def marked(self, rows: DataFrame, files: Any) -> list[Any]:
         """Mark rows as deleted. The actions of the commit that say so.
@@ -204,7 +204,7 @@ class Transaction:
         from pyspark.sql import functions as sf
 
         some, generator = self._jvm.scala.Some, self._delta.commands.DeletionVectorBitmapGenerator
-        found = generator.buildRowIndexSetsForFilesMatchingCondition(
+        bitmaps = generator.buildRowIndexSetsForFilesMatchingCondition(
             self._session._jsparkSession,
             self._own,
             True,
@@ -216,7 +216,7 @@ class Transaction:
         )
         helper = self._files_of_commands
         by_name = helper.generateCandidateFileMap(self._log.dataPath(), files)
-        touched = list(_each(helper.findFilesWithMatchingRows(self._own, by_name, found)))
+        touched = list(_each(helper.findFilesWithMatchingRows(self._own, by_name, bitmaps)))
         actions = [one.fileLogEntry().remove() for one in touched if one.isFullyReplaced()]
         marked = {
             one.fileLogEntry().path(): one for one in touched if not one.isFullyReplaced() and not one.isUnchanged()
@@ -269,10 +269,10 @@ class Transaction:
 
     def sequence(self, items: Iterable[Any]) -> Any:
         """As Scala has it."""
-        found = self._jvm.java.util.ArrayList()
+        actions = self._jvm.java.util.ArrayList()
         for item in items:
-            found.add(item)
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(found)
+            actions.add(item)
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(actions)
 
 
 @contextmanager
@@ -332,9 +332,9 @@ def _location(log: Any) -> str:
 
 
 def _each(sequence: Any) -> Iterator[Any]:
-    found = sequence.iterator()
-    while found.hasNext():
-        yield found.next()
+    elements = sequence.iterator()
+    while elements.hasNext():
+        yield elements.next()
 
 
 def _of_checksum(snapshot: Any, what: str) -> Any:
@@ -342,5 +342,5 @@ def _of_checksum(snapshot: Any, what: str) -> Any:
     checksum = snapshot.checksumOpt()
     if not checksum.isDefined():
         return None
-    found = getattr(checksum.get(), what)()
-    return found.get() if found.isDefined() else None
+    option = getattr(checksum.get(), what)()
+    return option.get() if option.isDefined() else None

@@ -51,19 +51,19 @@ def replaced(commit: Transaction, change: WholeRows, mark: BatchMark | None) -> 
     standing = there.selectExpr("*", *hidden).alias("t")
     for condition in change.within:
         standing = standing.where(condition)
-    found = standing.join(source, sf.expr(change.same_key))
+    matched = standing.join(source, sf.expr(change.same_key))
     actions: list[Any] = []
     touched: list[Any] = []
     newer = 0
     filled = not files.isEmpty()
     if filled and commit.marks_rows:
         shown = (f"t.{quote(name)} as {field}" for field, name in places.items())
-        with _computed(found.selectExpr(f"{change.older} as older", *shown)) as rows:
+        with _computed(matched.selectExpr(f"{change.older} as older", *shown)) as rows:
             newer = rows.where("not older").count()
             actions = commit.marked(rows.where("older"), files)
     elif filled:
         path = f"t.{quote(places['file_path'])} as file_path"
-        by_file = found.selectExpr(f"{change.older} as older", path).groupBy("file_path")
+        by_file = matched.selectExpr(f"{change.older} as older", path).groupBy("file_path")
         lines = by_file.agg(sf.expr("bool_or(older) as some"), sf.expr("count_if(not older) as newer")).collect()
         newer = sum(line["newer"] for line in lines)
         touched = commit.named(files, [line["file_path"] for line in lines if line["some"]])

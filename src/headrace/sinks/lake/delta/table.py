@@ -347,8 +347,8 @@ class DeltaTable(LakeTable):
         if not can_clone(self.session):
             return None
         deltas, folder = _deltas(self.session), self._folder
-        found = deltas.forName(self.session, self.sql_name) if folder is None else deltas.forPath(self.session, folder)
-        self._seen = DeltaLog(self.session, found._jdt.deltaLog())
+        log = deltas.forName(self.session, self.sql_name) if folder is None else deltas.forPath(self.session, folder)
+        self._seen = DeltaLog(self.session, log._jdt.deltaLog())
         return self._seen
 
     def properties(self) -> dict[str, str]:

@@ -85,9 +85,9 @@ class TableFacts:
         """By what it is partitioned; None for a transform that is not known here."""
         names = {number: name for name, number in self.ids.items()}
         fields = json.loads(self.spec)["fields"]
-        found = [of_iceberg(names.get(field["source-id"], ""), field["transform"]) for field in fields]
-        known = tuple(field for field in found if field is not None)
-        return Partitioning(known) if len(known) == len(found) else None
+        parsed = [of_iceberg(names.get(field["source-id"], ""), field["transform"]) for field in fields]
+        known = tuple(field for field in parsed if field is not None)
+        return Partitioning(known) if len(known) == len(parsed) else None
 
     @property
     def required(self) -> list[str]:
@@ -145,8 +145,8 @@ def partition_text(partitioning: Partitioning, spec: str, columns: Mapping[str, 
         partition: which one.
     """
     numbers = [str(field["field-id"]) for field in json.loads(spec)["fields"]]
-    found = zip(partitioning.fields, partition.values, strict=True)
-    shown = [iceberg_value(field, columns[field.column], value) for field, value in found]
+    values = zip(partitioning.fields, partition.values, strict=True)
+    shown = [iceberg_value(field, columns[field.column], value) for field, value in values]
     # As Iceberg itself writes it, so that one partition has one text.
     given = {number: value for number, value in zip(numbers, shown, strict=True) if value is not None}
     return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
@@ -154,8 +154,8 @@ def partition_text(partitioning: Partitioning, spec: str, columns: Mapping[str, 
 
 def number_of(field: pa.Field) -> int | None:
     """The number of a column of a Parquet file; None for none."""
-    found = (field.metadata or {}).get(FIELD_ID.encode())
-    return None if found is None else int(found)
+    text = (field.metadata or {}).get(FIELD_ID.encode())
+    return None if text is None else int(text)
 
 
 def no_marks(properties: Mapping[str, str]) -> str:

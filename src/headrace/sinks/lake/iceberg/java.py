@@ -43,8 +43,8 @@ class JavaTable:
     @property
     def snapshot(self) -> int | None:
         """Where it stands; None where it has no snapshot."""
-        found = self.own.currentSnapshot()
-        return None if found is None else int(found.snapshotId())
+        current = self.own.currentSnapshot()
+        return None if current is None else int(current.snapshotId())
 
     def descent(self) -> Iterator[Any]:
         """Its snapshots from the current one back, as far as they were not expired."""

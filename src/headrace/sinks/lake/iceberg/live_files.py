@@ -66,11 +66,11 @@ class LiveFiles(FilesAtVersion):
 
     def location(self, path: str) -> str:
         """Where a file is."""
-        found = Location.of_name(path, self._default_scheme)
-        here = found.is_local if self.storage.is_local else found.bucket == self.folder.path.partition("/")[0]
+        parsed = Location.of_name(path, self._default_scheme)
+        here = parsed.is_local if self.storage.is_local else parsed.bucket == self.folder.path.partition("/")[0]
         if not here:
             raise LogUnreadable("it has files in another place than its folder")
-        return found.path
+        return parsed.path
 
     def gone(self, path: str) -> Rows:
         """Those in files of positions."""
@@ -82,12 +82,12 @@ class LiveFiles(FilesAtVersion):
 
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
         """By the numbers that the file has of its columns."""
-        found = {}
+        names = {}
         for field in file.schema_arrow:
             name = self.names.get(number_of(field))
             if name is not None:
-                found[name] = field.name
-        return found
+                names[name] = field.name
+        return names
 
     def advance(self, manifests: Any, table: Any, snapshot: int | None) -> None:
         """Read on up to a snapshot.
@@ -147,8 +147,8 @@ class LiveFiles(FilesAtVersion):
     def _delete(self, file: Any) -> None:
         if file.content().name() != "POSITION_DELETES" or file.format().name() != "PARQUET":
             raise LogUnreadable("it has deletes of another kind than files of positions")
-        with self.open(str(file.location())) as found:
-            positions = found.read(columns=[PATH, POSITION], use_threads=False).combine_chunks()
+        with self.open(str(file.location())) as deletes:
+            positions = deletes.read(columns=[PATH, POSITION], use_threads=False).combine_chunks()
         paths = pa.concat_arrays(positions.column(PATH).chunks).dictionary_encode()
         numbers = paths.indices.to_numpy()
         order = np.argsort(numbers, kind="stable")
@@ -164,16 +164,16 @@ def _steps(table: Any, before: int, snapshot: int) -> list[Any] | None:
     steps: list[Any] = []
     at: int | None = snapshot
     while at != before:
-        found = None if at is None else table.snapshot(at)
-        if found is None or len(steps) == _MOST_STEPS:
+        earlier = None if at is None else table.snapshot(at)
+        if earlier is None or len(steps) == _MOST_STEPS:
             return None
-        steps.append(found)
-        at = found.parentId()
+        steps.append(earlier)
+        at = earlier.parentId()
     return steps[::-1]
 
 
-def _each(found: Any) -> Iterator[Any]:
+def _each(iterable: Any) -> Iterator[Any]:
     """What something of Java's gives."""
-    items = found.iterator()
+    items = iterable.iterator()
     while items.hasNext():
         yield items.next()

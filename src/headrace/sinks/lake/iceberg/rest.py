@@ -55,13 +55,13 @@ def _token(uri: str, credential: str, headers: Mapping[str, str], more: Mapping[
     form |= {"client_id": client} if client else {}
     server = more.get("oauth2-server-uri", "v1/oauth/tokens")
     answer = _answer(uri, server, headers, data=urlencode(form).encode())
-    found = answer.get("access_token") if isinstance(answer, dict) else None
-    if not isinstance(found, str):
+    token = answer.get("access_token") if isinstance(answer, dict) else None
+    if not isinstance(token, str):
         raise ConnectError(
             f"The REST catalogue at {uri} gives no token for the login.",
             remedy="Check the sink's options 'credential', 'catalog.scope' and 'catalog.oauth2-server-uri'.",
         )
-    return found
+    return token
 
 
 def _answer(
@@ -85,10 +85,10 @@ def _answer(
     except (OSError, HTTPException, ValueError) as failure:
         raise _no_answer(uri, str(getattr(failure, "reason", "")) or type(failure).__name__) from None
     try:
-        found: object = json.loads(text)
+        answer: object = json.loads(text)
     except ValueError:
         return None
-    return found
+    return answer
 
 
 def _no_answer(uri: str, reason: str) -> ConnectError:
