@@ -228,24 +228,24 @@ def parsed_values(
         OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, a
         bad value, or a name that an earlier release had.
     """
-    by_encoding = _by_encoding(declared)
+    by_name = _by_name(declared)
     values: dict[str, Any] = {}
     for name, raw in given.items():
-        found = by_encoding.get(_fold(name))
-        if raw is None or (found is None and ignore(name)):
+        known = by_name.get(_fold(name))
+        if raw is None or (known is None and ignore(name)):
             continue
         pattern = next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
-        if found is None and pattern is not None:
+        if known is None and pattern is not None:
             values.setdefault(pattern.name, {})[name] = pattern.parse(raw)
             continue
-        if found is None:
+        if known is None:
             raise _unknown(name, declared, owner)
-        if found.name in values:
+        if known.name in values:
             raise OptionError(
-                f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.", option=found.name
+                f"Option '{known.name}' of {owner} is given twice.", remedy="Keep one spelling.", option=known.name
             )
-        _say_what_goes(found, name, owner)
-        values[found.name] = found.parse(raw)
+        _say_what_goes(known, name, owner)
+        values[known.name] = known.parse(raw)
     for option in declared:
         if option.name not in values:
             if option.required:
@@ -258,11 +258,11 @@ def parsed_values(
 
 def option_of(declared: Iterable[Option], name: str) -> Option | None:
     """The option that a name stands for in any accepted spelling, or that takes all names which begin like it."""
-    found = _by_encoding(declared).get(_fold(name))
-    return found or next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
+    known = _by_name(declared).get(_fold(name))
+    return known or next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
 
 
-def _by_encoding(declared: Iterable[Option]) -> dict[str, Option]:
+def _by_name(declared: Iterable[Option]) -> dict[str, Option]:
     return {_fold(accepted): option for option in declared for accepted in option.accepted_names}
 
 
@@ -317,12 +317,12 @@ def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.
         given = [part for part in split(given) if part.strip()] if texts is None else texts
     if not isinstance(given, (list, tuple)):
         given = [given]
-    found = ["" if part is None else str(part).strip() for part in given]
-    if not all(found):
+    parts = ["" if part is None else str(part).strip() for part in given]
+    if not all(parts):
         raise ValueError("a part of it is empty")
     if any(isinstance(part, (list, tuple, Mapping)) for part in given):
         raise ValueError("a part of it is not text")
-    return found
+    return parts
 
 
 def as_text(value: Any) -> str:
@@ -336,10 +336,10 @@ def as_text(value: Any) -> str:
 def _json_texts(text: str) -> list[str] | None:
     """The texts of a JSON array; None for any other text, such as a glob that begins with a bracket."""
     try:
-        found = json.loads(text) if text.lstrip().startswith("[") else None
+        parsed = json.loads(text) if text.lstrip().startswith("[") else None
     except json.JSONDecodeError:
         return None
-    return found if isinstance(found, list) and all(isinstance(part, str) for part in found) else None
+    return parsed if isinstance(parsed, list) and all(isinstance(part, str) for part in parsed) else None
 
 
 def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError:
@@ -378,8 +378,8 @@ def is_secret(name: str) -> bool:
 
 def secret_in_name(name: str) -> str | None:
     """The secret that an option's name itself holds: Debezium puts the salt of a hash there."""
-    found = _SECRET_IN_NAME.search(name)
-    return found[2] if found else None
+    match = _SECRET_IN_NAME.search(name)
+    return match[2] if match else None
 
 
 def shown_name(name: str) -> str:

@@ -90,10 +90,10 @@ def find(kind: str, name: str) -> Any:
 @cache
 def _of_packages(kind: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     """The entry points of a kind that packages on the search path have; a file of each package is read for them."""
-    found: dict[str, EntryPoint] = {}
+    by_name: dict[str, EntryPoint] = {}
     for entry in entry_points(group=f"headrace.{kind}s"):
-        found.setdefault(entry.name, entry)
-    return found
+        by_name.setdefault(entry.name, entry)
+    return by_name
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -86,21 +86,21 @@ class Settings:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        found: dict[str, Option] = {}
+        options: dict[str, Option] = {}
         for base in [base for base in cls.__bases__ if issubclass(base, Settings)]:
             for inherited in base.declared:
-                found.setdefault(base._fields[inherited.name], inherited)
+                options.setdefault(base._fields[inherited.name], inherited)
         for name, annotation in inspect.get_annotations(cls).items():
             said = cls.__dict__.get(name)
             if not isinstance(said, Option):
                 continue
             if hasattr(Settings, name):
                 raise TypeError(f"'{name}' of {cls.__name__} is a method of Settings; give the field another name.")
-            found.pop(name, None)
-            found[name] = replace(said, name=said.name or name, kind=said.kind or _kind(cls, name, annotation))
+            options.pop(name, None)
+            options[name] = replace(said, name=said.name or name, kind=said.kind or _kind(cls, name, annotation))
             setattr(cls, name, _field(said))
-        cls.declared = tuple(found.values())
-        cls._fields = {declared.name: name for name, declared in found.items()}
+        cls.declared = tuple(options.values())
+        cls._fields = {declared.name: name for name, declared in options.items()}
         dataclass(frozen=True, kw_only=True, repr=False)(cls)
 
     @classmethod

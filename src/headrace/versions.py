@@ -24,11 +24,11 @@ GO_BACK = "'Go back to an earlier release' in docs/upgrades.md says when that is
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 
 
-def require_readable(found: Any, newest: int, *, what: str, remedy: str) -> None:
+def require_readable(number: Any, newest: int, *, what: str, remedy: str) -> None:
     """Stop at a format version that only a later release reads.
 
     Args:
-        found: the version; null where an earlier release left none, which is version 1.
+        number: the version; null where an earlier release left none, which is version 1.
         newest: the newest that this release reads.
         what: the thing, as the beginning of a sentence.
         remedy: what the user can do.
@@ -37,9 +37,9 @@ def require_readable(found: Any, newest: int, *, what: str, remedy: str) -> None
         NewerRelease: a later release wrote it.
         ValueError: it is not a version.
     """
-    if found is None:
+    if number is None:
         return
-    version = int(found)
+    version = int(number)
     if version > newest:
         raise NewerRelease(
             f"{what} has format version {version}, and Headrace {__version__} reads versions up to {newest}: "
@@ -84,7 +84,7 @@ def warn_of_change(sentence: str, *, stacklevel: int = 2) -> None:
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    found = _NUMBERS.match(version)
-    if found is None:
+    match = _NUMBERS.match(version)
+    if match is None:
         raise ValueError(f"not a version: {version!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -201,7 +201,7 @@ def renames_in_order(renames: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _folding(*names: Collection[str]) -> Callable[[str], str]:
     """How names are compared: without regard to case, unless a table needs it."""
-    unique = all(len({name.lower() for name in spellings}) == len(spellings) for spellings in names)
+    unique = all(len({name.lower() for name in column_names}) == len(column_names) for column_names in names)
     return str.lower if unique else str
 
 

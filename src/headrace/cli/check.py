@@ -34,13 +34,13 @@ def check(
     with errors_reported(debug):
         from headrace.pipeline.check import check_file
 
-        found = check_file(pipeline, level)
+        outcome = check_file(pipeline, level)
         if as_json:
-            out.print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+            out.print(json.dumps(outcome.to_json(), indent=2, ensure_ascii=False))
         else:
-            for line in lines(found):
+            for line in lines(outcome):
                 out.print(line)
-    if not found.passed:
+    if not outcome.passed:
         raise typer.Exit(USER_ERROR)
 
 

@@ -109,34 +109,34 @@ def group_lines(groups: Sequence[DeadLetterGroup]) -> list[str]:
     """Dead letters as text for people."""
     if not groups:
         return ["No dead letters."]
-    found = []
+    lines = []
     for one in groups:
         offsets = f"offset {one.first:,}" if one.first == one.last else f"offsets {one.first:,} to {one.last:,}"
         newest = "" if one.newest is None else f", the newest of {one.newest:%Y-%m-%d %H:%M:%S} UTC"
         done = "" if not one.replayed else f"; {'all' if one.replayed == one.letters else f'{one.replayed:,}'} replayed"
         place = f"topic {one.topic}, partition {one.partition}, {offsets}{newest}"
-        found.append(f"{_letters(one.letters)}: {place}{done}. {one.reason}")
+        lines.append(f"{_letters(one.letters)}: {place}{done}. {one.reason}")
     waiting = sum(group.letters - group.replayed for group in groups)
-    return [*found, f"{_letters(waiting)} {'waits' if waiting == 1 else 'wait'} for a replay."]
+    return [*lines, f"{_letters(waiting)} {'waits' if waiting == 1 else 'wait'} for a replay."]
 
 
 def plan_lines(plan: ReplayPlan) -> list[str]:
     """A plan as text for people."""
     if not plan.letters:
         return [f"{plan.name}: no dead letters to replay."]
-    found = [f"{plan.name}: {_letters(plan.letters)} (checkpoint {plan.checkpoint})"]
-    found.append(f"  readable   {plan.readable:,} now")
-    found += [f"  no event   {plan.no_event:,}, settled without a change"] if plan.no_event else []
-    found += [f"  unreadable {count:,}, which stay: {reason}" for reason, count in plan.unreadable.items()]
+    lines = [f"{plan.name}: {_letters(plan.letters)} (checkpoint {plan.checkpoint})"]
+    lines.append(f"  readable   {plan.readable:,} now")
+    lines += [f"  no event   {plan.no_event:,}, settled without a change"] if plan.no_event else []
+    lines += [f"  unreadable {count:,}, which stay: {reason}" for reason, count in plan.unreadable.items()]
     for table in plan.tables:
         later = f", and {table.later:,} later of the same rows" if table.later else ""
-        found.append(f"  table      {table.table}: {table.changes:,} change{'' if table.changes == 1 else 's'}{later}")
+        lines.append(f"  table      {table.table}: {table.changes:,} change{'' if table.changes == 1 else 's'}{later}")
     for sink in plan.sinks:
         stop = f" STOPS. {sink.stop} {sink.remedy}".rstrip() if sink.stop else ""
-        found.append(f"  sink       {sink.sink}: {sink.effect}.{stop}")
-    found += [f"  note       {note}" for note in plan.notes]
-    found += [f"  STOPS      {stop}" for stop in plan.stops]
-    return found
+        lines.append(f"  sink       {sink.sink}: {sink.effect}.{stop}")
+    lines += [f"  note       {note}" for note in plan.notes]
+    lines += [f"  STOPS      {stop}" for stop in plan.stops]
+    return lines
 
 
 def _letters(count: int) -> str:

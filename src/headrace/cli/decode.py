@@ -69,8 +69,8 @@ def decode(
                 sys.stderr.write(f"Input: {input}.\n")
         messages, unread = read_input(data, input, topic)
         name, options = _detected(messages, options) if format == AUTO else (format, options)
-        found = _format(name, options)
-        rows = _decoded(found, messages, debug) if messages else []
+        detected = _format(name, options)
+        rows = _decoded(detected, messages, debug) if messages else []
         failed = _show(messages, unread, rows, as_json)
     if failed:
         raise typer.Exit(SOME_ERRORS)
@@ -109,9 +109,9 @@ def _detected(messages: list[InputMessage], options: dict[str, Any]) -> tuple[st
     from headrace.formats.detect import detect
     from headrace.formats.recognition import Sample
 
-    found = detect([Sample(m.value, m.key, tuple(name for name, _ in m.headers or ())) for m in messages])
-    sys.stderr.write(f"Format: {found.sentence}.\n")
-    return found.format, {**found.options, **options}
+    detection = detect([Sample(m.value, m.key, tuple(name for name, _ in m.headers or ())) for m in messages])
+    sys.stderr.write(f"Format: {detection.sentence}.\n")
+    return detection.format, {**detection.options, **options}
 
 
 def _format(name: str, options: dict[str, Any]) -> Format:

@@ -81,9 +81,9 @@ def program(name: str) -> str:
         name: `python`, `headrace`.
     """
     own = Path(sys.executable).parent / name
-    found = shutil.which(name)
+    path = shutil.which(name)
     # The folders are compared: a virtual environment's python is a link to the one it was made with.
-    if found is not None and (not own.exists() or Path(found).parent.samefile(own.parent)):
+    if path is not None and (not own.exists() or Path(path).parent.samefile(own.parent)):
         return name
     near = os.path.relpath(own)
     return shlex.quote(str(own) if near.startswith("..") else near)

@@ -99,12 +99,12 @@ def found_input(data: bytes) -> Input:
 
 def _is_record(line: bytes) -> bool:
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    if not isinstance(found, dict) or not isinstance(found.get("topic"), str) or not found.keys() <= _OF_RECORDS:
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("topic"), str) or not parsed.keys() <= _OF_RECORDS:
         return False
-    return any(name in found for name in _NAMES)
+    return any(name in parsed for name in _NAMES)
 
 
 def _placed(messages: list[InputMessage]) -> list[InputMessage]:
@@ -144,21 +144,21 @@ _OF_RECORDS = frozenset(
 
 
 def _record_line(line: bytes) -> InputMessage:
-    found = json.loads(line.decode())
-    if not isinstance(found, dict):
+    parsed = json.loads(line.decode())
+    if not isinstance(parsed, dict):
         raise ValueError("it is not a JSON object")
-    name = next((name for name in _NAMES if name in found), None)
+    name = next((name for name in _NAMES if name in parsed), None)
     if name is None:
         raise ValueError("it has no `value`")
     return InputMessage(
         0,
-        value=_decoded(found[name]) if name == "value_base64" else _bytes(found[name], name),
-        key=_decoded(found["key_base64"]) if "key_base64" in found else _bytes(found.get("key"), "key"),
-        headers=_headers(found.get("headers")),
-        topic=_text(found.get("topic"), "topic"),
-        partition=_whole(found.get("partition"), "partition") or 0,
-        offset=_whole(found.get("offset"), "offset"),
-        timestamp=_micros(found.get("timestamp", found.get("ts"))),
+        value=_decoded(parsed[name]) if name == "value_base64" else _bytes(parsed[name], name),
+        key=_decoded(parsed["key_base64"]) if "key_base64" in parsed else _bytes(parsed.get("key"), "key"),
+        headers=_headers(parsed.get("headers")),
+        topic=_text(parsed.get("topic"), "topic"),
+        partition=_whole(parsed.get("partition"), "partition") or 0,
+        offset=_whole(parsed.get("offset"), "offset"),
+        timestamp=_micros(parsed.get("timestamp", parsed.get("ts"))),
     )
 
 

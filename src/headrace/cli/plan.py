@@ -33,13 +33,13 @@ def plan(
         loaded = load_pipeline(pipeline)
         shown.hide = loaded.hide
         wanted = loaded.looks_with_spark or local_path(loaded.checkpoint) is None
-        found = loaded.plan(spark=session_for([loaded], debug, short_lived=True) if wanted else None)
+        result = loaded.plan(spark=session_for([loaded], debug, short_lived=True) if wanted else None)
         if as_json:
-            out.print(loaded.hide(json.dumps(found.to_json(), indent=2, ensure_ascii=False)))
+            out.print(loaded.hide(json.dumps(result.to_json(), indent=2, ensure_ascii=False)))
         else:
-            for line in lines(found):
+            for line in lines(result):
                 out.print(loaded.hide(line))
-        stops = found.stops
+        stops = result.stops
         # `errors_reported` would print several sentences as one.
         if stops:
             raise typer.Exit(USER_ERROR)
@@ -50,27 +50,27 @@ def lines(plan: PipelinePlan) -> list[str]:
     from headrace.pipeline.check import summary, table_text
 
     begun = "has not been started yet" if plan.batch is None else f"continues after batch {plan.batch:,}"
-    found = [f"{plan.name}: {begun} (checkpoint {plan.checkpoint})", f"  source  {plan.source}; {summary(plan)}"]
+    texts = [f"{plan.name}: {begun} (checkpoint {plan.checkpoint})", f"  source  {plan.source}; {summary(plan)}"]
     for topic, ends in sorted((plan.begin or {}).items()):
         at = ", ".join(f"partition {partition} from {end:,}" for partition, end in sorted(ends.items()))
-        found.append(f"  topic   {topic}: {at}")
-    found += [f"  sink    {sink}" for sink in plan.sinks]
-    found += [f"  encode  {plan.encoding}"] if plan.encoding else []
-    found += [f"  note    {sentence}" for sentence in (plan.rewrites, *plan.unsaid) if sentence]
+        texts.append(f"  topic   {topic}: {at}")
+    texts += [f"  sink    {sink}" for sink in plan.sinks]
+    texts += [f"  encode  {plan.encoding}"] if plan.encoding else []
+    texts += [f"  note    {sentence}" for sentence in (plan.rewrites, *plan.unsaid) if sentence]
     for table in plan.tables:
-        found.append(f"  table   {table.table}: {table_text(table, targets=False)}")
-        found += [
+        texts.append(f"  table   {table.table}: {table_text(table, targets=False)}")
+        texts += [
             f"            {_target(target)}"
             for target in table.targets
             if target.place or target.stop or target.left_out
         ]
-    found += [f"  note    {sentence}" for sentence in (*plan.unmatched, *plan.cascades, *plan.lacking)]
-    found += [f"  lost    {table} is no longer captured" for table in plan.uncaptured]
-    found += [f"  gone    {table} was captured until now and would no longer be" for table in plan.gone]
+    texts += [f"  note    {sentence}" for sentence in (*plan.unmatched, *plan.cascades, *plan.lacking)]
+    texts += [f"  lost    {table} is no longer captured" for table in plan.uncaptured]
+    texts += [f"  gone    {table} was captured until now and would no longer be" for table in plan.gone]
     stops = len(plan.stops)
     if stops:
-        found.append(f"The run would stop at {stops} target{'' if stops == 1 else 's'}.")
-    return found
+        texts.append(f"The run would stop at {stops} target{'' if stops == 1 else 's'}.")
+    return texts
 
 
 def _target(target: SinkPlan) -> str:

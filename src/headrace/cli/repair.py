@@ -160,8 +160,8 @@ def _show_and_do(
                 return
             done = list(repair.do())
         if as_json:
-            found = {**repair.to_json(), "done": done}
-            out.print(loaded.hide(json.dumps(found, indent=2, ensure_ascii=False)))
+            document = {**repair.to_json(), "done": done}
+            out.print(loaded.hide(json.dumps(document, indent=2, ensure_ascii=False)))
             return
         for sentence in done:
             out.print(loaded.hide(sentence))
@@ -170,10 +170,10 @@ def _show_and_do(
 def lines(repair: Repair) -> list[str]:
     """A repair as text for people."""
     nouns = {"reread": "row", "rewind": "change", "skip": "change"}
-    found = [f"{repair.pipeline}: {repair.kind} (checkpoint {repair.checkpoint})"]
+    texts = [f"{repair.pipeline}: {repair.kind} (checkpoint {repair.checkpoint})"]
     for part in repair.parts:
         noun = nouns[repair.kind]
         count = "" if part.count is None else f", about {part.count:,} {noun}{'' if part.count == 1 else 's'}"
-        found.append(f"  {part.name}: {part.does}{count}")
-        found += [f"    {sink}: {effect}" for sink, effect in part.sinks]
-    return [*found, *(f"  note  {note}" for note in repair.notes)]
+        texts.append(f"  {part.name}: {part.does}{count}")
+        texts += [f"    {sink}: {effect}" for sink, effect in part.sinks]
+    return [*texts, *(f"  note  {note}" for note in repair.notes)]

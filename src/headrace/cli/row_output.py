@@ -57,7 +57,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
     """The same for change rows with map images that are in this process already."""
     import pyarrow as pa
 
-    found: list[Row] = []
+    rows: list[Row] = []
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in ("event_time", "capture_time"):
@@ -66,8 +66,8 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
         parts = dict(zip((field.name for field in message.type), message.flatten(), strict=True))
         parts["timestamp"] = parts["timestamp"].cast(pa.int64())
         columns["message"] = pa.StructArray.from_arrays(list(parts.values()), list(parts))
-        found += [_plain(row) for row in pa.RecordBatch.from_pydict(columns).to_pylist()]
-    return found
+        rows += [_plain(row) for row in pa.RecordBatch.from_pydict(columns).to_pylist()]
+    return rows
 
 
 def _schema_of(field: StructField) -> TableSchema:
@@ -209,9 +209,9 @@ def shown(text: str | None) -> str:
 
 
 def _schema_text(text: str) -> str:
-    found = TableSchema.from_json(json.loads(text))
-    columns = (f"{shown(c.name)} {c.logical}{'' if c.nullable else ' not null'}" for c in found.columns)
-    key = f"; key {', '.join(found.key)}" if found.key else ""
+    schema = TableSchema.from_json(json.loads(text))
+    columns = (f"{shown(c.name)} {c.logical}{'' if c.nullable else ' not null'}" for c in schema.columns)
+    key = f"; key {', '.join(schema.key)}" if schema.key else ""
     return ", ".join(columns) + key
 
 
@@ -221,8 +221,8 @@ def counts_text(operations: Iterable[str], messages: int, silent: int) -> str:
     for operation in operations:
         word = _WORDS.get(Operation(operation), operation)
         counts[word] = counts.get(word, 0) + 1
-    found = ", ".join(f"{count} {word}" for word, count in counts.items()) or "no rows"
-    text = f"{messages} message{'' if messages == 1 else 's'}: {found}"
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items()) or "no rows"
+    text = f"{messages} message{'' if messages == 1 else 's'}: {listed}"
     if silent:
         text += f"; {silent} {'is not an event' if silent == 1 else 'are not events'}"
     return f"{text}."

@@ -46,40 +46,40 @@ def status(
         loaded = load_pipeline(pipeline)
         shown.hide = loaded.hide
         spark = session_for([loaded], debug, short_lived=True) if local_path(loaded.checkpoint) is None else None
-        found = loaded.status(spark=spark, ask_source=not no_source)
+        result = loaded.status(spark=spark, ask_source=not no_source)
         if as_json:
-            out.print(loaded.hide(json.dumps(found.to_json(), indent=2, ensure_ascii=False)))
+            out.print(loaded.hide(json.dumps(result.to_json(), indent=2, ensure_ascii=False)))
         else:
-            for line in lines(found, dt.datetime.now(dt.UTC)):
+            for line in lines(result, dt.datetime.now(dt.UTC)):
                 out.print(loaded.hide(line))
-        if not found.is_fine:
+        if not result.is_fine:
             raise typer.Exit(NOT_FINE)
 
 
 def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
     """A status as text for people; `now` is the current time."""
-    found = [f"{status.name}: {_run(status)}"]
+    texts = [f"{status.name}: {_run(status)}"]
     for topic, ends in sorted(status.topics.items()):
-        found.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
+        texts.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
     for one in status.skipped:
         place = f"topic {one.topic}, partition {one.partition}, offsets {one.first:,} to {one.upto - 1:,}"
-        found.append(f"  skipped    {place}, by a repair {_time(one.at, now)}")
+        texts.append(f"  skipped    {place}, by a repair {_time(one.at, now)}")
     if status.messages:
         from headrace.observe.live import messages_text
 
-        found.append(f"  messages   {messages_text(status.messages)}")
+        texts.append(f"  messages   {messages_text(status.messages)}")
         if status.messages.left_out:
-            found.append(f"  left out   {_LEFT_OUT}")
+            texts.append(f"  left out   {_LEFT_OUT}")
     if status.run is not None:
-        found += [f"  {word:10} {text}" for word, text in _of_run(status.run, now)]
+        texts += [f"  {word:10} {text}" for word, text in _of_run(status.run, now)]
     several = len(status.databases) > 1
     for database in status.databases:
         if several:
-            found.append(f"database {database.name}")
-        found += [f"  {word:10} {text}" for word, text in _facts(database, now)]
-        found += _tables(database.tables, now)
-        found += [f"  requested  {one.table}: {one.state}, {_chunks(one.chunks)} read" for one in database.ad_hoc]
-    return found
+            texts.append(f"database {database.name}")
+        texts += [f"  {word:10} {text}" for word, text in _facts(database, now)]
+        texts += _tables(database.tables, now)
+        texts += [f"  requested  {one.table}: {one.state}, {_chunks(one.chunks)} read" for one in database.ad_hoc]
+    return texts
 
 
 def _run(status: PipelineStatus) -> str:

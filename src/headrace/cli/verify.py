@@ -33,24 +33,24 @@ def verify(
         loaded = load_pipeline(pipeline)
         shown.hide = loaded.hide
         loaded.check()
-        for found in loaded.verify(session_for([loaded], debug), most=rows):
-            if isinstance(found, LeftOut):
+        for line in loaded.verify(session_for([loaded], debug), most=rows):
+            if isinstance(line, LeftOut):
                 equal = False
-                names = ", ".join(f"'{name}'" for name in found.columns)
+                names = ", ".join(f"'{name}'" for name in line.columns)
                 out.print(
-                    f"{found.table.path}: the source has {names}, which no sink gets. Name them in "
+                    f"{line.table.path}: the source has {names}, which no sink gets. Name them in "
                     "'column_exclude_list' if they should be left out."
                 )
                 continue
-            result = found.comparison
-            equal = equal and found.equal
+            result = line.comparison
+            equal = equal and line.equal
             out.print(
-                f"{found.table.path} in {found.sink}: {_rows(result.expected)} in the source, {result.actual:,} in the "
+                f"{line.table.path} in {line.sink}: {_rows(result.expected)} in the source, {result.actual:,} in the "
                 + "target; "
                 + ("equal" if result.equal else f"{result.differing_rows} differ")
             )
-            if found.lacking:
-                names = ", ".join(f"'{name}'" for name in found.lacking)
+            if line.lacking:
+                names = ", ".join(f"'{name}'" for name in line.lacking)
                 out.print(f"  lacks {names}: let the pipeline catch up, or leave it out with 'except_column_list'")
             for one in result.differences:
                 columns = f" ({', '.join(one.columns)})" if one.columns else ""

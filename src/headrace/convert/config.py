@@ -143,11 +143,15 @@ class _Pipeline:
             if name in OF_SOME_SOURCES and self._kind not in OF_SOME_SOURCES[name]:
                 continue
             rooms = self._declared_options.items()
-            found = [(room, option) for room, declared in rooms if (option := _declared(declared, name)) is not None]
-            said = any(_declared((option,), other) is option for room, option in found for other in self.sections[room])
-            same = any(_fits(option, theirs) and option.parse(theirs) == option.default for _, option in found)
-            if found and not said and not same:
-                yield f"{name}: {theirs} in Debezium, {_shown(found[0][1].default) or 'empty'} here"
+            different = [
+                (room, option) for room, declared in rooms if (option := _declared(declared, name)) is not None
+            ]
+            said = any(
+                _declared((option,), other) is option for room, option in different for other in self.sections[room]
+            )
+            same = any(_fits(option, theirs) and option.parse(theirs) == option.default for _, option in different)
+            if different and not said and not same:
+                yield f"{name}: {theirs} in Debezium, {_shown(different[0][1].default) or 'empty'} here"
 
     def _rank(self, item: tuple[str, str]) -> int:
         """Where the input has a property, so that the pipeline file follows its order."""
@@ -219,8 +223,8 @@ class _Pipeline:
         if prefix is None:
             sentence = "The property 'topic.prefix' is missing, with which all topics begin."
             self.refused.append(OptionError(sentence, remedy="Add it (database.server.name in Debezium 1)."))
-        found = given.take(prefix) if prefix is not None else None
-        made["topic.prefix"] = given.value("topic.prefix", found or _STAND_INS[0])
+        taken = given.take(prefix) if prefix is not None else None
+        made["topic.prefix"] = given.value("topic.prefix", taken or _STAND_INS[0])
         if any(p.name.startswith(_OLD_NAMES) for p in given.config.properties):
             made["shape"] = _SHAPE_OF_OLD_NAMES
             given.notes.append("The names are of Debezium 1, and so is the shape of events. Today's is shape: '3'.")
@@ -370,9 +374,9 @@ def _parts(text: str) -> list[str]:
 
 def _lists(patterns: str, names: Iterable[str]) -> bool:
     """Whether one of a list's patterns, as `_table_pattern` gives them, means a table that has these names."""
-    found = [part.removeprefix("re:") if part.startswith("re:") else re.escape(part) for part in _parts(patterns)]
+    expressions = [part.removeprefix("re:") if part.startswith("re:") else re.escape(part) for part in _parts(patterns)]
     try:
-        return any(re.fullmatch(part, name, re.IGNORECASE) for part in found for name in names)
+        return any(re.fullmatch(part, name, re.IGNORECASE) for part in expressions for name in names)
     except re.error:
         # Whoever reads the list says what is wrong with it.
         return True

@@ -72,22 +72,22 @@ def read_connector(file: Path) -> ConnectorConfig:
     if not given:
         raise OptionError(f"'{file}' holds no properties.", remedy=_SETS)
     server = any(key.startswith(_SERVER) for key in given)
-    properties = [found for key, value in given.items() for found in _named(key, value, server=server)]
+    properties = [property for key, value in given.items() for property in _named(key, value, server=server)]
     name = name or next((p.value for p in properties if p.name == "name"), "")
     return ConnectorConfig(file, server, name, tuple(properties))
 
 
 def _from_json(file: Path, text: str) -> tuple[str, dict[str, str]]:
     try:
-        found: Any = json.loads(text)
+        parsed: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise OptionError(
             f"{file}, line {error.lineno}: This is no valid JSON: {error.msg}.", remedy="Check commas and quotes there."
         ) from None
-    inner = found.get("config")
-    name = str(found.get("name", "")) if isinstance(inner, dict) else ""
+    inner = parsed.get("config")
+    name = str(parsed.get("name", "")) if isinstance(inner, dict) else ""
     values = {}
-    for key, value in (inner if isinstance(inner, dict) else found).items():
+    for key, value in (inner if isinstance(inner, dict) else parsed).items():
         if isinstance(value, (dict, list)):
             raise OptionError(f"Property '{key}' in '{file}' is no text, number or boolean.", remedy=_SETS)
         # Null is how Connect's interface says that a property is not set.
@@ -101,11 +101,11 @@ def parse_properties(text: str) -> dict[str, str]:
 
     Source: java.util.Properties.load, with UTF-8 as Quarkus and Kafka Connect read it.
     """
-    found = {}
+    properties = {}
     for line in _logical_lines(text):
         key, value = _split(line)
-        found[_unescaped(key)] = _unescaped(value)
-    return found
+        properties[_unescaped(key)] = _unescaped(value)
+    return properties
 
 
 def _logical_lines(text: str) -> list[str]:
@@ -137,9 +137,9 @@ def _unescaped(text: str) -> str:
         code, letter = match.groups()
         return chr(int(code, 16)) if code else _ESCAPES.get(letter, letter)
 
-    found = re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", plain, text, flags=re.DOTALL)
+    unescaped = re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", plain, text, flags=re.DOTALL)
     # Java escapes what lies beyond 16 bits as two halves.
-    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _named(key: str, value: str, *, server: bool) -> list[Property]:

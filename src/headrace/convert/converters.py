@@ -100,8 +100,8 @@ def _avro(given: Properties) -> dict[str, str]:
     made = {"type": "debezium_avro"}
     for setting in ("schema.registry.url", "apicurio.registry.url"):
         urls = {side: given.peek(f"{side}.converter.{setting}") for side in _SIDES}
-        found = urls["value"] or urls["key"]
-        if not found:
+        url = urls["value"] or urls["key"]
+        if not url:
             continue
         if urls["key"] not in (None, urls["value"]) and urls["value"]:
             raise OptionError(
@@ -111,7 +111,7 @@ def _avro(given: Properties) -> dict[str, str]:
         origin = given.given(f"{'value' if urls['value'] else 'key'}.converter.{setting}")
         for side in _SIDES:
             given.take(f"{side}.converter.{setting}")
-        made["registry"] = given.value("registry", found, "SCHEMA_REGISTRY_URL", origin=origin)
+        made["registry"] = given.value("registry", url, "SCHEMA_REGISTRY_URL", origin=origin)
         if setting.startswith("apicurio"):
             made["framing"] = _apicurio_framing(given)
         break
@@ -124,10 +124,10 @@ def _avro(given: Properties) -> dict[str, str]:
     for name in (user, f"schema.registry.{user}"):
         for side in ("value", "key"):
             origin = given.given(f"{side}.converter.{name}")
-            found = given.take(f"{side}.converter.{name}")
-            if found is not None and f"registry.{user}" not in made:
+            url = given.take(f"{side}.converter.{name}")
+            if url is not None and f"registry.{user}" not in made:
                 variable = "SCHEMA_REGISTRY_USER_INFO"
-                made[f"registry.{user}"] = given.value(f"registry.{user}", found, variable, origin=origin)
+                made[f"registry.{user}"] = given.value(f"registry.{user}", url, variable, origin=origin)
     _null_as_default(given, made)
     for side in _SIDES:
         name = f"{side}.converter.schemas.enable"
@@ -137,11 +137,11 @@ def _avro(given: Properties) -> dict[str, str]:
 
 
 def _apicurio_framing(given: Properties) -> str:
-    found = {}
+    framing = {}
     for setting in _APICURIO_FRAMING:
         values = {side: given.take(f"{side}.converter.{setting}") for side in _SIDES}
-        found[setting] = (values["value"] or values["key"] or "").strip()
-    headers, confluent, handler = (found[setting] for setting in _APICURIO_FRAMING)
+        framing[setting] = (values["value"] or values["key"] or "").strip()
+    headers, confluent, handler = (framing[setting] for setting in _APICURIO_FRAMING)
     if headers.lower() == "true":
         return "apicurio-header"
     return "confluent" if confluent.lower() == "true" or handler.endswith("Legacy4ByteIdHandler") else "apicurio8"

@@ -60,25 +60,29 @@ class Properties:
         self._open = {p.name: p for p in (*general, *special)}
         self._done: set[str] = set()
         own = {p.name for p in special}
-        for found in general:
-            if found.name in own and f"value{found.name.removeprefix('key')}" in own and found.given not in self._done:
-                self._done.add(found.given)
+        for general_option in general:
+            if (
+                general_option.name in own
+                and f"value{general_option.name.removeprefix('key')}" in own
+                and general_option.given not in self._done
+            ):
+                self._done.add(general_option.given)
                 self.left.append(
-                    Left(shown_name(found.given), "not needed", "keys and values have settings of their own")
+                    Left(shown_name(general_option.given), "not needed", "keys and values have settings of their own")
                 )
 
     def take(self, name: str) -> str | None:
         """The value of a property, which is then done with; None where it is not given."""
-        found = self._open.pop(name, None)
-        if found is None:
+        value = self._open.pop(name, None)
+        if value is None:
             return None
-        self._done.add(found.given)
-        return found.value
+        self._done.add(value.given)
+        return value.value
 
     def peek(self, name: str) -> str | None:
         """The value of a property that is looked at again later."""
-        found = self._open.get(name)
-        return found.value if found else None
+        value = self._open.get(name)
+        return value.value if value else None
 
     def names(self, prefix: str = "") -> list[str]:
         """The properties that are not done with whose names begin so, in the order of the file."""
@@ -88,10 +92,10 @@ class Properties:
 
     def leave(self, name: str, why: Why, because: str) -> None:
         """Tell why a property is not carried over."""
-        found = self._open.pop(name)
-        if found.given not in self._done:
-            self._done.add(found.given)
-            self.left.append(Left(shown_name(found.given), why, because.rstrip(".")))
+        value = self._open.pop(name)
+        if value.given not in self._done:
+            self._done.add(value.given)
+            self.left.append(Left(shown_name(value.given), why, because.rstrip(".")))
 
     def leave_usual(self, name: str, usual: Iterable[str]) -> bool:
         """Leave a property whose value asks for what is done anyway; whether it is one."""

@@ -87,9 +87,9 @@ def _router(given: Properties, name: str, prefix: str, made: dict[str, str], *, 
 def _logical(given: Properties, prefix: str) -> dict[str, str]:
     made = {}
     for option in _CARRIED:
-        found = given.take(prefix + option)
-        if found is not None:
-            made[option] = given.value(option, found)
+        value = given.take(prefix + option)
+        if value is not None:
+            made[option] = given.value(option, value)
     cache = f"{prefix}logical.table.cache.size"
     if given.peek(cache) is not None:
         given.leave(cache, "not needed", "routes are made once per batch")

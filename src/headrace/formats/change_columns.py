@@ -209,9 +209,9 @@ def lower(text: str) -> str:
 
 def numbered(texts: pa.StringArray, numbers: Mapping[str, int], written: Callable[[str], str]) -> Array:
     """The number of each word as `written` gives it; -1 where it has none, or is null."""
-    found = texts.dictionary_encode()
-    codes = [numbers.get(written(word), -1) for word in found.dictionary.to_pylist()]
-    return np.array([*codes, -1])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
+    encoded = texts.dictionary_encode()
+    codes = [numbers.get(written(word), -1) for word in encoded.dictionary.to_pylist()]
+    return np.array([*codes, -1])[encoded.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
 
 
 def empty_as_null(texts: pa.StringArray) -> pa.StringArray:

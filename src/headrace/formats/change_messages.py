@@ -55,10 +55,10 @@ class RowSchemas:
         """
         if self.typed is not None:
             return np.zeros(rows.num_rows, np.int64)
-        found = rows.column("schema_id").dictionary_encode()
-        ids = found.dictionary.to_pylist()
+        codes = rows.column("schema_id").dictionary_encode()
+        ids = codes.dictionary.to_pylist()
         numbers = [self._numbers.get(id, -2) for id in ids]
-        schema_number = np.array([*numbers, -1])[found.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)]
+        schema_number = np.array([*numbers, -1])[codes.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)]
         is_data = pc.is_in(rows.column("op"), pa.array(ROWS)).to_numpy(zero_copy_only=False)
         unknown = np.flatnonzero((schema_number == -2) & is_data)
         if unknown.size:
@@ -77,12 +77,12 @@ class RowSchemas:
         kinds = image.codes(schema_number, self._json_kinds)
         numbers = np.zeros(len(image.values), np.bool_)
         numbers[image.entries.values[kinds == _NUMBER]] = True
-        found = are_numbers(image.values, numbers)
+        is_number = are_numbers(image.values, numbers)
         booleans = image.entries.values[kinds == _BOOLEAN]
         if booleans.size:
             words = pc.is_in(image.values.take(pa.array(booleans)), pa.array(["true", "false"]))
-            found[booleans] = words.to_numpy(zero_copy_only=False)
-        return found
+            is_number[booleans] = words.to_numpy(zero_copy_only=False)
+        return is_number
 
     def json(self, image: Image, schema_number: Array) -> pa.StringArray:
         """Images as JSON objects, whose numbers and booleans are no strings."""
@@ -111,8 +111,8 @@ def unknown_schema(rows: pa.RecordBatch, row: int) -> FormatError:
 def tables_of(rows: pa.RecordBatch) -> tuple[pa.Int32Array, list[TableId]]:
     """The number of each row's table, and the tables; that of a row without a table has no names."""
     parts = [part.fill_null("") for part in rows.column("table").flatten()]
-    found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
-    return found.indices, [TableId(*path.split("\0")) for path in found.dictionary.to_pylist()]
+    names = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
+    return names.indices, [TableId(*path.split("\0")) for path in names.dictionary.to_pylist()]
 
 
 def topics(rows: pa.RecordBatch, template: str) -> pa.StringArray:
@@ -151,8 +151,8 @@ def rows_of(batch: pa.RecordBatch, ops: Sequence[str]) -> Array:
 
 def operations(rows: pa.RecordBatch, words: Mapping[str, str]) -> pa.StringArray:
     """The word of each row's operation."""
-    found = rows.column("op").dictionary_encode()
-    return pa.array([words[op] for op in found.dictionary.to_pylist()], pa.string()).take(found.indices)
+    codes = rows.column("op").dictionary_encode()
+    return pa.array([words[op] for op in codes.dictionary.to_pylist()], pa.string()).take(codes.indices)
 
 
 def picked(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
@@ -176,12 +176,12 @@ def integers(texts: pa.StringArray) -> pa.StringArray:
     """Texts of 64-bit integers as plain digits; null for all others."""
     if texts.null_count == len(texts):
         return texts
-    found = texts.dictionary_encode()
+    codes = texts.dictionary_encode()
     made = [
         str(int(t)) if _INTEGER.fullmatch(t) and -(2**63) <= int(t) < 2**63 else None
-        for t in found.dictionary.to_pylist()
+        for t in codes.dictionary.to_pylist()
     ]
-    return pa.array(made, pa.string()).take(found.indices)
+    return pa.array(made, pa.string()).take(codes.indices)
 
 
 def quoted(text: str) -> str:
@@ -191,13 +191,13 @@ def quoted(text: str) -> str:
 
 def first_of(*texts: pa.StringArray) -> pa.StringArray:
     """The first text of each row that is not null. A column is copied only where another one adds to it."""
-    found, *others = texts
+    first, *others = texts
     for other in others:
-        if found.null_count == len(found):
-            found = other
-        elif found.null_count and other.null_count < len(other):
-            found = pc.coalesce(found, other)
-    return found
+        if first.null_count == len(first):
+            first = other
+        elif first.null_count and other.null_count < len(other):
+            first = pc.coalesce(first, other)
+    return first
 
 
 def where(test: Array, texts: pa.StringArray) -> pa.StringArray:

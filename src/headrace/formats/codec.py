@@ -187,12 +187,12 @@ class CountingEncoder(Codec):
         yield from self._with_counts(self._encoder.finish())
 
     def _with_counts(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for found in made:
-            if not found.num_rows:
+        for batch in made:
+            if not batch.num_rows:
                 continue
             now = self._encoder.out_of_range
-            lost = pa.array([now.since(self._told).to_text(), *[None] * (found.num_rows - 1)], pa.string())
-            yield pa.RecordBatch.from_arrays([*found.columns, lost], schema=self.schema)
+            lost = pa.array([now.since(self._told).to_text(), *[None] * (batch.num_rows - 1)], pa.string())
+            yield pa.RecordBatch.from_arrays([*batch.columns, lost], schema=self.schema)
             self._told = now
 
 
@@ -427,12 +427,12 @@ def with_lists(batch: pa.RecordBatch, lists: Mapping[str, Sequence[str]]) -> pa.
     """A batch with the lists that were packed: for each column of packed ones the names of those in it."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for packed, names in lists.items():
-        found = columns.pop(packed)
-        inner = found.flatten()
+        column = columns.pop(packed)
+        inner = column.flatten()
         if not len(inner):
             columns |= {name: pa.nulls(batch.num_rows, inner.type) for name in names}
             continue
-        none = pc.equal(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False)
+        none = pc.equal(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         first = len(names) * (np.cumsum(~none) - 1)
         columns |= {name: inner.take(pa.array(first + index, mask=none)) for index, name in enumerate(names)}
     return pa.RecordBatch.from_pydict(columns)
@@ -508,9 +508,9 @@ def all_rows(
     odd: list[dict[str, Any]] = []
     numbers: list[int] = []
     for number in map(int, np.flatnonzero(~plain)):
-        found = [error_row(batch, number, problems[number], index)] if number in problems else others(number)
-        odd += found
-        numbers += [number] * len(found)
+        row = [error_row(batch, number, problems[number], index)] if number in problems else others(number)
+        odd += row
+        numbers += [number] * len(row)
     if odd:
         made.append((np.array(numbers), pa.RecordBatch.from_pylist(odd, whole.schema)))
     return in_order(made)

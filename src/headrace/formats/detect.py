@@ -42,28 +42,28 @@ def detect(messages: Sequence[Sample]) -> Detection:
     """
     sample = messages[:SAMPLE]
     formats: dict[str, type[Format]] = {name: registry.find("format", name) for name in registry.names("format")}
-    found: dict[tuple[str, FormatOptions], Counter[str]] = {}
+    votes: dict[tuple[str, FormatOptions], Counter[str]] = {}
     undecided: dict[tuple[str, FormatOptions], Counter[str]] = {}
     for message in sample:
         candidates = recognise(message, formats)
         # What may be of two formats decides nothing, unless no other message tells which of them.
-        counts = found if len(candidates) == 1 else undecided
+        counts = votes if len(candidates) == 1 else undecided
         for name, evidence in candidates.items():
             counts.setdefault((name, evidence.options), Counter())[evidence.why] += 1
-    if not found.keys() & undecided.keys():
-        found |= undecided
-    if not found:
+    if not votes.keys() & undecided.keys():
+        votes |= undecided
+    if not votes:
         raise OptionError(
             f"None of {_messages(len(sample))} has the marks of a known format.",
             remedy=f"Name it with --format: {', '.join(formats)}.",
         )
-    if len(found) > 1:
-        candidates_text = "; ".join(_candidate(name, options, whys) for (name, options), whys in sorted(found.items()))
+    if len(votes) > 1:
+        candidates_text = "; ".join(_candidate(name, options, whys) for (name, options), whys in sorted(votes.items()))
         raise OptionError(
             f"The format of {_messages(len(sample))} is not clear. Candidates: {candidates_text}.",
             remedy="Choose one with --format, and pass messages of one format only.",
         )
-    (((name, options), whys),) = found.items()
+    (((name, options), whys),) = votes.items()
     recognised = sum(whys.values())
     silent = len(sample) - recognised
     sentence = _candidate(name, options, whys)
@@ -75,8 +75,8 @@ def detect(messages: Sequence[Sample]) -> Detection:
 def recognise(message: Sample, formats: Mapping[str, type[Format]]) -> dict[str, Evidence]:
     """The formats that a message may be of, by name: none, one, or several."""
     asked = ((name, format.recognise(message)) for name, format in formats.items())
-    found = {name: evidence for name, evidence in asked if evidence is not None}
-    return {name: evidence for name, evidence in found.items() if evidence.sure} or found
+    evidences = {name: evidence for name, evidence in asked if evidence is not None}
+    return {name: evidence for name, evidence in evidences.items() if evidence.sure} or evidences
 
 
 def _candidate(format: str, options: FormatOptions, whys: Counter[str]) -> str:

@@ -54,18 +54,18 @@ def struct_schema(changes: DataFrame, given: GivenSchema | None, keys: Sequence[
 def _check_image(image: DataType, name: str, schema: TableSchema) -> None:
     from pyspark.sql.types import StructType
 
-    found = {f.name: f.dataType.simpleString() for f in image.fields} if isinstance(image, StructType) else {}
+    types = {f.name: f.dataType.simpleString() for f in image.fields} if isinstance(image, StructType) else {}
     for column in schema.columns:
-        kind = found.pop(column.name, None)
+        kind = types.pop(column.name, None)
         if kind != column.logical.spark_type:
             raise OptionError(
                 f"Column '{column.name}' of '{name}' is {kind or 'missing'}, but the schema has "
                 f"{column.logical.spark_type}.",
                 remedy="Pass the schema that the images follow, or leave it out.",
             )
-    if found:
+    if types:
         raise OptionError(
-            f"'{name}' has a column '{next(iter(found))}', which the schema does not have.",
+            f"'{name}' has a column '{next(iter(types))}', which the schema does not have.",
             remedy="Pass the schema that the images follow, or leave it out.",
         )
 
@@ -105,16 +105,16 @@ def with_schema_ids(
     changes, known = _with_keys(changes, known)
     inferred = _inferred(changes, keys)
     known |= {schema.fingerprint: schema for schema in inferred}
-    found = tuple(known[fingerprint] for fingerprint in sorted(known))
+    schemas = tuple(known[fingerprint] for fingerprint in sorted(known))
     if not inferred:
-        return changes, found
+        return changes, schemas
     branches = " ".join(
         f"when coalesce(table.database, '') = {literal(s.id.database)} and coalesce(table.schema, '') = "
         f"{literal(s.id.schema)} and coalesce(table.name, '') = {literal(s.id.name)} then {literal(s.fingerprint)}"
         for s in inferred
     )
     named = f"if(schema_id is null and op in ({_DATA}), case {branches} end, schema_id)"
-    return changes.withColumn("schema_id", expr(named)), found
+    return changes.withColumn("schema_id", expr(named)), schemas
 
 
 def _with_keys(changes: DataFrame, known: Mapping[str, TableSchema]) -> tuple[DataFrame, dict[str, TableSchema]]:
@@ -164,13 +164,13 @@ def _inferred(changes: DataFrame, keys: Sequence[str]) -> list[TableSchema]:
         names.update(dict.fromkeys([*(shape.a or ()), *(shape.b or ()), *(shape.k or ())]))
         if shape.k:
             key_of.setdefault(id, tuple(shape.k))
-    found = []
+    schemas = []
     for id, names in sorted(columns.items()):
         key = key_of.get(id) or tuple(k for k in keys if k in names)
         text = LogicalType("string")
         made = tuple(Column(name, n, text, nullable=name not in key) for n, name in enumerate(names, 1))
-        found.append(TableSchema(id, made, key))
-    return found
+        schemas.append(TableSchema(id, made, key))
+    return schemas
 
 
 def topic_for(template: str, table: TableId) -> str:
@@ -258,12 +258,12 @@ class EncodedBatch:
         """What was counted, to be asked after the messages were written."""
         if self.observation is None:
             return OutOfRange()
-        found: list[dict[str, Any]] = []
+        counts: list[dict[str, Any]] = []
         # Where nobody computed the messages, Spark would wait for it without end.
-        asking = threading.Thread(target=lambda: found.append(self.observation.get), daemon=True)  # type: ignore[union-attr]
+        asking = threading.Thread(target=lambda: counts.append(self.observation.get), daemon=True)  # type: ignore[union-attr]
         asking.start()
         asking.join(_WAIT_SECONDS)
-        return OutOfRange.of_texts((found[0] if found else {}).get("lost", "").split("\n"))
+        return OutOfRange.of_texts((counts[0] if counts else {}).get("lost", "").split("\n"))
 
 
 def observation_name(format: str) -> str:

@@ -60,17 +60,17 @@ class GivenSchema:
         """
         if self.several:
             raise OptionError("Option 'schema' is a list of schemas.", remedy="Give one of them.")
-        found = self.tables[0] if self.ddl is None else table_of_ddl(self.ddl)
+        table = self.tables[0] if self.ddl is None else table_of_ddl(self.ddl)
         if not keys:
-            return found
-        names = {column.name for column in found.columns}
+            return table
+        names = {column.name for column in table.columns}
         missing = [key for key in keys if key not in names]
         if missing:
             raise OptionError(
                 f"Option 'keys' names '{missing[0]}', which option 'schema' does not have.",
                 remedy="Name columns of the schema.",
             )
-        return TableSchema(found.id, found.columns, tuple(keys))
+        return TableSchema(table.id, table.columns, tuple(keys))
 
 
 def given_schema(given: Any) -> GivenSchema:
@@ -130,14 +130,14 @@ def table_of_ddl(ddl: str) -> TableSchema:
     from pyspark.sql.types import StructType
 
     try:
-        found = StructType.fromDDL(ddl)
+        struct = StructType.fromDDL(ddl)
     except PySparkException as error:
         raise OptionError(
             f"Option 'schema' can't be '{ddl}': Spark can't read it as DDL.", remedy="Write: id int, name string."
         ) from error
-    if not isinstance(found, StructType):
+    if not isinstance(struct, StructType):
         raise OptionError(f"Option 'schema' can't be '{ddl}': it has no columns.", remedy="Write: id int, name string.")
-    return nameless_table(found)
+    return nameless_table(struct)
 
 
 def nameless_table(image: StructType, key: Sequence[str] = ()) -> TableSchema:

@@ -169,10 +169,10 @@ def canonical(tape: Tape, at: Array, code: str) -> pa.StringArray:
 def _base64_of_hex(text: str) -> str | None:
     try:
         # An odd first digit is a byte by itself, as in Spark and Oracle.
-        found = bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)
+        raw = bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)
     except ValueError:
         return None
-    return base64.b64encode(found).decode() if text.isalnum() or not text else None
+    return base64.b64encode(raw).decode() if text.isalnum() or not text else None
 
 
 class Given(NamedTuple):

@@ -53,18 +53,18 @@ class UnfitValue(NamedTuple):
 
 
 def note_misfits(
-    found: Iterable[UnfitValue], key: pa.MapArray, messages: Array, problems: dict[int, str], *, nulls: bool
+    unfit: Iterable[UnfitValue], key: pa.MapArray, messages: Array, problems: dict[int, str], *, nulls: bool
 ) -> None:
     """Note the messages with a value that its column can't hold, each with the first.
 
     Args:
-        found: the values; their columns are null already.
+        unfit: the values; their columns are null already.
         key: the keys of rows.
         messages: the message of each row.
         problems: takes a sentence by message.
         nulls: whether null may stand for a value that a source has and Spark's type has not (`unrepresentable`).
     """
-    for one in found:
+    for one in unfit:
         in_key = one.is_of_source and one.column.name in dict(key[one.row].as_py() or ())
         if not (one.is_of_source and nulls and not in_key):
             sentence = misfit(one.column, one.text, of_source=one.is_of_source, in_key=in_key)
@@ -96,7 +96,7 @@ def misfits(
         schemas: those of the user; None where there is none.
         columns_of: finds the values of images by the names of columns.
     """
-    found: list[UnfitValue] = []
+    unfit: list[UnfitValue] = []
     for number in np.unique(of[present]):
         schema = schemas[number]
         if schema is None:
@@ -108,8 +108,8 @@ def misfits(
             at = np.ascontiguousarray(line)
             refused = refused_rows(tape, at, column, TypedColumn(tape, at, arrow_type(column.logical)))
             texts = tape.texts(np.ascontiguousarray(at[refused])).to_pylist()
-            found += [UnfitValue(int(rows[row]), column, text) for row, text in zip(refused, texts, strict=True)]
-    return [one for one in found if not one.is_of_source]
+            unfit += [UnfitValue(int(rows[row]), column, text) for row, text in zip(refused, texts, strict=True)]
+    return [one for one in unfit if not one.is_of_source]
 
 
 def refused_rows(tape: Tape, at: Array, column: Column, read: TypedColumn) -> Array:
@@ -131,6 +131,6 @@ def _is_negative(tape: Tape, at: Array) -> Array:
     starts = tape.tokens.start[indexes]
     # An empty text may stand where the bytes end.
     has_text = tape.is_value(at) & (tape.tokens.size[indexes] > 0)
-    found: Array = np.zeros(at.size, np.bool_)
-    found[has_text] = tape.data[starts[has_text]] == ord("-")
-    return found
+    is_negative: Array = np.zeros(at.size, np.bool_)
+    is_negative[has_text] = tape.data[starts[has_text]] == ord("-")
+    return is_negative

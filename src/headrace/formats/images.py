@@ -148,8 +148,8 @@ def carried(absent: pa.ListArray, names: Sequence[str]) -> Array | None:
     """
     if absent.null_count == len(absent):
         return None
-    found = np.ones((len(absent), len(names)), np.bool_)
+    is_carried = np.ones((len(absent), len(names)), np.bool_)
     index = {name: number for number, name in enumerate(names)}
     for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
-        found[row, [index[name] for name in absent[int(row)].as_py() if name in index]] = False
-    return found
+        is_carried[row, [index[name] for name in absent[int(row)].as_py() if name in index]] = False
+    return is_carried

@@ -67,16 +67,16 @@ def write_canonical(
         table[number, : len(said)] = [numbers[encoding] for encoding in said.values()]
     chosen = table[of].T
     chosen[~tape.is_value(at)] = -1
-    found = []
+    unread = []
     for number in np.unique(chosen[chosen >= 0]):
         index, row = np.nonzero(chosen == number)
         tokens = np.ascontiguousarray(at[index, row])
         made = canonical(tape, tokens, every[number])
         for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
             column = list(encodings[of[row[bad]]])[index[bad]]
-            found.append(Unread(int(row[bad]), column, int(tokens[bad])))
+            unread.append(Unread(int(row[bad]), column, int(tokens[bad])))
         tape.replace(tokens, pc.coalesce(made, tape.texts(tokens)) if made.null_count else made)
-    return found
+    return unread
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class ObjectImage:
 
     def fields(self, names: Names, group: Array | None = None) -> Array:
         """The indexes of named values, as `Tape.fields` gives them."""
-        found = self.tape.fields(self.base, names, group)
+        indexes = self.tape.fields(self.base, names, group)
         if (self.over < 0).all():
-            return found
+            return indexes
         over = self.tape.fields(self.over, names, group)
-        return np.where(over >= 0, over, found)
+        return np.where(over >= 0, over, indexes)
 
     def map(self) -> pa.MapArray:
         """The images as maps of texts; nested values are JSON without blanks."""

@@ -38,8 +38,8 @@ class JsonMessages:
 
     def every(self, name: str) -> Array:
         """The indexes of a field of all messages."""
-        found: Array = self.at[self._line[name]]
-        return found
+        lines: Array = self.at[self._line[name]]
+        return lines
 
     def index(self, name: str, rows: Array) -> Array:
         """The indexes of a field of some messages."""
@@ -56,8 +56,8 @@ class JsonMessages:
     def holds(self, kind: int, *names: str) -> Array:
         """Which messages have values of one kind in these fields, or none."""
         lines = self.at[[self._line[name] for name in names]]
-        found: Array = np.isin(self.tape.kinds(lines), (ABSENT, NULL, kind)).all(axis=0)
-        return found
+        is_held: Array = np.isin(self.tape.kinds(lines), (ABSENT, NULL, kind)).all(axis=0)
+        return is_held
 
 
 @functools.cache

@@ -35,10 +35,10 @@ class Sample:
         if self.value is None or not self.is_object:
             return {}
         try:
-            found = json.loads(self.value)
+            parsed = json.loads(self.value)
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return parsed if isinstance(parsed, dict) else {}
 
 
 @dataclass(frozen=True)

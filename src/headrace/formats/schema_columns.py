@@ -63,12 +63,12 @@ class SchemaColumns:
     def indexes(self, words: Sequence[str]) -> Array:
         """The index of each of these names in each schema; -1 where it has no such column."""
         number = {word: index for index, word in enumerate(words)}
-        found = np.full((len(self._names), len(words)), -1, np.int64)
-        for line, names in zip(found, self._names, strict=True):
+        matrix = np.full((len(self._names), len(words)), -1, np.int64)
+        for line, names in zip(matrix, self._names, strict=True):
             for index, name in enumerate(names):
                 if name in number:
                     line[number[name]] = index
-        return found
+        return matrix
 
     def texts_at(self, image: Image, rows: Array, schema_number: Array, offsets: Array) -> Array:
         """The number of the text of each column of some rows' images; `ABSENT` where an image does not carry it.
@@ -94,14 +94,14 @@ class SchemaColumns:
 
     def named(self, lists: pa.ListArray, schema_number: Array, offsets: Array) -> Array:
         """Whether each column of each row stands in the row's list of names."""
-        found = np.zeros(int(offsets[-1]), bool)
+        is_named = np.zeros(int(offsets[-1]), bool)
         names = lists.flatten().dictionary_encode()
         size = np.where(lists.is_valid().to_numpy(zero_copy_only=False), np.diff(lists.offsets), 0)
         of = np.repeat(np.arange(len(lists)), size)
         code = names.indices.to_numpy(zero_copy_only=False)
         column = self.indexes(names.dictionary.to_pylist())[schema_number[of], code]
-        found[offsets[of[column >= 0]] + column[column >= 0]] = True
-        return found
+        is_named[offsets[of[column >= 0]] + column[column >= 0]] = True
+        return is_named
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -122,19 +122,19 @@ class Numbered(Generic[Key, Made]):
 
     def number(self, key: Key) -> int:
         """The index in `all` of a key's thing, which is made first where the key is new."""
-        found = self._numbers.get(key)
-        if found is None:
+        known = self._numbers.get(key)
+        if known is None:
             self.all.append(self._make(key))
-            found = self._numbers[key] = len(self.all) - 1
-        return found
+            known = self._numbers[key] = len(self.all) - 1
+        return known
 
 
 def numbers_of(numbered: Numbered[tuple[str | None, ...], Made], columns: Sequence[pa.StringArray]) -> Array:
     """The number of what was made of each row's texts; each distinct row is made once."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        found = column.dictionary_encode()
-        code = code * (len(found.dictionary) + 1) + found.indices.fill_null(len(found.dictionary)).to_numpy()
+        codes = column.dictionary_encode()
+        code = code * (len(codes.dictionary) + 1) + codes.indices.fill_null(len(codes.dictionary)).to_numpy()
     _, first, of = np.unique(code, return_index=True, return_inverse=True)
     numbers = np.array([numbered.number(tuple(column[int(row)].as_py() for column in columns)) for row in first])
     return numbers[of] if numbers.size else np.zeros(0, np.int64)

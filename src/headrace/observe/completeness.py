@@ -90,8 +90,8 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
     batch = committed_batch(folder)
     if batch is None:
         return Completeness()
-    found = [offsets_of(line) for line in batch_offsets(folder, batch) if line is not None]
-    databases = [offsets for offsets in found if offsets is not None]
+    parsed = [offsets_of(line) for line in batch_offsets(folder, batch) if line is not None]
+    databases = [offsets for offsets in parsed if offsets is not None]
     if not databases:
         raise OptionError(
             f"The checkpoint '{os.fspath(checkpoint)}' belongs to a stream that captures no database.",
@@ -140,13 +140,13 @@ def of_tables(offset: Offset, parked: Collection[str] = ()) -> dict[str, dt.date
     if until is not None and planned is not None:
         # Nothing that was committed after the batch was planned can be in it, whatever a clock that was set back says.
         until = min(until, planned)
-    found = {path: until if path not in parked and _level(offset, path) else None for path in offset.tables_seen}
+    times = {path: until if path not in parked and _level(offset, path) else None for path in offset.tables_seen}
     for path, (_, since) in offset.unequal.items():
         # What was committed before the change of structure is there.
-        level, right = found.get(path), _utc(since)
+        level, right = times.get(path), _utc(since)
         if level is not None:
-            found[path] = None if right is None else min(level, right)
-    return found
+            times[path] = None if right is None else min(level, right)
+    return times
 
 
 def _level(offset: Offset, path: str) -> bool:

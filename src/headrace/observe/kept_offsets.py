@@ -78,10 +78,10 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
         PositionMismatch: another source wrote it.
         NewerRelease: a later release wrote it.
     """
-    found = _parsed(line)
-    captured = isinstance(found, dict) and "version" in found and "databases" in found
-    topics = isinstance(found, dict) and not captured and all(isinstance(part, dict) for part in found.values())
-    if not isinstance(found, dict) or not (captured or topics):
+    parsed = _parsed(line)
+    captured = isinstance(parsed, dict) and "version" in parsed and "databases" in parsed
+    topics = isinstance(parsed, dict) and not captured and all(isinstance(part, dict) for part in parsed.values())
+    if not isinstance(parsed, dict) or not (captured or topics):
         raise _damaged(f"has an offset of batch {batch} that can't be read")
     if captured is (kind == "kafka"):
         other = "a database" if captured else "topics"
@@ -89,11 +89,11 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
             f"The checkpoint belongs to a pipeline that reads {other}, but the source is '{kind}'.", remedy=_FOREIGN
         )
     if topics:
-        if not all(type(at) is int for ends in found.values() for at in ends.values()):
+        if not all(type(at) is int for ends in parsed.values() for at in ends.values()):
             raise _damaged(f"has an offset of batch {batch} that can't be read")
-        return dict(found)
+        return dict(parsed)
     try:
-        offsets = Offsets.from_json(found)
+        offsets = Offsets.from_json(parsed)
     except NewerRelease:
         raise
     except Exception as error:
@@ -158,19 +158,19 @@ def kept_topic_ids(folder: CheckpointFolder) -> Mapping[str, str]:
     text = folder.text(TOPIC_IDS)
     if text is None:
         return {}
-    found = _parsed(text)
-    if isinstance(found, dict) and isinstance(found.get("topics"), dict):
-        require_known(found, ("version", "topics"), what=f"The checkpoint's file '{TOPIC_IDS}'", remedy=_NEWER)
-        version = found.get("version")
+    parsed = _parsed(text)
+    if isinstance(parsed, dict) and isinstance(parsed.get("topics"), dict):
+        require_known(parsed, ("version", "topics"), what=f"The checkpoint's file '{TOPIC_IDS}'", remedy=_NEWER)
+        version = parsed.get("version")
         require_readable(version, _TOPIC_IDS_VERSION, what=f"The checkpoint's file '{TOPIC_IDS}'", remedy=_NEWER)
-        found = found["topics"]
-    if not isinstance(found, dict) or not all(isinstance(id, str) for id in found.values()):
+        parsed = parsed["topics"]
+    if not isinstance(parsed, dict) or not all(isinstance(id, str) for id in parsed.values()):
         raise OptionError(
             f"The checkpoint is damaged: it has a file '{TOPIC_IDS}' that can't be read.",
             remedy="Restore the checkpoint from a backup. Delete the file only if you know that the topics were not "
             "made again since.",
         )
-    return found
+    return parsed
 
 
 def topic_ids_text(ids: Mapping[str, str]) -> str:
@@ -181,8 +181,8 @@ def topic_ids_text(ids: Mapping[str, str]) -> str:
 
 def _last_release(folder: CheckpointFolder) -> str:
     """A sentence on whose the last run was, where its file says that it was another release's."""
-    found = _parsed(folder.text(LAST_RUN) or "")
-    release = found.get(RELEASE) if isinstance(found, dict) else None
+    parsed = _parsed(folder.text(LAST_RUN) or "")
+    release = parsed.get(RELEASE) if isinstance(parsed, dict) else None
     return f" The last run was of Headrace {release}." if isinstance(release, str) and release != __version__ else ""
 
 
@@ -204,10 +204,10 @@ def checkpoint_id(folder: CheckpointFolder) -> str | None:
     text = folder.text("metadata")
     if text is None:
         return None
-    found = _parsed(text)
-    if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+    parsed = _parsed(text)
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("id"), str):
         raise _damaged("has a file 'metadata' that can't be read")
-    return str(found["id"])
+    return str(parsed["id"])
 
 
 def _parsed(text: str) -> Any:

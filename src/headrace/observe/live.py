@@ -263,9 +263,9 @@ def messages_text(messages: MessageCounts) -> str:
 def _values_text(tables: Mapping[str, Mapping[str, int]], what: str) -> str:
     """`3 values written as NULL: 2 in dbo.t.d, 1 in dbo.u.n`."""
     count = sum(n for columns in tables.values() for n in columns.values())
-    found = [(f"{table}.{column}", n) for table, columns in tables.items() if table for column, n in columns.items()]
-    where = ", ".join(f"{n:,} in {name}" for name, n in found[:_MOST_COLUMNS])
-    more = f" and {len(found) - _MOST_COLUMNS} more columns" if len(found) > _MOST_COLUMNS else ""
+    counts = [(f"{table}.{column}", n) for table, columns in tables.items() if table for column, n in columns.items()]
+    where = ", ".join(f"{n:,} in {name}" for name, n in counts[:_MOST_COLUMNS])
+    more = f" and {len(counts) - _MOST_COLUMNS} more columns" if len(counts) > _MOST_COLUMNS else ""
     return f"{count:,} {'value' if count == 1 else 'values'} {what}{': ' if where else ''}{where}{more}"
 
 

@@ -45,7 +45,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
     complete = progress.complete_until
     delays = progress.delays
     states = Counter(table.state for table in progress.tables)
-    found = [
+    metrics = [
         _one("headrace_batches_total", "counter", "Batches in all sinks since the start of the run.", progress.batches),
         Metric(
             "headrace_rows_total",
@@ -136,7 +136,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
         ),
     ]
     if health is not None:
-        found += [
+        metrics += [
             _one(
                 "headrace_capturing",
                 "gauge",
@@ -184,7 +184,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
         ]
     if messages:
         reasons = tuple(({"reason": reason}, float(count)) for reason, count in messages.errors.items())
-        found += [
+        metrics += [
             Metric("headrace_rejected_rows_total", "counter", "Messages that could not be read, by reason.", reasons),
             _one(
                 "headrace_no_event_messages_total",
@@ -223,7 +223,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
                 tuple(({"table": t, "column": c}, n) for t, c, n in _by_column(messages.nulled)),
             ),
         ]
-    return [metric for metric in found if metric.values]
+    return [metric for metric in metrics if metric.values]
 
 
 def metrics(progress: PipelineProgress) -> dict[str, float]:

@@ -114,11 +114,11 @@ class LineageEvents:
         # To ask may be to ask the database.
         if self._sent is not None and self._clock() - self._asked < _CHECK_SECONDS:
             return
-        found, self._asked = self._ask(), self._clock()
+        lineage, self._asked = self._ask(), self._clock()
         if self._sent is None:
-            self._send(RunState.START, found)
-        elif found != self._sent[1] or self._clock() - self._sent[0] >= _EVERY_SECONDS:
-            self._send(RunState.RUNNING, found)
+            self._send(RunState.START, lineage)
+        elif lineage != self._sent[1] or self._clock() - self._sent[0] >= _EVERY_SECONDS:
+            self._send(RunState.RUNNING, lineage)
 
     def ended(self, last: Reading) -> None:
         """Say that the run has ended, and why."""
@@ -129,12 +129,12 @@ class LineageEvents:
         if self._sent is None:
             # Whoever gets the end has to know of the beginning.
             self._send(RunState.START, Lineage() if error is not None else self._ask())
-        found = Lineage() if self._sent is None else self._sent[1]
+        lineage = Lineage() if self._sent is None else self._sent[1]
         if error is None:
-            self._send(RunState.COMPLETE, found)
+            self._send(RunState.COMPLETE, lineage)
         else:
             facet = error_message_run.ErrorMessageRunFacet(message=self._hide(error), programmingLanguage="python")
-            self._send(RunState.FAIL, found, {"errorMessage": facet})
+            self._send(RunState.FAIL, lineage, {"errorMessage": facet})
 
     def _send(self, state: RunState, lineage: Lineage, more: dict[str, Any] | None = None) -> None:
         from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent

@@ -72,11 +72,11 @@ def _file(answer: Answer, query: Mapping[str, str]) -> Answer:
 
 def _page_files() -> Mapping[str, Answer]:
     folder = files("headrace.observe").joinpath("browser")
-    found = {}
+    answers = {}
     for name in _FILES:
         kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
-        found["/" if name == "index.html" else f"/{name}"] = Answer(kind, folder.joinpath(name).read_bytes())
-    return found
+        answers["/" if name == "index.html" else f"/{name}"] = Answer(kind, folder.joinpath(name).read_bytes())
+    return answers
 
 
 def _seen(shown: Sequence[Shown], hide: Callable[[str], str], query: Mapping[str, str]) -> Answer:
@@ -89,7 +89,7 @@ def _seen(shown: Sequence[Shown], hide: Callable[[str], str], query: Mapping[str
     if asked is None:
         return Answer(_TEXT_TYPE, b"There is no such pipeline.\n", HTTPStatus.NOT_FOUND)
     try:
-        found = {
+        state = {
             "clock": time.time(),
             "pipelines": [summary for one in shown if (summary := _summary(one)) is not None],
             "name": asked.name,
@@ -98,14 +98,14 @@ def _seen(shown: Sequence[Shown], hide: Callable[[str], str], query: Mapping[str
         }
     except Gone:
         return Answer(_TEXT_TYPE, b"The run can't be asked any more.\n", HTTPStatus.SERVICE_UNAVAILABLE)
-    return Answer(JSON_TYPE, hide(json.dumps(found, ensure_ascii=False)).encode())
+    return Answer(JSON_TYPE, hide(json.dumps(state, ensure_ascii=False)).encode())
 
 
 def _summary(one: Shown) -> dict[str, Any] | None:
-    found = one.figures()
-    if found is None:
+    state = one.figures()
+    if state is None:
         return None
-    return {"name": one.name, **{name: found[name] for name in ("level", "state", "lag_seconds", "complete_until")}}
+    return {"name": one.name, **{name: state[name] for name in ("level", "state", "lag_seconds", "complete_until")}}
 
 
 def points(moments: Sequence[Reading]) -> list[dict[str, Any]]:
@@ -167,18 +167,18 @@ def figures_of_status(status: PipelineStatus, flow: Flow, now: float) -> dict[st
     if (told := status.told_by_run(now)) is not None:
         return dict(told.figures)
     kept = status.run
-    found = figures(Reading(now, status.progress()), flow)
-    if found["state"] == _STARTING and status.batch is not None:
-        found |= {"level": "warning", "state": _UNKNOWN}
+    values = figures(Reading(now, status.progress()), flow)
+    if values["state"] == _STARTING and status.batch is not None:
+        values |= {"level": "warning", "state": _UNKNOWN}
     if kept is not None:
-        found |= {name: kept.figures[name] for name in _OF_THE_RUN if name in kept.figures}
+        values |= {name: kept.figures[name] for name in _OF_THE_RUN if name in kept.figures}
         rows = {table["table"]: table["rows"] for table in kept.figures.get("tables", ())}
-        found["tables"] = [{**table, "rows": rows.get(table["table"], {})} for table in found["tables"]]
-    if any(trouble["fatal"] for trouble in found["troubles"]) and not status.running:
-        return found | {"level": "bad", "state": _STOPPED}
-    if status.running is False and (found["level"] not in ("bad", "warning") or found["state"] == _UNKNOWN):
-        return found | {"level": "off", "state": "not running" if status.batch is not None else "not started"}
-    return found
+        values["tables"] = [{**table, "rows": rows.get(table["table"], {})} for table in values["tables"]]
+    if any(trouble["fatal"] for trouble in values["troubles"]) and not status.running:
+        return values | {"level": "bad", "state": _STOPPED}
+    if status.running is False and (values["level"] not in ("bad", "warning") or values["state"] == _UNKNOWN):
+        return values | {"level": "off", "state": "not running" if status.batch is not None else "not started"}
+    return values
 
 
 def state(progress: PipelineProgress) -> tuple[str, str]:

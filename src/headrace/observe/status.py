@@ -287,14 +287,14 @@ def _table(path: str, offset: Offset, complete: dt.datetime | None) -> TableStat
 
 def _ad_hoc(offset: Offset) -> tuple[AdHocStatus, ...]:
     asked = AdHoc.from_json(offset.ad_hoc)
-    found = [AdHocStatus(path, "waiting") for path in asked.blocking]
+    requests = [AdHocStatus(path, "waiting") for path in asked.blocking]
     first: Literal["running", "paused", "stalled"] = (
         "paused" if asked.paused else "stalled" if asked.stalled else "running"
     )
     for number, request in enumerate(request for request in asked.requests if not request.done):
         state: Literal["running", "waiting", "paused", "stalled"] = "waiting" if number else first
-        found.append(AdHocStatus(request.table, state, request.chunk + len(request.bounds)))
-    return tuple(found)
+        requests.append(AdHocStatus(request.table, state, request.chunk + len(request.bounds)))
+    return tuple(requests)
 
 
 def _database(status: DatabaseStatus) -> dict[str, Any]:

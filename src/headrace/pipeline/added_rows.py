@@ -56,7 +56,7 @@ Line = dict[str, Any]
 
 def lines_of(added: Sequence[Added], causes: Mapping[str, Cause], schemas: Mapping[TableId, TableSchema]) -> list[Line]:
     """Change rows, each table's schema before its first one."""
-    found: list[Line] = []
+    lines: list[Line] = []
     announced: set[TableId] = set()
     shift: Counter[str] = Counter()
     for one in added:
@@ -65,12 +65,12 @@ def lines_of(added: Sequence[Added], causes: Mapping[str, Cause], schemas: Mappi
             announced.add(one.table)
             position = position_after(one.cause.position, one.number + shift[one.cause.position])
             shift[one.cause.position] += 1
-            found.append(_line(Operation.SCHEMA, schema, position, cause) | {"table_schema": schema.to_text()})
+            lines.append(_line(Operation.SCHEMA, schema, position, cause) | {"table_schema": schema.to_text()})
         position = position_after(one.cause.position, one.number + shift[one.cause.position])
         image = one.before if one.after is None else one.after
         key = [(name, image.get(name)) for name in schema.key]
         line = _line(one.op, schema, position, cause)
-        found.append(
+        lines.append(
             line
             | {
                 "key": key,
@@ -80,7 +80,7 @@ def lines_of(added: Sequence[Added], causes: Mapping[str, Cause], schemas: Mappi
                 "source": [*line["source"], (_FACT, one.key.name)],
             }
         )
-    return found
+    return lines
 
 
 def _pairs(image: Mapping[str, str | None], schema: TableSchema) -> list[tuple[str, str | None]]:
@@ -124,17 +124,17 @@ def counts_with(counts: Sequence[BatchCount], lines: Iterable[Line], *, several:
         lines: the added rows.
         several: whether names of tables begin with their database.
     """
-    found = {(count.id, count.op): count for count in counts}
+    by_key = {(count.id, count.op): count for count in counts}
     for line in lines:
         id = TableId(*line["table"])
         path = ".".join(filter(None, (id.database if several else "", id.schema, id.name)))
         time = _time(line["event_time"])
-        known = found.get((id, line["op"]), BatchCount(path, line["op"], 0, time, time, id))
+        known = by_key.get((id, line["op"]), BatchCount(path, line["op"], 0, time, time, id))
         times = [one for one in (known.oldest, known.newest, time) if one is not None]
-        found[id, line["op"]] = replace(
+        by_key[id, line["op"]] = replace(
             known, rows=known.rows + 1, oldest=min(times, default=None), newest=max(times, default=None)
         )
-    return sorted(found.values(), key=lambda count: (count.table, count.op))
+    return sorted(by_key.values(), key=lambda count: (count.table, count.op))
 
 
 class KeptRows:

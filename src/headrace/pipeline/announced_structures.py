@@ -48,24 +48,24 @@ class AnnouncedStructures:
                 data["version"], _VERSION, what=f"The checkpoint's '{STRUCTURES}'", remedy="Go on with that release."
             )
             self._batches = {
-                sink: {tuple(one["structure"]): int(one["batch"]) for one in found}
-                for sink, found in data["sinks"].items()
+                sink: {tuple(one["structure"]): int(one["batch"]) for one in structures}
+                for sink, structures in data["sinks"].items()
             }
 
     def before(self, target: Target, batch: int) -> frozenset[Structure]:
         """The structures that the batches before this one announced to a sink."""
-        found = self._batches.get(_place(target), {})
-        return frozenset(structure for structure, first in found.items() if first < batch)
+        known = self._batches.get(_place(target), {})
+        return frozenset(structure for structure, first in known.items() if first < batch)
 
     def add(self, batch: int, announced: Iterable[tuple[Target, Iterable[Structure]]]) -> None:
         """Keep which structures a batch announced that is in all sinks."""
         news = False
         for target, structures in announced:
-            found = self._batches.setdefault(_place(target), {})
+            known = self._batches.setdefault(_place(target), {})
             for structure in structures:
                 # A checkpoint that was set back begins again.
-                if found.get(structure, batch + 1) > batch:
-                    found[structure] = batch
+                if known.get(structure, batch + 1) > batch:
+                    known[structure] = batch
                     news = True
         if news:
             self._keep(_text(self._batches))
@@ -73,8 +73,8 @@ class AnnouncedStructures:
 
 def structures_in(rows: DataFrame) -> list[Structure]:
     """The structures that a batch's rows announce. Runs a small Spark job."""
-    found = rows.where(_ANNOUNCES).selectExpr(f"{_STRUCTURE} as one").distinct().collect()
-    return sorted(tuple(row["one"]) for row in found)
+    structures = rows.where(_ANNOUNCES).selectExpr(f"{_STRUCTURE} as one").distinct().collect()
+    return sorted(tuple(row["one"]) for row in structures)
 
 
 def announced_once(rows: DataFrame) -> DataFrame:
@@ -93,7 +93,7 @@ def _place(target: Target) -> str:
 
 def _text(batches: Mapping[str, Mapping[Structure, int]]) -> str:
     sinks = {
-        sink: [{"structure": structure, "batch": batch} for structure, batch in sorted(found.items())]
-        for sink, found in batches.items()
+        sink: [{"structure": structure, "batch": batch} for structure, batch in sorted(known.items())]
+        for sink, known in batches.items()
     }
     return json.dumps({"version": _VERSION, "sinks": sinks})

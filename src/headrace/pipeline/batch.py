@@ -358,11 +358,11 @@ class BatchWriter:
                     reach(f"pipeline.sink.{number}.written")
                 self._structures.add(batch.number, announced)
                 nulled = count_nulled(written, batch, several=self._several)
-                found = [
+                parts = [
                     (self._targets[0], summary.out_of_range),
                     *((target, encoded.out_of_range()) for target, encoded in made),
                 ]
-                beyond = count_out_of_range(found, batch, several=self._several)
+                beyond = count_out_of_range(parts, batch, several=self._several)
                 without = replace(without, shortened=shortened, out_of_range=beyond, nulled=nulled)
             if self._dead_letters is not None and without.unreadable:
                 stages.begin("dead letters")
@@ -402,10 +402,12 @@ class BatchWriter:
         """
         ways = {target.shaping.key: target.shaping for target in self._targets}
         looks = self._patterns is not None and self._patterns.due
-        found = tables_in(rows) if any(ways) or looks else None
-        if self._patterns is not None and found is not None:
-            self._patterns.hold([line.schema for lines in found.values() for line in lines if line.schema is not None])
-        return {key: shape(rows, way, cleanup, found) if key else rows for key, way in ways.items()}
+        schemas = tables_in(rows) if any(ways) or looks else None
+        if self._patterns is not None and schemas is not None:
+            self._patterns.hold(
+                [line.schema for lines in schemas.values() for line in lines if line.schema is not None]
+            )
+        return {key: shape(rows, way, cleanup, schemas) if key else rows for key, way in ways.items()}
 
     @property
     def _wanted(self) -> str:
@@ -440,7 +442,9 @@ class BatchWriter:
         return MessageCounts(reasons, no_event, dead_letters, 0 if kept else unreadable - dead_letters)
 
 
-def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSchemas | None = None) -> DataFrame | None:
+def shape(
+    rows: DataFrame, shaping: Shaping, cleanup: ExitStack, schemas: FoundSchemas | None = None
+) -> DataFrame | None:
     """The rows as a sink gets them, computed once; None where it gets none.
 
     Raises:
@@ -449,7 +453,7 @@ def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSch
     from pyspark import StorageLevel
     from pyspark.errors import PySparkException
 
-    made = shaping.rows(rows, found).persist(StorageLevel.MEMORY_AND_DISK)
+    made = shaping.rows(rows, schemas).persist(StorageLevel.MEMORY_AND_DISK)
     cleanup.callback(made.unpersist)
     try:
         # Here and not in the sink, which would take the failure of an expression for its own.
@@ -474,10 +478,10 @@ def _first_error(errors: DataFrame) -> FormatError:
     first = errors.select(
         sf.min(sf.struct("position", "message.topic", "message.partition", "message.offset", "error"))
     )
-    found = first.collect()[0][0]
+    reason = first.collect()[0][0]
     return FormatError(
-        f"A message can't be read (topic {found['topic']}, partition {found['partition']}, offset {found['offset']}): "
-        f"{found['error']}",
+        f"A message can't be read (topic {reason['topic']}, partition {reason['partition']}, "
+        f"offset {reason['offset']}): {reason['error']}",
         remedy="Nothing of its batch is in a sink. Set on_error of the source's format to dead_letter to keep such "
         "messages, or to drop to go on without them.",
     )
@@ -505,10 +509,10 @@ def _for_spark(error: BaseException) -> Exception:
     if isinstance(error, HeadraceError):
         return copy(error)
     text = str(error)
-    found = next((name for name in _INTERRUPTIONS if name in text), None)
-    if found is None:
+    interruption = next((name for name in _INTERRUPTIONS if name in text), None)
+    if interruption is None:
         return RuntimeError(f"{type(error).__name__}: {one_line(error)}"[:_MOST_LETTERS])
-    return RuntimeError(f"py4j.protocol.Py4JJavaError: An error occurred while calling the batch: {found}")
+    return RuntimeError(f"py4j.protocol.Py4JJavaError: An error occurred while calling the batch: {interruption}")
 
 
 def wait_for(condition: Callable[[], bool], timeout: float, pause: float = 0.05) -> bool:

@@ -80,27 +80,27 @@ def _counts(row: Row, *, several: bool) -> list[BatchCount]:
     id = None if row["name"] is None else TableId(row["database"] or "", row["schema"] or "", row["name"])
     path = "" if id is None else ".".join(filter(None, (id.database if several else "", id.schema, id.name)))
     times = (_instant(row["newest"]), _instant(row["oldest"]))
-    found = [BatchCount(path, row["op"] or "", row["n"], *times, id)]
+    counts = [BatchCount(path, row["op"] or "", row["n"], *times, id)]
     if row["in_files"]:
         captured = _instant(row["captured"])
-        found.append(BatchCount(path, Operation.READ.value, row["in_files"], captured, captured, id))
+        counts.append(BatchCount(path, Operation.READ.value, row["in_files"], captured, captured, id))
     for text in row["folded"]:
         folded = FoldedPart.from_source(text)
         oldest, newest = map(_instant, folded.times or (None, None))
-        found += [BatchCount(path, op, count, newest, oldest, id) for op, count in folded.counts.items()]
-    return found
+        counts += [BatchCount(path, op, count, newest, oldest, id) for op, count in folded.counts.items()]
+    return counts
 
 
 def _together(counts: Iterable[BatchCount]) -> list[BatchCount]:
     """Those of one table and operation as one, in order: of a snapshot some rows may be in files, and others not."""
-    found: dict[tuple[TableId | None, str], BatchCount] = {}
+    summed: dict[tuple[TableId | None, str], BatchCount] = {}
     for one in counts:
-        other = found.setdefault((one.id, one.op), one)
+        other = summed.setdefault((one.id, one.op), one)
         if other is not one:
             newest = max(filter(None, (one.newest, other.newest)), default=None)
             oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
-            found[one.id, one.op] = replace(one, rows=one.rows + other.rows, newest=newest, oldest=oldest)
-    return sorted(found.values(), key=lambda count: (count.table, count.op))
+            summed[one.id, one.op] = replace(one, rows=one.rows + other.rows, newest=newest, oldest=oldest)
+    return sorted(summed.values(), key=lambda count: (count.table, count.op))
 
 
 def _instant(seconds: float | None) -> dt.datetime | None:
@@ -174,11 +174,11 @@ def count_nulled(targets: Sequence[Target], batch: BatchId, *, several: bool) ->
         batch: the batch.
         several: whether names of tables begin with their database.
     """
-    found = []
+    nulled_by_sink = []
     for target in targets:
         tables = target.sink.nulled()
         nulled = {(id, name): count for id, columns in tables.items() for name, count in columns.items()}
-        found.append(nulled)
+        nulled_by_sink.append(nulled)
         if nulled:
             _LOG.warning(
                 "Batch %d: columns of %s have no place for some values, and NULL stands there (unrepresentable): %s.",
@@ -186,7 +186,7 @@ def count_nulled(targets: Sequence[Target], batch: BatchId, *, several: bool) ->
                 target.label,
                 _listed(nulled),
             )
-    return _named(found, several=several)
+    return _named(nulled_by_sink, several=several)
 
 
 def _listed(columns: Mapping[tuple[TableId, str], int]) -> str:
@@ -195,7 +195,7 @@ def _listed(columns: Mapping[tuple[TableId, str], int]) -> str:
 
 
 def _named(sinks: Sequence[Mapping[tuple[TableId, str], int]], *, several: bool) -> _Counts:
-    found: dict[str, Counter[str]] = {}
+    by_table: dict[str, Counter[str]] = {}
     for (id, name), count in (line for columns in sinks for line in columns.items()):
-        found.setdefault(id.full_path if several else id.path, Counter())[name] += count
-    return {table: dict(columns) for table, columns in found.items()}
+        by_table.setdefault(id.full_path if several else id.path, Counter())[name] += count
+    return {table: dict(columns) for table, columns in by_table.items()}

@@ -57,18 +57,18 @@ def described(cascades: Iterable[Cascade], targets: Sequence[Target]) -> list[Un
     lost: set[str] = set()
     for cascade in cascades:
         path, lack = cascade.key.child.path, _lack(cascade, mirror)
-        found = sentences.setdefault(path, [])
+        told = sentences.setdefault(path, [])
         if lack:
             lost.add(path)
-            found.append(f"{cascade.sentence}: the sinks keep these rows as they were, because {lack}.")
+            told.append(f"{cascade.sentence}: the sinks keep these rows as they were, because {lack}.")
         else:
             assert mirror is not None
-            found.append(f"{cascade.sentence}: these rows are looked up in {mirror.label} and given to all sinks.")
+            told.append(f"{cascade.sentence}: these rows are looked up in {mirror.label} and given to all sinks.")
             if cascade.computed:
                 lost.add(path)
                 names = ", ".join(f"'{name}'" for name in cascade.computed)
-                found.append(f"Values that the server computes in them ({names}) stay until the row's next change.")
-    return [Unlogged(path, " ".join(found), _remedy(path) if path in lost else "") for path, found in sentences.items()]
+                told.append(f"Values that the server computes in them ({names}) stay until the row's next change.")
+    return [Unlogged(path, " ".join(told), _remedy(path) if path in lost else "") for path, told in sentences.items()]
 
 
 def _lack(cascade: Cascade, mirror: Target | None) -> str:
@@ -104,10 +104,10 @@ class Cascades:
         """
         end = Offsets.from_json(json.loads(self._checkpoint.offset(batch) or "{}"))
         keys = [cascade.key for cascade in self._databases.cascades(end, end)]
-        found = {table: None}
-        while more := {key.child for key in keys if key.parent in found} - set(found):
-            found |= dict.fromkeys(sorted(more))
-        return list(found)[1:]
+        reached = {table: None}
+        while more := {key.child for key in keys if key.parent in reached} - set(reached):
+            reached |= dict.fromkeys(sorted(more))
+        return list(reached)[1:]
 
     def followed(
         self, rows: DataFrame, counts: Sequence[BatchCount], batch: int, parked: Collection[TableId] = ()
@@ -180,13 +180,13 @@ class Cascades:
         """The foreign keys that can be followed in a batch, and those of them that came or went in it; others are said
         once for each table."""
         start, end = (Offsets.from_json(json.loads(text)) if text else Offsets() for text in self._texts(batch))
-        found = self._databases.cascades(start, end)
+        keys = self._databases.cascades(start, end)
         self._has_written = True
-        for one in described(found, self._targets):
+        for one in described(keys, self._targets):
             if one.remedy and one.table not in self._said:
                 self._said.add(one.table)
                 _LOG.warning("%s %s", one.sentence, one.remedy)
-        followed = [cascade for cascade in found if not _lack(cascade, self._mirror)]
+        followed = [cascade for cascade in keys if not _lack(cascade, self._mirror)]
         return [one.key for one in followed], {one.key for one in followed if not one.certain}, end
 
     def _texts(self, batch: int) -> Iterator[str | None]:
@@ -256,12 +256,12 @@ class _RowLookup:
                 remedy="Have the sink write the column, or set the source's option 'on_cascade' to warn.",
             )
         texts = [f"{_canonical(column)} as {quote(column.name)}" for column in columns]
-        found = now.where(condition) if (condition := _plain_condition(key, to, schema)) else now
-        found = found.selectExpr(*texts)
+        images = now.where(condition) if (condition := _plain_condition(key, to, schema)) else now
+        images = images.selectExpr(*texts)
         match = _matched([quote(name) for name in key.columns], key)
         wanted = self._local(to)
-        found = found.selectExpr("*", f"{match} as `#match`").join(wanted, "#match", "left_semi").drop("#match")
-        return [_padded(line.asDict(), schema) for line in found.collect()]
+        images = images.selectExpr("*", f"{match} as `#match`").join(wanted, "#match", "left_semi").drop("#match")
+        return [_padded(line.asDict(), schema) for line in images.collect()]
 
     def changes(self, key: ForeignKey, to: Collection[str], rows: Collection[RowKey]) -> Iterable[Change]:
         """The changes of these rows, and of those that refer to any of these before or after."""
@@ -275,16 +275,16 @@ class _RowLookup:
         wanted = self._local([*(f"f{text}" for text in to), *(f"k{key_text(row)}" for row in rows)])
         every = self.batch.where(f"{_of_table(key.child)} and op in {_listed((*_ROWS, Operation.TRUNCATE))}")
         emptied = every.where(f"op = '{Operation.TRUNCATE}'")
-        found = every.selectExpr("*", f"explode(array_compact(array({', '.join(texts)}))) as `#match`")
-        found = found.join(wanted, "#match", "left_semi").drop("#match").dropDuplicates(["position"])
-        return self._changes(found.unionByName(emptied), ["before", "after"])
+        matched = every.selectExpr("*", f"explode(array_compact(array({', '.join(texts)}))) as `#match`")
+        matched = matched.join(wanted, "#match", "left_semi").drop("#match").dropDuplicates(["position"])
+        return self._changes(matched.unionByName(emptied), ["before", "after"])
 
     def facts(self, positions: Collection[str]) -> dict[str, Cause]:
         """What changes at some positions say beside their images."""
         if not positions:
             return {}
-        found = self.batch.where(f"op in {_listed(_CHANGED)}")
-        found = found.join(self._local(positions, "position"), "position", "left_semi").selectExpr(
+        rows = self.batch.where(f"op in {_listed(_CHANGED)}")
+        rows = rows.join(self._local(positions, "position"), "position", "left_semi").selectExpr(
             "position",
             "unix_micros(event_time) as event_time",
             "unix_micros(capture_time) as capture_time",
@@ -295,7 +295,7 @@ class _RowLookup:
             line["position"]: Cause(
                 line["event_time"], line["capture_time"], line["transaction"], dict(line["source"] or {})
             )
-            for line in found.collect()
+            for line in rows.collect()
         }
 
     def _local(self, texts: Iterable[str], name: str = "#match") -> DataFrame:
@@ -304,7 +304,7 @@ class _RowLookup:
         return sf.broadcast(local_rows(self._spark, [(text,) for text in sorted(texts)], f"{quote(name)} string"))
 
     def _changes(self, rows: DataFrame, images: Sequence[str]) -> list[Change]:
-        found = rows.selectExpr(
+        changes = rows.selectExpr(
             "position",
             "coalesce(table.database, '') as d",
             "coalesce(table.schema, '') as s",
@@ -316,7 +316,7 @@ class _RowLookup:
         return [
             Change(row["position"], TableId(row["d"], row["s"], row["n"]), row["op"], row["before"], row["after"],
                    row["checked"])
-            for row in found.collect()
+            for row in changes.collect()
         ]  # fmt: skip
 
 

@@ -137,22 +137,22 @@ def check_file(path: Path, level: Level = Level.PLAN) -> Check:
         return Check(path, level, Level.STATIC, tuple(findings))
     reached = Level.STATIC
     for reached in list(Level)[: list(Level).index(level) + 1]:
-        found = [_hidden(model, finding) for finding in _STEPS[reached](model)]
-        findings += found
-        if any(finding.verdict is Verdict.WRONG for finding in found):
+        shown = [_hidden(model, finding) for finding in _STEPS[reached](model)]
+        findings += shown
+        if any(finding.verdict is Verdict.WRONG for finding in shown):
             break
     return Check(path, level, reached, tuple(findings))
 
 
 def _going(said: Iterable[warnings.WarningMessage]) -> list[Finding]:
     """What the file has that a later release does not take; other warnings are shown as they would have been."""
-    found: dict[str, None] = {}
+    tables: dict[str, None] = {}
     for warning in said:
         if issubclass(warning.category, HeadraceDeprecationWarning):
-            found[str(warning.message)] = None
+            tables[str(warning.message)] = None
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return [Finding(Level.STATIC, Verdict.NOTE, "file", sentence) for sentence in found]
+    return [Finding(Level.STATIC, Verdict.NOTE, "file", sentence) for sentence in tables]
 
 
 def _hidden(model: Model, finding: Finding) -> Finding:
@@ -249,11 +249,11 @@ def _asked_broker(model: Model, topics: KafkaTopics) -> str:
         again = made_again(_kept_ids(model), topics.ids(jvm, _PATIENCE)())
     if again and topics.settings.fail_on_data_loss:
         raise loss(again)
-    found = trimmed(held) if topics.settings.starting_offsets == "earliest" and _is_new(model) else None
-    if found is not None and topics.settings.on_trimmed == "fail" and model.keeps_tables:
-        raise found
+    head = trimmed(held) if topics.settings.starting_offsets == "earliest" and _is_new(model) else None
+    if head is not None and topics.settings.on_trimmed == "fail" and model.keeps_tables:
+        raise head
     of = "1 topic" if len(held) == 1 else f"{len(held):,} topics"
-    worth_knowing = [error.message for error in (found, loss(again) if again else None) if error is not None]
+    worth_knowing = [error.message for error in (head, loss(again) if again else None) if error is not None]
     absent = [sentence] if (sentence := topics.absent(held)) else []
     return " ".join([f"Kafka takes the login; it has {of} to read.", *absent, *worth_knowing])
 
@@ -296,8 +296,8 @@ def _privileges(model: Model) -> Iterator[Finding]:
                 yield Finding(level, verdict, "source", health.sentence, health.remedy)
         if stops:
             # The next level would say what is wrong with the tables, and is not reached.
-            findings = (found for error in unread for found in _failed(level, "source", error))
-            yield from (found for found in findings if found.sentence not in stops)
+            findings = (failure for error in unread for failure in _failed(level, "source", error))
+            yield from (failure for failure in findings if failure.sentence not in stops)
     for target in model.targets:
         tables, topics = names_at(model, target, captured)
         yield from _sink_permissions(target.label, target.sink, tables, topics)
@@ -354,9 +354,9 @@ def _plan(model: Model) -> Iterator[Finding]:
 def _unlogged(databases: Databases, targets: Sequence[Target]) -> Iterator[Finding]:
     several = len(databases.sources) > 1
     for name, source in databases.sources.items():
-        for found in (*source.left_out(), *source.unlogged(), *described(source.cascades(), targets)):
-            table = f"{name}.{found.table}" if several else found.table
-            yield Finding(Level.PLAN, Verdict.NOTE, table, found.sentence, found.remedy)
+        for sentence in (*source.left_out(), *source.unlogged(), *described(source.cascades(), targets)):
+            table = f"{name}.{sentence.table}" if several else sentence.table
+            yield Finding(Level.PLAN, Verdict.NOTE, table, sentence.sentence, sentence.remedy)
         for kept in source.restricted_reads():
             table = f"{name}.{kept.table}" if several else kept.table
             verdict = Verdict.WRONG if kept.certain else Verdict.NOTE

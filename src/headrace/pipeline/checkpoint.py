@@ -192,8 +192,8 @@ def known_offsets(location: str, spark: SparkSession | None = None) -> Offsets:
     folder = open_folder(location, spark)
     batch = committed_batch(folder)
     lines = [] if batch is None else batch_offsets(folder, batch)
-    found = offsets_of(lines[0]) if lines and lines[0] else None
-    return found or Offsets()
+    offsets = offsets_of(lines[0]) if lines and lines[0] else None
+    return offsets or Offsets()
 
 
 def check_sound(location: str, kind: str, spark: SparkSession | None = None) -> None:
@@ -343,10 +343,10 @@ _SOURCE = "source"
 
 def forms(model: Model) -> dict[str, str]:
     """The format, and the topics, of the source and of each sink that has messages."""
-    found = {target.label: _form(target, model.source_type) for target in model.targets if target.format is not None}
+    texts = {target.label: _form(target, model.source_type) for target in model.targets if target.format is not None}
     if isinstance(model.source, KafkaTopics):
-        found[_SOURCE] = model.source.format.name
-    return found
+        texts[_SOURCE] = model.source.format.name
+    return texts
 
 
 def to_text(model: Model) -> str:
@@ -362,14 +362,14 @@ def differences(model: Model, text: str | None) -> list[str]:
         return []
     if not isinstance(before, Mapping):
         return []
-    found = []
+    changed = []
     for label, now in forms(model).items():
         was = before.get(label, now)
         if was != now and label == _SOURCE:
-            found.append(f"The last run read the topics as {was}, the next one would read them as {now}.")
+            changed.append(f"The last run read the topics as {was}, the next one would read them as {now}.")
         elif was != now:
-            found.append(f"The last run wrote {was} to {label}, the next one would write {now}.")
-    return found
+            changed.append(f"The last run wrote {was} to {label}, the next one would write {now}.")
+    return changed
 
 
 def _form(target: Target, connector: str) -> str:

@@ -88,12 +88,12 @@ def compare(
     in_chunk = f"pmod(xxhash64({names}), {chunks})"
 
     def sums(side: DataFrame) -> dict[int, tuple[int, object]]:
-        found = (
+        lines = (
             side.selectExpr(f"{in_chunk} as chunk", f"cast(xxhash64({everything}) as decimal(38,0)) as sum")
             .groupBy("chunk")
             .agg(sf.count("*").alias("n"), sf.sum("sum").alias("sum"))
         )
-        return {row["chunk"]: (row["n"], row["sum"]) for row in found.collect()}
+        return {row["chunk"]: (row["n"], row["sum"]) for row in lines.collect()}
 
     left, right = sums(expected), sums(actual)
     differ = sorted(chunk for chunk in {*left, *right} if left.get(chunk) != right.get(chunk))
@@ -132,8 +132,8 @@ def _shared(source: str, target: str) -> str:
 
 def _digits(type: str) -> tuple[int, int] | None:
     """The digits of a number before and after the point; None for other types."""
-    if (found := re.fullmatch(r"decimal\((\d+),(\d+)\)", type)) is not None:
-        return int(found[1]) - int(found[2]), int(found[2])
+    if (match := re.fullmatch(r"decimal\((\d+),(\d+)\)", type)) is not None:
+        return int(match[1]) - int(match[2]), int(match[2])
     return (_INTEGER_DIGITS[type], 0) if type in _INTEGER_DIGITS else None
 
 

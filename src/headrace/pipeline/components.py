@@ -121,8 +121,8 @@ def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, A
 def sink_class(document: Document, section: dict[str, Any], location: YamlPath) -> tuple[str, type[Sink]]:
     """The name and the class of a sink."""
     kind = type_in(document, section, location, "sink", registry.names("sink"))
-    found: type[Sink] = class_named(document, "sink", kind, (*location, "type"))
-    return kind, found
+    cls: type[Sink] = class_named(document, "sink", kind, (*location, "type"))
+    return kind, cls
 
 
 def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], location: YamlPath, name: str) -> Sink:
@@ -139,12 +139,12 @@ def make_format(document: Document, section: Any, location: YamlPath) -> FormatS
     if not isinstance(section, dict):
         raise document.error(location, "A format must be a mapping.", "Write format: {type: debezium_json}.")
     kind = type_in(document, section, location, "format", registry.names("format"))
-    found: type[Format] = class_named(document, "format", kind, (*location, "type"))
+    cls: type[Format] = class_named(document, "format", kind, (*location, "type"))
     given = {name: value for name, value in section.items() if name != "type"}
-    options = settings_in(document, found, given, location, f"format '{kind}'")
+    options = settings_in(document, cls, given, location, f"format '{kind}'")
     # Not the settings' own text, which hides secrets: formats that differ in one are two.
-    key = f"{kind} {[options.get(option.name) for option in found.options]!r}"
-    return FormatSection(made_in(document, location, lambda: found(options)), key, given)
+    key = f"{kind} {[options.get(option.name) for option in cls.options]!r}"
+    return FormatSection(made_in(document, location, lambda: cls(options)), key, given)
 
 
 def type_in(document: Document, section: dict[str, Any], location: YamlPath, kind: str, known: list[str]) -> str:

@@ -117,8 +117,8 @@ class DeadLetters:
         id = self.schema.id
         if self.sink.takes == "changes":
             return self.sink.places(id)
-        found = {self.topic_of(topic) for topic in (*self.source.settings.topics, *topics)}
-        names = found if "${topic}" in self.name else {self.name}
+        topics_of_letters = {self.topic_of(topic) for topic in (*self.source.settings.topics, *topics)}
+        names = topics_of_letters if "${topic}" in self.name else {self.name}
         return frozenset(location for name in names for location in self.sink.places(id, name)) | (
             self.sink.places() if self.sink.is_one_place else frozenset()
         )
@@ -155,16 +155,16 @@ class DeadLetters:
             SinkError: the sink can't be read back.
         """
         if self.sink.takes == "messages":
-            found = self.sink.messages(spark, self._topics_expression)
-            rows = None if found is None else _from_messages(found, pipeline)
+            letters = self.sink.messages(spark, self._topics_expression)
+            rows = None if letters is None else _from_messages(letters, pipeline)
         elif self.sink.reads_back == "no":
             raise SinkError(
                 f"The dead letters in sink '{self.type}' can't be read back.",
                 remedy="Keep them in the sink 'kafka', 'files', or one of tables such as 'delta'.",
             )
         else:
-            found = self.sink.now(spark, self.schema)
-            rows = None if found is None else _from_table(found)
+            letters = self.sink.now(spark, self.schema)
+            rows = None if letters is None else _from_table(letters)
         # At-least-once sinks have a message again, byte for byte, where a batch was repeated.
         return None if rows is None else rows.dropDuplicates(["topic", "partition", "offset"])
 
@@ -241,9 +241,9 @@ def _from_messages(messages: DataFrame, pipeline: str) -> DataFrame:
     # A dead letter that was read as a message, and became one again, has more of these headers before the last ones.
     last = f"size(headers) - array_position(reverse(transform(headers, h -> h.key)), '{HEADER}reason')"
     facts = "map_from_entries(transform(slice(headers, _own + 1, 6), h -> struct(h.key, cast(h.value as string))))"
-    found = messages.where(f"exists(headers, h -> h.key = '{HEADER}reason')").selectExpr("*", f"int({last}) as _own")
-    found = found.selectExpr("*", f"{facts} as _facts").where(f"_facts['{HEADER}pipeline'] = {literal(pipeline)}")
-    return found.selectExpr(
+    letters = messages.where(f"exists(headers, h -> h.key = '{HEADER}reason')").selectExpr("*", f"int({last}) as _own")
+    letters = letters.selectExpr("*", f"{facts} as _facts").where(f"_facts['{HEADER}pipeline'] = {literal(pipeline)}")
+    return letters.selectExpr(
         f"_facts['{HEADER}topic'] as topic",
         f"cast(_facts['{HEADER}partition'] as int) as partition",
         f"cast(_facts['{HEADER}offset'] as bigint) as offset",
@@ -308,8 +308,8 @@ class Replayed:
         return [
             (topic, partition, first, last)
             for topic, partitions in self.letters.items()
-            for partition, found in partitions.items()
-            for first, last in found
+            for partition, spans in partitions.items()
+            for first, last in spans
         ]
 
     def with_batch(self, batch: ReplayedBatch, ranges: Iterable[tuple[str, int, int, int]]) -> Replayed:
@@ -318,7 +318,7 @@ class Replayed:
         for topic, partition, first, last in [*self.ranges(), *ranges]:
             by_partition.setdefault(topic, {}).setdefault(partition, []).append((first, last))
         letters = {
-            topic: {partition: _joined(found) for partition, found in sorted(partitions.items())}
+            topic: {partition: _joined(spans) for partition, spans in sorted(partitions.items())}
             for topic, partitions in sorted(by_partition.items())
         }
         return Replayed(letters, (*self.batches, batch))
@@ -326,7 +326,7 @@ class Replayed:
     def to_text(self) -> str:
         """As it is kept."""
         letters = {
-            topic: {str(p): found for p, found in partitions.items()} for topic, partitions in self.letters.items()
+            topic: {str(p): spans for p, spans in partitions.items()} for topic, partitions in self.letters.items()
         }
         batches = [
             {"batch": batch.batch, "at": batch.at.isoformat(), "letters": batch.letters} for batch in self.batches
@@ -348,7 +348,7 @@ class Replayed:
                 data["version"], _VERSION, what=f"The checkpoint's '{REPLAYED}'", remedy="Replay with that release."
             )
             letters = {
-                topic: {int(p): tuple((int(first), int(last)) for first, last in found) for p, found in parts.items()}
+                topic: {int(p): tuple((int(first), int(last)) for first, last in spans) for p, spans in parts.items()}
                 for topic, parts in data["letters"].items()
             }
             batches = tuple(
@@ -360,10 +360,10 @@ class Replayed:
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """The same offsets in order, in as few ranges as can be."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
         else:
-            found.append((first, last))
-    return tuple(found)
+            joined.append((first, last))
+    return tuple(joined)

@@ -104,15 +104,15 @@ class FirstLoads:
         many rows these have."""
         assert not isinstance(self._model.source, KafkaTopics)
         offsets = Offsets.from_json(json.loads(self._offset(number) or "{}"))
-        found: list[tuple[TableSchema, int]] = []
+        planned: list[tuple[TableSchema, int]] = []
         size = self._model.source.snapshots.chunk_rows
         for name, source in self._model.source.databases().items():
             end = offsets.of(name)
             chunks = {path: one for path, one in end.tables.items() if one.bounds and not one.read}
             if chunks:
                 schemas = [schema for schema in source.schemas(end) if schema.id.path in chunks]
-                found += [(schema, chunks[schema.id.path].rows_of_batch(size)) for schema in schemas]
-        return found
+                planned += [(schema, chunks[schema.id.path].rows_of_batch(size)) for schema in schemas]
+        return planned
 
     def _tell(self, reasons: Mapping[str, str]) -> None:
         for table, reason in reasons.items():

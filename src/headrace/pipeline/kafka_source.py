@@ -199,7 +199,7 @@ class KafkaTopics(Component):
         """
         reader = spark.read.format("kafka").option("includeHeaders", "true")
         reader = reader.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
-        partitions = {topic: sorted(map(int, found)) for topic, found in begin.items()}
+        partitions = {topic: sorted(map(int, numbers)) for topic, numbers in begin.items()}
         reader = reader.option("assign", json.dumps(partitions))
         reader = reader.option("startingOffsets", json.dumps(begin)).option("endingOffsets", json.dumps(end))
         return reader.options(**self.client_settings).load()
@@ -235,8 +235,8 @@ class KafkaTopics(Component):
         for topic, partition in partitions:
             asked.put(jvm.org.apache.kafka.common.TopicPartition(topic, int(partition)), milliseconds)
         with self._consumer(jvm, None) as consumer:
-            found = consumer.offsetsForTimes(asked).items()
-            return {(p.topic(), str(p.partition())): int(at.offset()) for p, at in found if at is not None}
+            answers = consumer.offsetsForTimes(asked).items()
+            return {(p.topic(), str(p.partition())): int(at.offset()) for p, at in answers if at is not None}
 
     def ids(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> Callable[[], Mapping[str, str]]:
         """Gives the id of every topic, asked of Kafka at each call; a topic that is made again has another one.

@@ -292,13 +292,13 @@ def find_mistakes(path: Path) -> list[OptionError]:
     except OptionError as error:
         return [error]
     checkpoint = absolute(sections.pipeline.checkpoint, path)
-    found: list[OptionError] = []
+    mistakes: list[OptionError] = []
 
     def tried(part: Callable[[], Made]) -> Made | None:
         try:
             return part()
         except OptionError as error:
-            found.append(error)
+            mistakes.append(error)
             return None
 
     made = tried(lambda: _source(document, sections, checkpoint))
@@ -318,10 +318,10 @@ def find_mistakes(path: Path) -> list[OptionError]:
         tried(partial(_dead_letters, document, sections.dead_letter, made.source))
     tried(lambda: _observe(document, sections.observe))
     tried(lambda: _trigger(document, sections.pipeline.trigger))
-    if not found:
+    if not mistakes:
         # What concerns several parts at once.
         tried(lambda: read_model(path))
-    return list({error.message: error for error in found}.values())
+    return list({error.message: error for error in mistakes}.values())
 
 
 def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSection:
@@ -352,13 +352,13 @@ def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSe
         except OptionError as error:
             raise document.error(location, error.message, error.remedy) from None
         return SourceSection(kind, topics, given)
-    found: type[Source] = class_named(document, "source", kind, (*location, "type"))
-    for option in found.options:
+    cls: type[Source] = class_named(document, "source", kind, (*location, "type"))
+    for option in cls.options:
         if option.in_other_names:
             given = _with_salt(document, option, given, location)
-    given = with_folders(found.options, given, document.path, checkpoint)
-    options = settings_in(document, found, given, location, f"source '{kind}'")
-    return SourceSection(kind, made_in(document, location, lambda: found(options)), given)
+    given = with_folders(cls.options, given, document.path, checkpoint)
+    options = settings_in(document, cls, given, location, f"source '{kind}'")
+    return SourceSection(kind, made_in(document, location, lambda: cls(options)), given)
 
 
 def _with_salt(document: Document, option: Option, given: dict[str, Any], location: YamlPath) -> dict[str, Any]:
@@ -422,12 +422,12 @@ def _dead_letters(
             "Nothing goes into 'dead_letter'.",
             "Say on_error: dead_letter in the format of a source of type kafka, or remove the section.",
         )
-    kind, found = sink_class(document, section, location)
+    kind, cls = sink_class(document, section, location)
     given = {name: value for name, value in section.items() if name != "type"}
     if "format" in given:
         raise document.error((*location, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
     kinds = (DeadLetterTopicSettings, DeadLetterTableSettings)
-    ours, others = kinds if found.takes == "messages" else kinds[::-1]
+    ours, others = kinds if cls.takes == "messages" else kinds[::-1]
     [dead_letter], [other] = ours.declared, others.declared
     if misplaced := next(filter(other.has_name, given), None):
         raise document.error(
@@ -436,7 +436,7 @@ def _dead_letters(
             f"Use '{dead_letter.name}', or leave it out.",
         )
     own = {name: value for name, value in given.items() if dead_letter.has_name(name)}
-    sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, location, kind)
+    sink = make_sink(document, cls, {n: v for n, v in given.items() if n not in own}, location, kind)
     name = parse_in(document, ours, own, location, "section 'dead_letter'").get(dead_letter.name)
     dead_letters = DeadLetters(kind, sink, source, name)
     for topic in source.settings.topics:
@@ -471,13 +471,13 @@ def _target(
     number: int,
     transforms: tuple[Transform, ...],
 ) -> Target:
-    kind, found = sink_class(document, section, location)
+    kind, cls = sink_class(document, section, location)
     label = f"sink {number} ({kind})"
-    shaping = _shaping(document, section, location, label, found, transforms)
+    shaping = _shaping(document, section, location, label, cls, transforms)
     given = {name: value for name, value in section.items() if name not in ("type", "format", *_SHAPING)}
-    sink = make_sink(document, found, given, location, kind)
+    sink = make_sink(document, cls, given, location, kind)
     own = section.get("format")
-    if found.takes == "changes":
+    if cls.takes == "changes":
         if own is not None:
             raise document.error(
                 (*location, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
@@ -506,24 +506,24 @@ def _shaping(
 ) -> Shaping:
     """What rows go through before a sink: the transforms of all sinks, its own, and its routes."""
     own = _transforms(document, section.get("transforms"), (*location, "transforms"), f" of {label}")
-    found = []
+    parts = []
     listed = _mappings(document, section.get("routes"), (*location, "routes"), "{tables: dbo.orders, to: ...}")
     for number, (where, line) in enumerate(listed, 1):
         settings = parse_in(document, RouteSettings, line, where, f"route {number} of {label}")
-        found.append(made_in(document, where, partial(Route.of, settings)))
+        parts.append(made_in(document, where, partial(Route.of, settings)))
     given = {option.name: section.get(option.name) for option in RoutedSinkSettings.declared}
     leave_out = parse_in(document, RoutedSinkSettings, given, location, label).unrouted_tables == "leave_out"
-    made: Routes = made_in(document, (*location, "routes"), lambda: Routes(tuple(found), leave_out))
+    made: Routes = made_in(document, (*location, "routes"), lambda: Routes(tuple(parts), leave_out))
     return Shaping((*shared, *own), made, label, kind.takes)
 
 
 def _transforms(document: Document, listed: Any, location: YamlPath, owner: str = "") -> tuple[Transform, ...]:
-    found = []
+    transforms = []
     for number, (where, section) in enumerate(_mappings(document, listed, location, "{tables: dbo.*, filter: ...}"), 1):
         label = f"transform {number}{owner}"
         settings = parse_in(document, TransformSettings, section, where, label)
-        found.append(made_in(document, where, partial(Transform.of, settings, label)))
-    return tuple(found)
+        transforms.append(made_in(document, where, partial(Transform.of, settings, label)))
+    return tuple(transforms)
 
 
 def _mappings(

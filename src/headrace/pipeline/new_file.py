@@ -97,9 +97,9 @@ def new_file(
     kinds = [component("sink", sink) for sink in sinks]
     if any(kind.takes == "messages" for kind in kinds):
         lines += ["", "format:                         # of the messages", f"  type: {format}"]
-        found = component("format", format)
-        prefix = {"topic_prefix": name} if any(option.name == "topic_prefix" for option in found.options) else {}
-        lines += _options(found.options, _filled("format", format, found, prefix, notes))
+        section = component("format", format)
+        prefix = {"topic_prefix": name} if any(option.name == "topic_prefix" for option in section.options) else {}
+        lines += _options(section.options, _filled("format", format, section, prefix, notes))
     lines += [
         "",
         "# transforms:                 # rows, columns and masks, for all sinks: docs/routes-and-transforms.md",
@@ -198,14 +198,14 @@ def _is_known(source: str, given: Mapping[str, str]) -> bool:
 
 def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[str], *, ask: bool) -> Iterator[str]:
     chosen, schema = values.get("tables", ""), component("source", source).example_schema
-    found: Sequence[TableSchema] = ()
+    schemas: Sequence[TableSchema] = ()
     if ask:
         kind = component("source", source)
         login = {"password": os.environ[variable]} if variable in os.environ else {}
         try:
             made = kind.of({**values, **login})
             databases = Databases(made)
-            found = databases.tables()
+            schemas = databases.tables()
             lacking = [one for each in databases.sources.values() for one in each.left_out()]
             notes += [f"Table '{one.table}': {one.sentence} {one.remedy}" for one in lacking]
         except (HeadraceError, ModuleNotFoundError) as error:
@@ -213,10 +213,10 @@ def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[s
             if ours is None:
                 raise
             notes.append(f"The tables are not known: {ours}")
-    if found:
-        notes.append(f"{len(found)} captured table{' was' if len(found) == 1 else 's were'} found.")
+    if schemas:
+        notes.append(f"{len(schemas)} captured table{' was' if len(schemas) == 1 else 's were'} found.")
         yield f"  tables:                     # those that are captured now; a pattern does too: {schema}.cust*"
-        for table in found:
+        for table in schemas:
             key = f"key {', '.join(table.key)}" if table.key else "no key"
             columns = "1 column" if len(table.columns) == 1 else f"{len(table.columns):,} columns"
             yield f"    - {_scalar(table.id.path)}   # {key}; {columns}".replace("\n", " ")

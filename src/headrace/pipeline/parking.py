@@ -181,13 +181,13 @@ class Parking:
         if not self._parks or not any(count.op == Operation.ERROR and count.id not in out for count in counts):
             return
         said = rows.where(f"op = 'error' and map_contains_key(source, '{KIND}')").select("table", "error", "source")
-        found: dict[TableId, HeadraceError] = {}
+        unreadable: dict[TableId, HeadraceError] = {}
         for row in said.collect():
             table = TableId(row["table"]["database"] or "", row["table"]["schema"] or "", row["table"]["name"] or "")
             if table not in out:
-                found[table] = error_of(table, row["error"], row["source"])
-        if found:
-            raise_together([found[table] for table in sorted(found)])
+                unreadable[table] = error_of(table, row["error"], row["source"])
+        if unreadable:
+            raise_together([unreadable[table] for table in sorted(unreadable)])
 
     def take(self, error: BaseException, batch: int) -> bool:
         """Park the tables whose trouble an error is, if it is nobody else's; whether the batch can go on without them.
@@ -202,19 +202,19 @@ class Parking:
         if not self._leaves_some({one.table for one in troubles}, batch, end):
             return False
         now = dt.datetime.now(dt.UTC)
-        found = [
+        failures = [
             ParkedTable(
                 *(one.table, batch, now, one.error.message, one.error.remedy),
                 command=shlex.join([*self._command, *self._named(one.table, end, batch)]),
             )
             for one in {trouble.table: trouble for trouble in reversed(troubles)}.values()
         ]
-        tables = {one.table for one in found}
+        tables = {one.table for one in failures}
         reach("pipeline.table.before_park")
-        found.sort(key=lambda one: one.table)
-        self._set([one for one in self._parked if one.table not in tables] + found)
+        failures.sort(key=lambda one: one.table)
+        self._set([one for one in self._parked if one.table not in tables] + failures)
         reach("pipeline.table.parked")
-        for one in found:
+        for one in failures:
             _LOG.warning(
                 "Table %s is parked: its changes are left out from batch %d on, and the other tables go on. %s",
                 one.table.path,

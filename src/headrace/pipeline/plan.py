@@ -210,10 +210,10 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     for name, source in sources.items():
         prefix = f"{name}." if len(sources) > 1 else ""
         start = offsets.of(name)
-        found = {schema.id.path: schema for schema in source.tables(start.tables_seen)}
-        captured += found.values()
-        end = source.preview(start, dt.datetime.now(dt.UTC)) or _guessed(source, start, found)
-        for path, schema in found.items():
+        schemas = {schema.id.path: schema for schema in source.tables(start.tables_seen)}
+        captured += schemas.values()
+        end = source.preview(start, dt.datetime.now(dt.UTC)) or _guessed(source, start, schemas)
+        for path, schema in schemas.items():
             targets = tuple(_target(model, target, schema, next_batch, spark) for target in model.targets)
             found_table = _table(source, path, schema, start, end)
             if found_table.snapshot in ("begins", "goes on"):
@@ -222,7 +222,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
             tables.append(replace(found_table, table=prefix + path, targets=targets))
         uncaptured += [prefix + path for path in end.uncaptured]
         lacking += [f"Table '{prefix}{one.table}': {one.sentence} {one.remedy}" for one in source.left_out()]
-        left = (path for path in start.tables_seen if path not in end.tables_seen and path not in found)
+        left = (path for path in start.tables_seen if path not in end.tables_seen and path not in schemas)
         gone += [prefix + path for path in left]
     unmatched = [
         *databases.unmatched(offsets),
@@ -262,9 +262,9 @@ def unsaid_of_transactions(model: Model) -> tuple[str, ...]:
     )
 
 
-def _guessed(source: Source, start: Offset, found: Mapping[str, TableSchema]) -> Offset:
+def _guessed(source: Source, start: Offset, tables: Mapping[str, TableSchema]) -> Offset:
     """What the next batch would begin with, for a source that can't say."""
-    known = tuple(dict.fromkeys([*(path for path in start.known if path in found), *found]))
+    known = tuple(dict.fromkeys([*(path for path in start.known if path in tables), *tables]))
     return replace(start, known=known, commit=start.commit or source.head())
 
 
@@ -302,22 +302,22 @@ def _target(model: Model, target: Target, schema: TableSchema, batch: BatchId, s
             require_columns(target.shaping.transforms, schema)
         if target.format is not None:
             return SinkPlan(target.label, target.format.topic_for(shaped.id, model.source_type) or "")
-        found = target.sink.preview(shaped, batch, spark)
+        preview = target.sink.preview(shaped, batch, spark)
     except HeadraceError as error:
         return SinkPlan(target.label, stop=error.message, remedy=error.remedy)
-    if found is None:
+    if preview is None:
         return SinkPlan(target.label)
-    return SinkPlan(target.label, found.place, found.exists, found.changes, found.way)
+    return SinkPlan(target.label, preview.place, preview.exists, preview.changes, preview.way)
 
 
-def _load(model: Model, target: Target, schema: TableSchema, found: SinkPlan) -> str:
+def _load(model: Model, target: Target, schema: TableSchema, preview: SinkPlan) -> str:
     """How rows of a table's first snapshot get into a sink, as `SinkPlan.load`."""
-    if found.stop or found.left_out or target.sink.files is None:
+    if preview.stop or preview.left_out or target.sink.files is None:
         return ""
     reason = no_first_loads(model, schema)
     if reason:
         return f"by Spark, because {reason}"
-    return f"into its files where they are read{', if it has no others' if found.exists else ''}"
+    return f"into its files where they are read{', if it has no others' if preview.exists else ''}"
 
 
 def _checkpoint_id(folder: CheckpointFolder) -> str:

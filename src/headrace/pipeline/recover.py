@@ -36,9 +36,9 @@ def recover(error: BaseException | None) -> HeadraceError | None:
         if isinstance(link, HeadraceError):
             return link
     for link in links:
-        found = find_in_text(full_text(link))
-        if found is not None:
-            return found
+        recovered = find_in_text(full_text(link))
+        if recovered is not None:
+            return recovered
     if is_starved(error):
         return ConnectError(
             f"Spark gave up: a {_STARVED} within ten seconds, several times, because this machine was too busy.",
@@ -61,9 +61,9 @@ def find_in_text(text: str) -> HeadraceError | None:
     """The last Headrace error in a text of stack traces: Python prints causes first, the error itself last."""
     # A trace that was itself put into a message has its line ends written out.
     for kind, sentence in reversed(_OURS.findall(text.replace("\\n", "\n"))):
-        found = _declared(kind)
-        if found is not None:
-            return found(sentence.strip())
+        cls = _declared(kind)
+        if cls is not None:
+            return cls(sentence.strip())
     return None
 
 

@@ -125,10 +125,10 @@ def reread_tables(
     pipeline_state = _PipelineState(model, spark)
     kind = "incremental" if incremental else "blocking"
     parts, named = [], []
-    found = pipeline_state.chosen(tables)
+    tables_to_read = pipeline_state.chosen(tables)
     if incremental:
-        pipeline_state.refuse_parked(found, "Without --incremental it is read again and goes on.")
-    for schema, database in found:
+        pipeline_state.refuse_parked(tables_to_read, "Without --incremental it is read again and goes on.")
+    for schema, database in tables_to_read:
         rows = pipeline_state.estimate(database, schema.id)
         does = "some of its rows are read" if filter else "all its rows are read"
         waits = "beside its changes" if incremental else "and its changes wait until then"
@@ -138,7 +138,7 @@ def reread_tables(
         named.append(pipeline_state.signal_name(schema.id))
     notes = [
         f"Table {one.table.path} is parked. It goes on when the read begins, unless the cause is still there: {one.why}"
-        for one in pipeline_state.parked_among(found)
+        for one in pipeline_state.parked_among(tables_to_read)
     ]
     data = signal_data(EXECUTE, named, kind=kind, filter=filter or None)
     signal = Signal(_id(), EXECUTE, data)
@@ -164,9 +164,9 @@ def move_tables(
     """
     pipeline_state = _PipelineState(model, spark)
     parts, signals = [], []
-    found = pipeline_state.chosen(tables)
-    pipeline_state.refuse_parked(found, "Read it again: headrace repair reread.")
-    for schema, database in found:
+    tables_to_move = pipeline_state.chosen(tables)
+    pipeline_state.refuse_parked(tables_to_move, "Read it again: headrace repair reread.")
+    for schema, database in tables_to_move:
         offset = pipeline_state.offsets.of(database)
         plan = pipeline_state.sources[database].move(TableMove(schema.id.path, kind, to), offset)
         position = plan.move.to + ("" if plan.time is None else f" ({_shown(plan.time)})")
@@ -221,19 +221,19 @@ class _PipelineState:
         ids = [schema.id for schema, _ in self._captured]
         meant: dict[TableId, None] = {}
         for pattern in tables:
-            found = chosen(pattern, ids)
-            if not found:
+            matches = chosen(pattern, ids)
+            if not matches:
                 raise OptionError(
                     f"No captured table matches '{pattern}'.", remedy=did_you_mean(pattern, [id.path for id in ids])
                 )
-            meant |= dict.fromkeys(found)
+            meant |= dict.fromkeys(matches)
         return [(schema, name) for schema, name in self._captured if schema.id in meant]
 
     def parked_among(self, tables: Sequence[tuple[TableSchema, str]]) -> list[ParkedTable]:
         """Those of some tables that are parked."""
         several = len(self.sources) > 1
-        found = (of_database(self.parked, name, several=several).get(schema.id.path) for schema, name in tables)
-        return [one for one in found if one is not None]
+        parked = (of_database(self.parked, name, several=several).get(schema.id.path) for schema, name in tables)
+        return [one for one in parked if one is not None]
 
     def refuse_parked(self, tables: Sequence[tuple[TableSchema, str]], remedy: str) -> None:
         """Stop at a parked table, which comes back by a read of all its rows alone.
@@ -257,16 +257,16 @@ class _PipelineState:
 
     def estimate(self, database: str, id: TableId) -> int | None:
         """About how many rows a table has, where its source knows."""
-        found: Offset | None = None
+        offset: Offset | None = None
         with suppress(HeadraceError):
             # Only for show.
-            found = self.sources[database].preview(Offset.nothing(), dt.datetime.now(dt.UTC))
-        progress = None if found is None else found.tables.get(id.path)
+            offset = self.sources[database].preview(Offset.nothing(), dt.datetime.now(dt.UTC))
+        progress = None if offset is None else offset.tables.get(id.path)
         return None if progress is None or progress.rows < 0 else progress.rows
 
     def sinks(self, schema: TableSchema, effect: Callable[[Target], str]) -> tuple[tuple[str, str], ...]:
         """What each sink gets of a table."""
-        found = []
+        effects = []
         for target in self.model.targets:
             destination = target.shaping.routes.destination(schema.id)
             if destination is None:
@@ -276,8 +276,8 @@ class _PipelineState:
                 with suppress(HeadraceError):
                     # A format that names topics by rows does not say them now.
                     location = target.format.topic_for(destination.id, self.model.source_type) or location
-            found.append((f"{target.label} {location}", effect(target)))
-        return tuple(found)
+            effects.append((f"{target.label} {location}", effect(target)))
+        return tuple(effects)
 
     def repair(self, kind: RepairKind, parts: Sequence[RepairedPart], signals: Sequence[Signal]) -> Repair:
         """The repair that sends signals."""
@@ -291,30 +291,30 @@ class _PipelineState:
         )
 
     def _notes(self) -> list[str]:
-        found = []
+        notes = []
         by = holder(self.model.checkpoint)
         if by is not None:
-            found.append(f"The pipeline runs (process {by.process}) and takes this with one of its next batches.")
+            notes.append(f"The pipeline runs (process {by.process}) and takes this with one of its next batches.")
         elif local_path(self.model.checkpoint) is not None:
-            found.append("The pipeline is not running; its next run takes this.")
+            notes.append("The pipeline is not running; its next run takes this.")
             if self.planned:
-                found.append(
+                notes.append(
                     "A batch was planned and not finished; the next run delivers it first, as it was planned. If that "
                     "stops at one of these tables, run once with on_table_error: park, and repair the table then."
                 )
         else:
-            found.append("A run takes this with one of its next batches.")
-        return found
+            notes.append("A run takes this with one of its next batches.")
+        return notes
 
     def _send(self, signals: Sequence[Signal]) -> list[str]:
         places: list[str] = []
         for signal in signals:
             try:
-                found = self.source.signal(signal)
+                answers = self.source.signal(signal)
             except CaptureError as error:
                 sent = f" {_counted(len(places), 'signal')} of this repair were sent before." if places else ""
                 raise CaptureError(f"{error.message}{sent}", remedy=error.remedy) from error
-            places += [f"Signal '{signal.id}' ({signal.type}) is in {location}." for location in found]
+            places += [f"Signal '{signal.id}' ({signal.type}) is in {location}." for location in answers]
         return places
 
 

@@ -192,12 +192,12 @@ def list_dead_letters(model: Model, spark: SparkSession) -> list[DeadLetterGroup
         sf.max(sf.expr("unix_micros(timestamp)")).alias("newest"),
         sf.count_if("replayed").alias("replayed"),
     )
-    found = []
+    groups = []
     for row in grouped.orderBy("topic", "partition", "first", "reason").collect():
         newest = None if row["newest"] is None else dt.datetime.fromtimestamp(row["newest"] / 1e6, dt.UTC)
         counted = (row["topic"], row["partition"], row["reason"] or "", row["letters"], row["first"], row["last"])
-        found.append(DeadLetterGroup(*counted, newest, row["replayed"]))
-    return found
+        groups.append(DeadLetterGroup(*counted, newest, row["replayed"]))
+    return groups
 
 
 @contextmanager
@@ -482,11 +482,11 @@ class Replay:
 
     def _tables(self) -> list[TableReplay]:
         rows = self._rows.where(f"op in ({_DATA})")
-        found: dict[str, list[int]] = {}
+        by_table: dict[str, list[int]] = {}
         for column, part in enumerate((self._from_dead_letters(rows), _away(rows, self._places))):
             for row in part.selectExpr(f"{_NAME} as name").groupBy("name").count().collect():
-                found.setdefault(row["name"], [0, 0])[column] = row["count"]
-        return [TableReplay(name, changes, later) for name, (changes, later) in sorted(found.items())]
+                by_table.setdefault(row["name"], [0, 0])[column] = row["count"]
+        return [TableReplay(name, changes, later) for name, (changes, later) in sorted(by_table.items())]
 
     def _effect(self, target: Target, tables: list[TableReplay]) -> SinkReplay:
         changes, later = sum(t.changes for t in tables), sum(t.later for t in tables)
@@ -510,16 +510,16 @@ class Replay:
 
     def _stops(self) -> list[str]:
         """Why it would stop, besides what sinks say."""
-        found = []
+        stops = []
         if self._trimmed and self._on_trimmed == "fail":
-            found.append(f"{self._trimmed[0]} Say --on-trimmed continue if no such row was deleted.")
+            stops.append(f"{self._trimmed[0]} Say --on-trimmed continue if no such row was deleted.")
         if any(target.sink.keeps_tables for target in self._model.targets):
-            found += [
+            stops += [
                 f"Later changes of table '{table}' carry only some columns, so rows that have them can't take what a "
                 "dead letter says of the others. Read the table again where it is captured."
                 for table in self._with_partial_changes()
             ]
-        return found
+        return stops
 
     def _with_partial_changes(self) -> list[str]:
         """The tables of which a later change of a letter's row lacks columns."""

@@ -185,12 +185,12 @@ class RunningPipeline:
         Raises:
             DataLossError: a table would lack rows, and the user did not say that this is well.
         """
-        found = trimmed(topics.head(self._spark))
-        if found is None:
+        trimmed_topics = trimmed(topics.head(self._spark))
+        if trimmed_topics is None:
             return
         if topics.settings.on_trimmed == "fail" and self._model.keeps_tables:
-            raise found
-        _LOG.warning("%s", found.message)
+            raise trimmed_topics
+        _LOG.warning("%s", trimmed_topics.message)
 
     @property
     def active(self) -> bool:

@@ -69,11 +69,11 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
     now = dt.datetime.now(dt.UTC)
     captured = Databases(source).sources
     parked, several = parked_tables(folder), len(captured) > 1
-    found = [
+    parts = [
         _database(name, one, offsets.of(name), now, ask_source, of_database(parked, name, several=several))
         for name, one in captured.items()
     ]
-    return replace(status, databases=tuple(found), messages=counts or None)
+    return replace(status, databases=tuple(parts), messages=counts or None)
 
 
 def _database(
@@ -139,11 +139,11 @@ class StatusWatcher:
 
     def refresh(self) -> float:
         """Look now. Gives how many seconds later to look again."""
-        found, pause = self._read_figures()
+        values, pause = self._read_figures()
         with self._lock:
-            self._figures = found
-            if not self._points or found["time"] > self._points[-1]["time"]:
-                self._points.append({name: found[name] for name in ("time", "lag_seconds", "rows_per_second")})
+            self._figures = values
+            if not self._points or values["time"] > self._points[-1]["time"]:
+                self._points.append({name: values[name] for name in ("time", "lag_seconds", "rows_per_second")})
         return pause
 
     def _read_figures(self) -> tuple[dict[str, Any], float]:
@@ -158,8 +158,8 @@ class StatusWatcher:
             # Whatever it is, the next look may be better.
             met = Troubles()
             met.add(error)
-            found = figures(Reading(now, PipelineProgress(troubles=met.recent())), self._flow)
-            return found | {"level": "bad", "state": "can't be looked at"}, _STATUS_SECONDS
+            values = figures(Reading(now, PipelineProgress(troubles=met.recent())), self._flow)
+            return values | {"level": "bad", "state": "can't be looked at"}, _STATUS_SECONDS
 
     def _keep_refreshing(self) -> None:
         while not self._closed.is_set():

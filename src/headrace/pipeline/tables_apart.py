@@ -35,14 +35,14 @@ def refuse_tables_alike(targets: Sequence[Target], tables: Iterable[TableId], co
         format = target.format
         if format is None:
             continue
-        found: dict[tuple[str, str], tuple[TableId, TableId]] = {}
+        by_name: dict[tuple[str, str], tuple[TableId, TableId]] = {}
         for table in captured:
             destination = target.shaping.routes.destination(table)
             topic = None if destination is None else format.topic_for(destination.id, connector)
             if destination is None or topic is None:
                 continue
             name = format.name_for(destination.id, connector)
-            first, other = found.setdefault((topic, name), (table, destination.id))
+            first, other = by_name.setdefault((topic, name), (table, destination.id))
             if other != destination.id:
                 raise OptionError(
                     f"{target.label[:1].upper()}{target.label[1:]} would write tables {first} and {table} to topic "

@@ -44,13 +44,13 @@ def session_settings(sinks: Sequence[tuple[str, Sink]]) -> dict[str, str]:
     Raises:
         OptionError: two of them need different ones.
     """
-    found: dict[str, tuple[str, str]] = {}
+    settings: dict[str, tuple[str, str]] = {}
     for label, sink in sinks:
         for name, value in sink.session_settings.items():
-            other, first = found.setdefault(name, (label, value))
+            other, first = settings.setdefault(name, (label, value))
             if first != value:
                 raise OptionError(
                     f"{other[:1].upper()}{other[1:]} and {label} need different values of Spark's setting '{name}'.",
                     remedy="Set the same catalogue in both, or write to one of them in a pipeline of its own.",
                 )
-    return {name: value for name, (_, value) in found.items()}
+    return {name: value for name, (_, value) in settings.items()}

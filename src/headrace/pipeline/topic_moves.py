@@ -62,11 +62,11 @@ def move_topics(model: Model, spark: SparkSession, names: Sequence[str], kind: K
     jvm = spark.sparkContext._jvm
     TopicIds(source.ids(jvm), checkpoint.topic_ids(), lambda text: None, fail_on_data_loss=True).confirm()
     places = _places(source, jvm, source.held(jvm), ends, _partitions(names, ends), kind, to)
-    moved = {topic: {**found, **places.get(topic, {})} for topic, found in ends.items()}
+    moved = {topic: {**offsets, **places.get(topic, {})} for topic, offsets in ends.items()}
     parts = tuple(
         _part(model, kind, topic, partition, ends[topic][partition], offset)
-        for topic, found in places.items()
-        for partition, offset in found.items()
+        for topic, offsets in places.items()
+        for partition, offset in offsets.items()
     )
     notes = []
     if kind == "rewind" and model.keeps_tables:
@@ -85,19 +85,19 @@ def move_topics(model: Model, spark: SparkSession, names: Sequence[str], kind: K
 
 def _partitions(names: Sequence[str], ends: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
     """The partitions that names mean."""
-    found: dict[tuple[str, str], None] = {}
+    partitions: dict[tuple[str, str], None] = {}
     for name in names:
         one = _PARTITION.fullmatch(name)
         if name in ends:
-            found |= {(name, partition): None for partition in sorted(ends[name], key=int)}
+            partitions |= {(name, partition): None for partition in sorted(ends[name], key=int)}
         elif one is not None and one[2] in ends.get(one[1], {}):
-            found[one[1], one[2]] = None
+            partitions[one[1], one[2]] = None
         else:
             raise OptionError(
                 f"The checkpoint has no topic or partition '{name}'.",
                 remedy=did_you_mean(name, sorted(ends)) + " A partition is written as topic:0.",
             )
-    return list(found)
+    return list(partitions)
 
 
 def _places(
@@ -115,7 +115,7 @@ def _places(
         OptionError: none would move, or one can't be moved there.
     """
     text = to.strip().lower()
-    found: dict[str, dict[str, int]] = {}
+    offsets: dict[str, dict[str, int]] = {}
     time = time_of_text(to)
     by_time = {} if time is None else source.offsets_at(jvm, wanted, time)
     for topic, partition in wanted:
@@ -144,18 +144,18 @@ def _places(
                 remedy="Name a place in between.",
             )
         if offset < at if kind == "rewind" else offset > at:
-            found.setdefault(topic, {})[partition] = offset
+            offsets.setdefault(topic, {})[partition] = offset
         elif text.isdecimal():
             raise OptionError(
                 f"Partition {partition} of topic '{topic}' is read up to offset {at:,}, so it can't "
                 f"{'be rewound' if kind == 'rewind' else 'skip'} to {offset:,}.",
                 remedy=f"Name {'an earlier' if kind == 'rewind' else 'a later'} place.",
             )
-    if not found:
+    if not offsets:
         raise OptionError(
             "No partition would move.", remedy=f"Name {'an earlier' if kind == 'rewind' else 'a later'} place."
         )
-    return found
+    return offsets
 
 
 def _part(model: Model, kind: Kind, topic: str, partition: str, at: int, offset: int) -> RepairedPart:
@@ -204,15 +204,15 @@ def _recorded(
     now: dt.datetime,
 ) -> list[SkippedMessages]:
     """What is passed over with a move, and was passed over before and is not read again with it."""
-    found = []
+    skipped = []
     for one in before:
         at = moved.get(one.topic, {}).get(str(one.partition), one.upto)
         if at > one.first:
             upto = min(one.upto, at)
-            found.append(SkippedMessages(one.topic, one.partition, one.first, upto, one.at))
+            skipped.append(SkippedMessages(one.topic, one.partition, one.first, upto, one.at))
     for topic, partitions in moved.items():
         for partition, offset in partitions.items():
             at = ends[topic][partition]
             if offset > at:
-                found.append(SkippedMessages(topic, int(partition), at, offset, now))
-    return found
+                skipped.append(SkippedMessages(topic, int(partition), at, offset, now))
+    return skipped

@@ -38,18 +38,18 @@ def unmatched_in(
         tables: what is captured.
         gone: tables that are captured no longer; what is for one of them only is left alone.
     """
-    found: dict[Unmatched, None] = {}
+    unmatched: dict[Unmatched, None] = {}
     for target in targets:
         computed: list[str] = []
         for transform in target.shaping.transforms:
             computed += [name for name, _ in transform.computed]
-            found |= dict.fromkeys(_of_transform(transform, tables, gone, computed))
+            unmatched |= dict.fromkeys(_of_transform(transform, tables, gone, computed))
         for number, route in enumerate(target.shaping.routes.routes, 1):
             owner = f" of route {number} of {target.label}"
-            found |= dict.fromkeys(_of_tables(route.tables, tables, gone, owner))
-        found |= dict.fromkeys(_of_sink(target, tables, gone))
-        found |= dict.fromkeys(_of_format(target, tables))
-    return list(found)
+            unmatched |= dict.fromkeys(_of_tables(route.tables, tables, gone, owner))
+        unmatched |= dict.fromkeys(_of_sink(target, tables, gone))
+        unmatched |= dict.fromkeys(_of_format(target, tables))
+    return list(unmatched)
 
 
 class FeedPatterns:
@@ -76,17 +76,17 @@ class FeedPatterns:
         """
         if not tables or not self.due:
             return
-        found = unmatched_in(self._targets, tables)
+        unmatched = unmatched_in(self._targets, tables)
         there = {column.name.lower() for schema in tables for column in schema.columns}
         misspelt = [
             one
-            for one in found
+            for one in unmatched
             if one.names.what != "tables" and difflib.get_close_matches(bare(one.text).lower(), there, 1, _MISSPELT)
         ]
         if self._fresh:
             require_matched(self._settings, misspelt)
         # A run that goes on has seen other tables before, so only a likely mistake is worth a word.
-        for one in [one for one in found if one not in misspelt] if self._fresh else misspelt:
+        for one in [one for one in unmatched if one not in misspelt] if self._fresh else misspelt:
             _LOG.warning("%s", one.sentence)
         self.due = False
 

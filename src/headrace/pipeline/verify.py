@@ -109,20 +109,20 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         orders = {target.label: target.sink.sequenced(shaped[target.shaping.key]) for target in targets}
         tables = {label: profile(ordered) for label, ordered in orders.items()}
         failures: list[Exception] = []
-        for id in sorted({table.id for found in tables.values() for table in found}):
+        for id in sorted({table.id for verified in tables.values() for table in verified}):
             for target in targets:
                 for table in tables[target.label]:
                     if table.id != id:
                         continue
                     try:
-                        found = _verified(orders[target.label], table, target, spark, most)
+                        verified = _verified(orders[target.label], table, target, spark, most)
                     except ConnectError:
                         raise
                     except HeadraceError as failure:
                         # What one table has, or lacks, says nothing of the others.
                         failures.append(about(failure, id))
                     else:
-                        yield found
+                        yield verified
         for kept in (rows, *shaped.values()):
             kept.unpersist()
         if failures:

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 def captured_tables(model: Model, source: Source) -> tuple[list[TableSchema], list[HeadraceError]]:
     """The tables of all databases, and why those of some are not known."""
-    found: list[TableSchema] = []
+    schemas: list[TableSchema] = []
     errors: list[HeadraceError] = []
     try:
         known = known_offsets(model.checkpoint)
     except HeadraceError as error:
-        return found, [error]
+        return schemas, [error]
     for name, database in Databases(source).sources.items():
         try:
-            found += database.tables(known.of(name).tables_seen)
+            schemas += database.tables(known.of(name).tables_seen)
         except HeadraceError as error:
             errors.append(error)
-    return found, errors
+    return schemas, errors
 
 
 def names_at(model: Model, target: Target, captured: Sequence[TableSchema]) -> tuple[list[TableId], list[str]]:
@@ -123,9 +123,9 @@ def lineage_of_database(model: Model, tables: Iterable[TableSchema]) -> Lineage:
     """
     source = model.source
     assert not isinstance(source, KafkaTopics)
-    found = {schema.id: schema for schema in tables}
-    inputs = [Touched(dataset, schema) for id, schema in found.items() if (dataset := source.dataset(id)) is not None]
-    return Lineage(_ordered(inputs), _ordered(_outputs(model, found)))
+    by_id = {schema.id: schema for schema in tables}
+    inputs = [Touched(dataset, schema) for id, schema in by_id.items() if (dataset := source.dataset(id)) is not None]
+    return Lineage(_ordered(inputs), _ordered(_outputs(model, by_id)))
 
 
 def lineage_of_topics(model: Model, topics: Iterable[str], tables: Iterable[TableId]) -> Lineage:
@@ -172,9 +172,9 @@ def _schema(target: Target, schema: TableSchema | None) -> TableSchema | None:
 
 def _ordered(touched: Iterable[Touched]) -> tuple[Touched, ...]:
     """Each dataset once: several tables may go to one topic or folder."""
-    found: dict[Dataset, Touched] = {}
+    by_dataset: dict[Dataset, Touched] = {}
     for one in touched:
-        first = found.setdefault(one.dataset, one)
+        first = by_dataset.setdefault(one.dataset, one)
         if first != one:
-            found[one.dataset] = Touched(one.dataset)
-    return tuple(found[dataset] for dataset in sorted(found))
+            by_dataset[one.dataset] = Touched(one.dataset)
+    return tuple(by_dataset[dataset] for dataset in sorted(by_dataset))

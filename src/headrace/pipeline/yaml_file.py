@@ -143,17 +143,17 @@ def _filled(text: str, location: YamlPath, document: Document) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if kind == "env":
-            found = os.environ.get(name)
-            if found is None:
+            value = os.environ.get(name)
+            if value is None:
                 raise document.error(
                     location, f"The environment variable {name} is not set.", f"Set it: export {name}=..."
                 )
         elif kind == "file":
-            found = _file(name, location, document)
+            value = _file(name, location, document)
         else:
             raise document.error(location, f"Unknown reference '${{{kind}:...}}'.", did_you_mean(kind, _KINDS))
-        document.filled.append(found)
-        return found
+        document.filled.append(value)
+        return value
 
     if unclosed := _UNCLOSED.search(_REFERENCE.sub("", text)):
         raise document.error(location, f"The reference '{unclosed[0]}' has no closing brace.", "Write ${env:NAME}.")

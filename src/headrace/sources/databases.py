@@ -151,10 +151,10 @@ class Databases:
                 the options allow.
         """
         known = offsets or Offsets()
-        found = [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
+        schemas = [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
         require_matched(self._settings, self.unmatched(known))
-        require_few(self._settings, len(found))
-        return found
+        require_few(self._settings, len(schemas))
+        return schemas
 
     def schemas(self, offsets: Offsets) -> Sequence[TableSchema]:
         """The schemas that rows before `offsets` had."""
@@ -167,11 +167,11 @@ class Databases:
 
     def cascades(self, start: Offsets | None = None, end: Offsets | None = None) -> Sequence[Cascade]:
         """As `Source.cascades`, of all databases."""
-        found: list[Cascade] = []
+        cascades_of_all: list[Cascade] = []
         for name, source in self._sources.items():
             of = [None if offsets is None else offsets.of(name) for offsets in (start, end)]
-            found += source.cascades(*of)
-        return found
+            cascades_of_all += source.cascades(*of)
+        return cascades_of_all
 
     def still_there(
         self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offsets: Offsets
@@ -272,24 +272,24 @@ class Databases:
 
     def plan(self, start: Offsets, end: Offsets) -> list[tuple[str, Slice]]:
         """The slices of the batch (start, end] with the database that each belongs to."""
-        found: list[tuple[str, Slice]] = []
+        slices: list[tuple[str, Slice]] = []
         for name, source in self._sources.items():
             first, last = start.of(name), end.of(name)
             if first != last:
                 prefix = f"{name}." if len(self._sources) > 1 else ""
                 told = self._notifications.planned(name, first, last, prefix=prefix)
-                found += [(name, slice) for slice in (*source.plan(first, last), *told)]
-        return found
+                slices += [(name, slice) for slice in (*source.plan(first, last), *told)]
+        return slices
 
     def versions(self, end: Offsets) -> dict[str, int]:
         """The versions of the schemas that the rows of the batch may follow that ends here, by their fingerprints;
         without first ones.
         """
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for name, source in self._sources.items():
             if end.of(name).versions:
-                found |= versions_of(end.of(name).versions, source.schemas(end.of(name)))
-        return found
+                numbers |= versions_of(end.of(name).versions, source.schemas(end.of(name)))
+        return numbers
 
     def read(self, database: str, slice: Slice, files: TableFiles | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one slice, without those that files take.

@@ -258,9 +258,9 @@ class _Encoding:
     def _learns(self, batch: pa.RecordBatch) -> bool:
         """Whether a batch says schemas that are not known yet."""
         texts = batch.column("table_schema").drop_null().unique().to_pylist()
-        found = {schema.fingerprint: schema for schema in map(TableSchema.from_text, texts)}
-        fresh = found.keys() - self._known.keys()
-        self._known |= {fingerprint: found[fingerprint] for fingerprint in fresh}
+        learned = {schema.fingerprint: schema for schema in map(TableSchema.from_text, texts)}
+        fresh = learned.keys() - self._known.keys()
+        self._known |= {fingerprint: learned[fingerprint] for fingerprint in fresh}
         return bool(fresh)
 
 

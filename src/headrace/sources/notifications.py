@@ -43,13 +43,13 @@ def channels(given: object) -> tuple[str, ...]:
     Raises:
         ValueError: one of them does not exist here.
     """
-    found = tuple(name.lower() for name in items(given))
-    if "jmx" in found:
+    names = tuple(name.lower() for name in items(given))
+    if "jmx" in names:
         raise ValueError("'jmx' shows beans of a Java program, which no source of Headrace is; use log or sink")
-    unknown = next((name for name in found if name not in (LOG, SINK)), None)
+    unknown = next((name for name in names if name not in (LOG, SINK)), None)
     if unknown is not None:
         raise ValueError(f"'{unknown}' is none of log and sink")
-    return found
+    return names
 
 
 def topic_name(given: object) -> str:
@@ -143,14 +143,14 @@ class Notifications:
             end: where this one does.
             prefix: stands before the names of tables.
         """
-        found = list(notifications(start, end, prefix)) if self._channels else []
+        slices = list(notifications(start, end, prefix)) if self._channels else []
         if LOG in self._channels:
-            for one in found:
+            for one in slices:
                 # A warning, because Spark's Python processes show nothing below that.
                 _LOG.warning("%s", json.dumps(one.to_json(database), ensure_ascii=False))
-        if SINK not in self._channels or not found:
+        if SINK not in self._channels or not slices:
             return []
-        rows = [_row(one, self._topic, end.commit, number) for number, one in enumerate(found)]
+        rows = [_row(one, self._topic, end.commit, number) for number, one in enumerate(slices)]
         details = {"rows": rows, "capture_time": end.capture_time}
         return [Slice(KIND, details, weight=0.0, tables=())]
 

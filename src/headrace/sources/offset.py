@@ -335,8 +335,8 @@ class Recent(Generic[Made]):
 
     def of(self, thing: object, make: Callable[[], Made]) -> Made:
         """What was made of an object, made now where it is not known."""
-        found = self._kept.get(id(thing))
-        return found[1] if found is not None and found[0] is thing else self.keep(thing, make())
+        kept = self._kept.get(id(thing))
+        return kept[1] if kept is not None and kept[0] is thing else self.keep(thing, make())
 
     def keep(self, thing: object, made: Made) -> Made:
         """Remember; the oldest is forgotten where there are too many."""

@@ -271,26 +271,26 @@ def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tu
     A Python source costs Spark 30 to 60 ms for each task, however few rows it gives. So neighbours that are light are
     read by one task: what would be the work of one, such as all tables of a range of commits, by at most `parallelism`.
     """
-    found: list[list[tuple[str, Slice]]] = []
+    planned: list[list[tuple[str, Slice]]] = []
     last, before = -1, 0.0
     for piece in slices:
         # Three thirds are a little more or less than one.
         share = int(before * parallelism + 1e-6)
         if share > last:
-            found.append([])
-        found[-1].append(piece)
+            planned.append([])
+        planned[-1].append(piece)
         last, before = share, before + piece[1].weight
-    return found
+    return planned
 
 
-def in_order_of_reading(found: list[list[tuple[str, Slice]]]) -> list[list[tuple[str, Slice]]]:
+def in_order_of_reading(planned: list[list[tuple[str, Slice]]]) -> list[list[tuple[str, Slice]]]:
     """The tasks of a batch whose messages are sent by the one task that reads it.
 
     A few chunks of a snapshot become the work of one: that takes less than to have Spark bring the messages of several
     tasks into order.
     """
-    chunks = all(piece.kind == _SNAPSHOT for task in found for _, piece in task)
-    return [[piece for task in found for piece in task]] if chunks and 1 < len(found) <= _MOST_JOINED else found
+    chunks = all(piece.kind == _SNAPSHOT for task in planned for _, piece in task)
+    return [[piece for task in planned for piece in task]] if chunks and 1 < len(planned) <= _MOST_JOINED else planned
 
 
 @dataclass
@@ -382,14 +382,16 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         self._last = last
         slices = self._databases.plan(first, last)
         numbers, versions = iter(shares(slices, last.batch)), self._databases.versions(last)
-        found = tasks(slices, self._parallelism)
+        planned = tasks(slices, self._parallelism)
         if self._messages is not None and self._messages.direct_producer is not None:
-            found = in_order_of_reading(found)
+            planned = in_order_of_reading(planned)
         chunks = only_chunks(slices)
         alone = iter([place in chunks for place in range(len(slices))])
         return [
-            SlicePartition(task, list(islice(numbers, len(task))), versions, len(found), list(islice(alone, len(task))))
-            for task in found
+            SlicePartition(
+                task, list(islice(numbers, len(task))), versions, len(planned), list(islice(alone, len(task)))
+            )
+            for task in planned
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -132,10 +132,10 @@ class Tally:
         Args:
             names: `database.schema.table` by the table's number.
         """
-        found = [
+        parts = [
             {"data_collection": names[table], "event_count": count} for table, count in self.by_table.items() if count
         ]
-        return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
 
 
 def number_events(

@@ -51,29 +51,29 @@ def shares(slices: Sequence[tuple[str, Slice]], batch: int) -> list[range]:
     layers = _layers(slices)
     room = (1 << _BITS) // (max(layers, default=0) + 1)
     beside, begun = Counter(layers), Counter[int]()
-    found = []
+    ranges = []
     for layer in layers:
         first = (batch << _BITS) + layer * room
-        found.append(range(first + begun[layer] * (room // (2 * beside[layer])), first + room))
+        ranges.append(range(first + begun[layer] * (room // (2 * beside[layer])), first + room))
         begun[layer] += 1
-    return found
+    return ranges
 
 
 def _layers(slices: Sequence[tuple[str, Slice]]) -> list[int]:
     """How many slices have to come before each one."""
-    found: list[int] = []
+    layers: list[int] = []
     last: dict[tuple[str, str], int] = {}
     # All tables are behind this one.
     floor = 0
     for database, piece in slices:
         if piece.tables is None:
-            found.append(max(found, default=-1) + 1)
-            floor = found[-1] + 1
+            layers.append(max(layers, default=-1) + 1)
+            floor = layers[-1] + 1
             continue
         tables = [(database, table) for table in piece.tables]
-        found.append(max([floor, *(last[table] + 1 for table in tables if table in last)]))
-        last |= dict.fromkeys(tables, found[-1])
-    return found
+        layers.append(max([floor, *(last[table] + 1 for table in tables if table in last)]))
+        last |= dict.fromkeys(tables, layers[-1])
+    return layers
 
 
 def numbered(batches: Iterable[pa.RecordBatch], numbers: range) -> Iterator[pa.RecordBatch]:

@@ -138,13 +138,13 @@ def has_files(folder: str, taken: TakenFiles) -> bool:
 
 def new_signals(folder: str, taken: TakenFiles) -> list[Signal]:
     """The signals in the files that were not taken yet, as far as they can be read; nothing is taken or said."""
-    found = []
+    signals = []
     with suppress(OSError):
         for name in taken.new(present_files(folder)):
             with suppress(FormatError):
                 # The planner that takes it says so.
-                found.append(read_file(Path(folder), name))
-    return found
+                signals.append(read_file(Path(folder), name))
+    return signals
 
 
 def take_files(folder: str, taken: TakenFiles, say: Callable[[str], None]) -> tuple[TakenFiles, list[Signal]]:
@@ -165,13 +165,13 @@ def take_files(folder: str, taken: TakenFiles, say: Callable[[str], None]) -> tu
     hides = taken.names is None and not _is_settled(taken.upto, now)
     if not names and not hides:
         return taken, []
-    found = []
+    signals = []
     for name in names:
         try:
-            found.append(read_file(Path(folder), name))
+            signals.append(read_file(Path(folder), name))
         except FormatError as error:
             say(str(error))
-    return taken.taking(present, now), found
+    return taken.taking(present, now), signals
 
 
 def read_file(folder: Path, name: str) -> Signal:
@@ -181,17 +181,17 @@ def read_file(folder: Path, name: str) -> Signal:
         FormatError: it can't be read, or is not such an object.
     """
     try:
-        found = json.loads((folder / name).read_text(encoding="utf-8"))
+        parsed = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise FormatError(
             f"Signal file '{name}' can't be read ({why(error)}).",
             remedy='Write {"id": ..., "type": ..., "data": {...}}.',
         ) from error
-    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("type"), str):
         raise FormatError(f"Signal file '{name}' has no text 'type'.", remedy=f"Known: {', '.join(TYPES)}.")
-    data = found.get("data")
+    data = parsed.get("data")
     text = data if isinstance(data, str) or data is None else json.dumps(data, ensure_ascii=False)
-    return Signal(str(found.get("id") or name.removesuffix(_SUFFIX)), found["type"], text)
+    return Signal(str(parsed.get("id") or name.removesuffix(_SUFFIX)), parsed["type"], text)
 
 
 def _next_time(folder: Path) -> dt.datetime:

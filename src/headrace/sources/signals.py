@@ -200,11 +200,11 @@ def names(pattern: str, table: TableId) -> bool:
 
 def chosen(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
     """The tables that a name or regular expression means; one of exactly that name is meant alone."""
-    found = [table for table in tables if names(pattern, table)]
+    matches = [table for table in tables if names(pattern, table)]
     exact = [
-        table for table in found if pattern.strip().casefold() in (table.path.casefold(), table.full_path.casefold())
+        table for table in matches if pattern.strip().casefold() in (table.path.casefold(), table.full_path.casefold())
     ]
-    return exact or found
+    return exact or matches
 
 
 def signal_data(
@@ -339,15 +339,15 @@ def _filters(signal: Signal, data: Mapping[str, Any]) -> tuple[tuple[str, str], 
     wanted = 'Send [{"data-collection": "schema.table", "filter": "predicate"}].'
     if not isinstance(given, list):
         raise _unreadable(signal, "has 'additional-conditions' that are no list", wanted)
-    found = []
+    filters = []
     for part in given:
         pattern = part.get("data-collection") if isinstance(part, dict) else None
         sql = part.get("filter") if isinstance(part, dict) else None
         if not isinstance(pattern, str) or not isinstance(sql, str):
             raise _unreadable(signal, "has an additional condition without 'data-collection' or 'filter'", wanted)
         if sql.strip():
-            found.append((pattern, sql))
-    return tuple(found)
+            filters.append((pattern, sql))
+    return tuple(filters)
 
 
 def _texts(signal: Signal, data: Mapping[str, Any], name: str) -> tuple[str, ...] | None:

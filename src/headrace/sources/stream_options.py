@@ -23,11 +23,11 @@ def operations(given: object) -> tuple[str, ...]:
     Raises:
         ValueError: a letter is none of c, u, d and t.
     """
-    found = tuple(part.lower() for part in items(given))
-    unknown = next((letter for letter in found if letter not in (*_OPERATIONS, "none")), None)
+    names = tuple(part.lower() for part in items(given))
+    unknown = next((letter for letter in names if letter not in (*_OPERATIONS, "none")), None)
     if unknown is not None:
         raise ValueError(f"'{unknown}' is none of c, u, d, t and none")
-    return tuple(letter for letter in found if letter != "none")
+    return tuple(letter for letter in names if letter != "none")
 
 
 def events_of_key_change(skipped: Collection[str]) -> int:

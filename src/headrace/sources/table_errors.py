@@ -105,8 +105,8 @@ def _others(batch: pa.RecordBatch, table: TableId) -> pa.RecordBatch:
 
 
 def _tables(batch: pa.RecordBatch) -> list[Mapping[str, str] | None]:
-    found: list[Mapping[str, str] | None] = batch.column("table").to_pylist()
-    return [None if row is None else {part: text or "" for part, text in row.items()} for row in found]
+    tables: list[Mapping[str, str] | None] = batch.column("table").to_pylist()
+    return [None if row is None else {part: text or "" for part, text in row.items()} for row in tables]
 
 
 def _error_row(table: TableId, error: HeadraceError) -> pa.RecordBatch:

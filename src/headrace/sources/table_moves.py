@@ -54,7 +54,7 @@ def time_of_text(text: str) -> dt.datetime | None:
     A time without a zone is none: which zone it is in would be a guess.
     """
     try:
-        found = dt.datetime.fromisoformat(text.strip())
+        time = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return time if time.tzinfo is not None else None

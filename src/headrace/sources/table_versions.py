@@ -31,16 +31,16 @@ def next_versions(versions: Versions, start: Iterable[TableSchema], end: Iterabl
         start: the schemas there; those of a table oldest first.
         end: the schemas at the end, in the same way.
     """
-    before, after, found = _by_table(start), _by_table(end), dict(versions)
+    before, after, next_numbers = _by_table(start), _by_table(end), dict(versions)
     for table, schemas in after.items():
-        if table not in found and table not in before:
+        if table not in next_numbers and table not in before:
             continue
-        version, last = found.get(table) or (1, before[table][-1])
+        version, last = next_numbers.get(table) or (1, before[table][-1])
         later = _new_schemas(before.get(table, [last]), schemas)
         if later:
-            found[table] = (version + len(later), schemas[-1])
+            next_numbers[table] = (version + len(later), schemas[-1])
     gone = {table: (1, schemas[-1]) for table, schemas in before.items() if table not in after}
-    return {**gone, **found}
+    return {**gone, **next_numbers}
 
 
 def versions_of(versions: Versions, schemas: Iterable[TableSchema]) -> dict[str, int]:
@@ -50,13 +50,13 @@ def versions_of(versions: Versions, schemas: Iterable[TableSchema]) -> dict[str,
         versions: at the end of a batch.
         schemas: those that its rows may follow; those of a table oldest first.
     """
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for table, own in _by_table(schemas).items():
         newest, _ = versions.get(table, (1, ""))
         for back, fingerprint in enumerate(reversed(own)):
             if newest - back > 1:
-                found.setdefault(fingerprint, newest - back)
-    return found
+                numbers.setdefault(fingerprint, newest - back)
+    return numbers
 
 
 def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
@@ -84,9 +84,9 @@ def _new_schemas(known: list[str], schemas: list[str]) -> list[str]:
 
 def _by_table(schemas: Iterable[TableSchema]) -> dict[str, list[str]]:
     """The fingerprints of each table's schemas; one that only repeats the one before does not count."""
-    found: dict[str, list[str]] = {}
+    by_table: dict[str, list[str]] = {}
     for schema in schemas:
-        own = found.setdefault(schema.id.path, [])
+        own = by_table.setdefault(schema.id.path, [])
         if own[-1:] != [schema.fingerprint]:
             own.append(schema.fingerprint)
-    return found
+    return by_table

@@ -43,10 +43,10 @@ def _found_in(folders: list[str]) -> ModuleSpec | None:
     return PathFinder.find_spec("pyspark", folders)
 
 
-def _version(found: ModuleSpec | None) -> bytes | None:
+def _version(spec: ModuleSpec | None) -> bytes | None:
     """The file in which a PySpark says its version: a cluster's own may be another than the installed one."""
-    loader: Any = found and found.loader
-    return loader.get_data(str(Path(found.origin).with_name("version.py"))) if found and found.origin else None
+    loader: Any = spec and spec.loader
+    return loader.get_data(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else None
 
 
 def load_formats(names: str) -> None:

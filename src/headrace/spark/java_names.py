@@ -54,17 +54,17 @@ class _Package(JavaPackage):  # type: ignore[misc]
 
 class _Class(JavaClass):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if isinstance(found, JavaMember):
-            self.__dict__[name] = found
-        return found
+        value = super().__getattr__(name)
+        if isinstance(value, JavaMember):
+            self.__dict__[name] = value
+        return value
 
 
-def _remembered(holder: _View | _Package, name: str, found: Any) -> Any:
-    if isinstance(found, JavaPackage):
-        return _Package(found, holder, name)
-    if isinstance(found, JavaClass):
-        found = _Class(found._fqn, found._gateway_client)
-        holder.__dict__[name] = found
+def _remembered(holder: _View | _Package, name: str, value: Any) -> Any:
+    if isinstance(value, JavaPackage):
+        return _Package(value, holder, name)
+    if isinstance(value, JavaClass):
+        value = _Class(value._fqn, value._gateway_client)
+        holder.__dict__[name] = value
         holder._has_class()
-    return found
+    return value

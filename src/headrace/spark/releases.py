@@ -55,14 +55,14 @@ def release_of(version: str) -> Release:
     Raises:
         OptionError: Headrace does not run on it.
     """
-    found = RELEASES.get(".".join(version.split(".")[:2]))
-    if found is None:
+    release = RELEASES.get(".".join(version.split(".")[:2]))
+    if release is None:
         known = list(RELEASES)
         raise OptionError(
             f"Headrace does not run on Spark {version}, but on {', '.join(known[:-1])} and {known[-1]}.",
             remedy=f'Run: pip install "pyspark>={known[0]},<{known[-1]}.99"',
         )
-    return found
+    return release
 
 
 def require_library(name: str, library: str, coordinate: str) -> None:
@@ -87,8 +87,8 @@ def require_library(name: str, library: str, coordinate: str) -> None:
 
 def running_version() -> str:
     """The first two numbers of PySpark's version, read without importing it; those of the oldest release without it."""
-    found = find_spec("pyspark")
-    places = list(found.submodule_search_locations or ()) if found is not None else []
+    spec = find_spec("pyspark")
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
     for place in places:
         file = Path(place) / "version.py"
         match = _VERSION.search(file.read_text(encoding="utf-8")) if file.is_file() else None

@@ -59,10 +59,10 @@ class CaptureContract(BesideTheStreamContract):
     def test_a_snapshot_in_chunks_reads_every_row_once(self, database: CapturedDatabase, chunk: int) -> None:
         rows = [(n % 3, f"k{n}") for n in range(7)]
         database.create("t", "a int not null, b varchar(5) not null, primary key (b, a)", rows)
-        found = database.run(snapshot_chunk_rows=chunk, snapshot_chunks_per_batch=2).all()
-        assert Counter(op for op, _, _ in data(found)) == {"r": 7}
-        assert sorted(row["b"] for _, _, row in data(found)) == [f"k{n}" for n in range(7)]
-        marks = [row["snapshot"] for row in found if row["op"] == "r"]
+        read_rows = database.run(snapshot_chunk_rows=chunk, snapshot_chunks_per_batch=2).all()
+        assert Counter(op for op, _, _ in data(read_rows)) == {"r": 7}
+        assert sorted(row["b"] for _, _, row in data(read_rows)) == [f"k{n}" for n in range(7)]
+        marks = [row["snapshot"] for row in read_rows if row["op"] == "r"]
         assert (marks[0], marks[-1]) == ("first", "last")
 
     def test_a_table_that_is_empty_when_it_is_read_says_that_its_snapshot_is_complete(
@@ -91,8 +91,8 @@ class CaptureContract(BesideTheStreamContract):
         self, database: CapturedDatabase, columns: str, keys: list[Any]
     ) -> None:
         database.create("t", columns, [(key,) for key in keys])
-        found = data(database.run(snapshot_chunk_rows=1, snapshot_chunks_per_batch=2).all())
-        assert len({str(row["k"]) for _, _, row in found}) == len(found) == len(keys)
+        changes = data(database.run(snapshot_chunk_rows=1, snapshot_chunks_per_batch=2).all())
+        assert len({str(row["k"]) for _, _, row in changes}) == len(changes) == len(keys)
 
     def test_changes_come_in_commit_order_with_both_images(self, database: CapturedDatabase) -> None:
         database.create("t", T, [(1, "one")])
@@ -247,8 +247,8 @@ class CaptureContract(BesideTheStreamContract):
         database.delete("t", "id = 1")
         database.enable("t")
         database.capture()
-        found = run.all()
-        assert [(op, row["id"]) for op, _, row in data(found)] == [("r", "2")]
+        all_rows = run.all()
+        assert [(op, row["id"]) for op, _, row in data(all_rows)] == [("r", "2")]
         assert rows
 
     def test_cleaned_changes_stop_the_run_before_a_row_is_read(self, database: CapturedDatabase) -> None:

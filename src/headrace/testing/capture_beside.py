@@ -64,11 +64,11 @@ class BesideTheStreamContract(Contract):
         run.source.signal(Signal("s", "execute-snapshot", json.dumps(asked)))
         with database.capturing():
             database.capture()
-            found = [row for row in run.all() if row["snapshot"] == "incremental"]
-        assert Counter((image(row)["n"], image(row)["m"], image(row)["v"]) for row in found) == Counter(
+            read_again = [row for row in run.all() if row["snapshot"] == "incremental"]
+        assert Counter((image(row)["n"], image(row)["m"], image(row)["v"]) for row in read_again) == Counter(
             (str(n), m, v) for n, m, v in rows
         )
-        assert [name.lower() for name, _ in found[0]["key"]] == columns.split(",")
+        assert [name.lower() for name, _ in read_again[0]["key"]] == columns.split(",")
 
     @pytest.mark.parametrize("surrogate", [{}, {"surrogate-key": "v"}], ids=["by key", "by a column"])
     def test_a_key_that_changed_in_the_window_is_left_to_its_change(
@@ -94,11 +94,11 @@ class BesideTheStreamContract(Contract):
         with monkeypatch.context() as patch:
             patch.setattr("headrace.faultpoints.reach", change)
             with database.capturing():
-                found = run.batch()
+                batch_rows = run.batch()
         assert not waiting
         wanted = ["0", "1", "2"] if database.chunks_are_moments else ["2"]
-        assert sorted(image(row)["id"] for row in found if row["snapshot"] == "incremental") == wanted
-        held = replay(rows + found + run.all())
+        assert sorted(image(row)["id"] for row in batch_rows if row["snapshot"] == "incremental") == wanted
+        held = replay(rows + batch_rows + run.all())
         assert {key: row["v"] for (table, key), row in held.items() if table == "t"} == {'["1"]': "new", '["2"]': "old"}
 
     def test_a_statement_is_run_with_each_heartbeat_and_what_it_changes_is_captured(
@@ -155,14 +155,14 @@ class BesideTheStreamContract(Contract):
 
         def told() -> list[dict[str, Any]]:
             nonlocal end
-            found: list[dict[str, Any]] = []
+            sources: list[dict[str, Any]] = []
             with database.capturing():
                 for _ in range(10):
                     before, end = end, planned.advance(end, Limit(), NOW)
                     rows = [row for row in _rows(planned, before, end) if row["op"] == "message"]
                     assert rows == [row for row in _rows(planned, before, end) if row["op"] == "message"]
-                    found += [dict(row["source"]) for row in rows]
-            return found
+                    sources += [dict(row["source"]) for row in rows]
+            return sources
 
         first = told()
         table, signals = database.named("t"), database.named("signals")

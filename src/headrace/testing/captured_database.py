@@ -129,8 +129,8 @@ def data(rows: Sequence[Row]) -> list[tuple[str, str, dict[str, Any]]]:
 
 def image(row: Row, which: str = "") -> dict[str, Any]:
     """A row's image with names in lower case; the one after the change unless there is none."""
-    found = row[which] if which else row["after"] or row["before"]
-    return {name.lower(): value for name, value in found}
+    chosen = row[which] if which else row["after"] or row["before"]
+    return {name.lower(): value for name, value in chosen}
 
 
 def read_since(row: Row) -> str:

@@ -150,7 +150,7 @@ class Model:
         if not self.schema.key:
             if op in ("u", "d") and before is not None:
                 gone = tuple(before.get(n) for n in names)
-                self.bag.remove(min(found for found in self.bag if found[1] == gone))
+                self.bag.remove(min(kept for kept in self.bag if kept[1] == gone))
             if op != "d" and after is not None:
                 self.bag.append((at, tuple(after.get(n) for n in names)))
             return

@@ -167,7 +167,7 @@ def expected(kept: frozenset[Feature], came: frozenset[Feature] | None = None) -
         kept: what all of them carry.
         came: what the first of them carries, where there are two.
     """
-    found: Counter[tuple[Any, ...]] = Counter()
+    changes: Counter[tuple[Any, ...]] = Counter()
     for given in CHANGES:
         row = dict(given)
         micros = (row["event_time"] - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
@@ -190,5 +190,5 @@ def expected(kept: frozenset[Feature], came: frozenset[Feature] | None = None) -
                 {**row, "op": "c", "before": None, "transaction": second},
             ]
         for made in rows:
-            found[row_meaning(made, kept)] += 1
-    return found
+            changes[row_meaning(made, kept)] += 1
+    return changes

@@ -86,8 +86,8 @@ class FormatContract(Contract):
         kept = format.reads & format.writes
         rows = [_plain(row) for row in decoded(format, [as_kafka(self._messages())]).to_pylist()]
         assert [row["error"] for row in rows if row["op"] == "error"] == []
-        found = Counter(row_meaning(row, kept) for row in rows if row["op"] not in ("schema", None))
-        assert found == expected(kept)
+        meanings = Counter(row_meaning(row, kept) for row in rows if row["op"] not in ("schema", None))
+        assert meanings == expected(kept)
 
     def test_messages_have_topics_and_follow_the_order_of_changes(self) -> None:
         messages = self._messages()
@@ -153,8 +153,8 @@ class FormatContract(Contract):
     def _messages(self) -> list[dict[str, Any]]:
         messages = encoded(self.format(), [change_batch([_SCHEMA_ROW, *CHANGES])], [TABLE])
         assert messages.schema.equals(MESSAGES)
-        found: list[dict[str, Any]] = messages.to_pylist()
-        return found
+        listed: list[dict[str, Any]] = messages.to_pylist()
+        return listed
 
 
 _SCHEMA_ROW = {

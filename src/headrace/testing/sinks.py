@@ -61,9 +61,9 @@ class SinkContract(Contract):
         values = [f"{number:02}" for number in range(20)]
         sink = self.sink(tmp_path)
         sink.write(self._rows(spark, sink, 0, values, one_key=True), BatchId("p", "checkpoint", 0, f"{0:016x}"))
-        found = self.content(tmp_path)
+        content = self.content(tmp_path)
         # Where only the newest row is kept, that is the last one.
-        assert found in (values, values[-1:])
+        assert content in (values, values[-1:])
 
     def test_an_empty_batch_changes_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
         self._write(spark, tmp_path, 0, "a")
@@ -73,10 +73,10 @@ class SinkContract(Contract):
     def test_a_batch_written_again_is_there_once_or_repeats_itself(self, spark: SparkSession, tmp_path: Path) -> None:
         for _ in range(2):
             guarantee = self._write(spark, tmp_path, 0, "a", "b")
-        found = self.content(tmp_path)
-        assert set(found) == {"a", "b"}
+        content = self.content(tmp_path)
+        assert set(content) == {"a", "b"}
         if guarantee == "exactly-once":
-            assert len(found) == 2
+            assert len(content) == 2
 
     def test_an_older_batch_changes_nothing_where_each_is_there_once(self, spark: SparkSession, tmp_path: Path) -> None:
         # A sink that knows its last batch only stops; the checkpoint was set back.

@@ -406,10 +406,10 @@ class TableSinkContract(Contract):
 
     def test_a_preview_says_what_a_write_then_does(self, target: TableTarget) -> None:
         def preview(schema: TableSchema, owner: str = "p", **options: Any) -> tuple[bool | None, tuple[str, ...]]:
-            found = target.sink(**options).preview(schema, BatchId(owner, "checkpoint", 1), target.spark)
-            assert found is not None
-            assert schema.id.name in found.place
-            return found.exists, found.changes
+            result = target.sink(**options).preview(schema, BatchId(owner, "checkpoint", 1), target.spark)
+            assert result is not None
+            assert schema.id.name in result.place
+            return result.exists, result.changes
 
         assert preview(T) == (False, ())
         assert target.content(T) == []
@@ -517,8 +517,8 @@ class TableSinkContract(Contract):
         kept = target.sink().now(target.spark, days)
         assert kept is not None
         # As texts, because Python has no such years.
-        found = kept.selectExpr("cast(d as string)", "cast(at as string)").collect()
-        assert [tuple(row) for row in found] == [("-0043-03-15", "-0043-03-15 10:00:00.5")]
+        texts = kept.selectExpr("cast(d as string)", "cast(at as string)").collect()
+        assert [tuple(row) for row in texts] == [("-0043-03-15", "-0043-03-15 10:00:00.5")]
 
     def test_values_that_no_column_has_a_place_for_stop_or_are_null_or_texts(self, target: TableTarget) -> None:
         odd, days = table("odd", id="int32", d="date"), table("days", ("d",), d="date", a="string")

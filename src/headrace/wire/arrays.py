@@ -37,10 +37,10 @@ def text_view(column: pa.Array) -> TextView:
     if offsets is None or size == 0:
         return TextView(_NO_BYTES, np.frombuffer(bytes(4), np.int32), _NO_BYTES, 0)
     indexes = _read_only(offsets, np.int32)[column.offset : column.offset + size + 1]
-    found = _NO_BYTES if data is None or data.size == 0 else _read_only(data, np.uint8)
+    view = _NO_BYTES if data is None or data.size == 0 else _read_only(data, np.uint8)
     if valid is None:
-        return TextView(found, indexes, np.frombuffer(b"\xff" * ((column.offset % 8 + size + 7) // 8), np.uint8), 0)
-    return TextView(found, indexes, _read_only(valid, np.uint8), column.offset)
+        return TextView(view, indexes, np.frombuffer(b"\xff" * ((column.offset % 8 + size + 7) // 8), np.uint8), 0)
+    return TextView(view, indexes, _read_only(valid, np.uint8), column.offset)
 
 
 def own_view(column: pa.Array) -> TextView:
@@ -54,9 +54,9 @@ def own_view(column: pa.Array) -> TextView:
 
 def _read_only(buffer: pa.Buffer, kind: type[np.generic]) -> Array:
     """What a buffer holds. Never writable, as those of Arrow: another type would be compiled again."""
-    found = np.frombuffer(buffer, kind)
-    found.flags.writeable = False
-    return found
+    array = np.frombuffer(buffer, kind)
+    array.flags.writeable = False
+    return array
 
 
 def bitmap(size: int) -> Array:

@@ -326,13 +326,13 @@ def fill_trailing(data: Array, ends: Array, root: Array, after: Array, out: Arra
 
 
 @kernel
-def fill_fields(tokens: Tokens, at: Array, found: Array) -> None:
+def fill_fields(tokens: Tokens, at: Array, fields: Array) -> None:
     """Fill `found[index, row]` with the fields of each record."""
     for r in range(at.size):
         t = at[r] + 1
-        for index in range(found.shape[0]):
+        for index in range(fields.shape[0]):
             if at[r] >= 0:
-                found[index, r] = t
+                fields[index, r] = t
                 t = tokens.after[U(t)]
 
 

@@ -58,14 +58,14 @@ class AvroSchema:
         self._open: dict[str, int] = {}
         self._holds_itself = False
         self._named: dict[str, _Node] = {}
-        found = []
+        nodes = []
         for schema in schemas:
             self._named.clear()
-            found.append(self._node(schema, "", 0))
-        self.roots = np.array([node.number for node in found], np.int64)
-        self.tokens = np.array([node.tokens for node in found], np.int64)
-        self.depth = _MOST_LEVELS if self._holds_itself else max((node.depth for node in found), default=0)
-        kinds, sizes, held, named = (list(part) for part in zip(*self._lines, strict=True)) if found else ([],) * 4
+            nodes.append(self._node(schema, "", 0))
+        self.roots = np.array([node.number for node in nodes], np.int64)
+        self.tokens = np.array([node.tokens for node in nodes], np.int64)
+        self.depth = _MOST_LEVELS if self._holds_itself else max((node.depth for node in nodes), default=0)
+        kinds, sizes, held, named = (list(part) for part in zip(*self._lines, strict=True)) if nodes else ([],) * 4
         counts = np.array([len(children) for children in held], np.int32)
         names = [name for group in named for name in group]
         lengths = np.array([*map(len, names), 0], np.int32)
@@ -111,17 +111,17 @@ class AvroSchema:
         name = schema["name"] if "." in schema["name"] or not space else f"{space}.{schema['name']}"
         if schema["type"] == "enum":
             symbols = [_name(symbol) for symbol in schema["symbols"]]
-            found = self._leaf(ENUM, len(symbols), symbols)
+            node = self._leaf(ENUM, len(symbols), symbols)
         elif schema["type"] == "fixed":
-            found = self._leaf(FIXED, schema["size"])
+            node = self._leaf(FIXED, schema["size"])
         else:
             kinds = [field["type"] for field in schema["fields"]]
             names = [_name(field["name"]) for field in schema["fields"]]
             self._open[name] = number = self._add(RECORD, 0, [], names)
-            found = self._with_children(RECORD, kinds, space, level, names, number)
+            node = self._with_children(RECORD, kinds, space, level, names, number)
             del self._open[name]
-        self._named[name] = found
-        return found
+        self._named[name] = node
+        return node
 
     def _with_children(
         self,
@@ -132,16 +132,16 @@ class AvroSchema:
         names: list[bytes] | None = None,
         number: int | None = None,
     ) -> _Node:
-        found = [self._node(schema, space, level + 1) for schema in schemas]
-        children = [node.number for node in found]
+        nodes = [self._node(schema, space, level + 1) for schema in schemas]
+        children = [node.number for node in nodes]
         if number is None:
-            number = self._add(kind, 0, children, names or [b""] * len(found))
+            number = self._add(kind, 0, children, names or [b""] * len(nodes))
         else:
             self._lines[number][2].extend(children)
-        depth = 1 + max((node.depth for node in found), default=0)
+        depth = 1 + max((node.depth for node in nodes), default=0)
         if kind == UNION:
-            return _Node(number, depth, max((node.tokens for node in found), default=0))
-        return _Node(number, depth, 1 + sum(node.tokens for node in found))
+            return _Node(number, depth, max((node.tokens for node in nodes), default=0))
+        return _Node(number, depth, 1 + sum(node.tokens for node in nodes))
 
     def _leaf(self, kind: int, size: int, symbols: Sequence[bytes] = ()) -> _Node:
         return _Node(self._add(kind, size, [0] * len(symbols), list(symbols)), 1, 1)

@@ -48,9 +48,9 @@ class AvroTape(Tape):
 
     def records(self, at: Array, fields: int) -> Array:
         """The fields of each record: a matrix with a line for each index."""
-        found = np.full((fields, at.size), -1, np.int32)
-        avro_reader.fill_fields(self.tokens, at, found)
-        return found
+        indexes = np.full((fields, at.size), -1, np.int32)
+        avro_reader.fill_fields(self.tokens, at, indexes)
+        return indexes
 
     def numbers(self, at: Array) -> Array:
         """Whole numbers, and the indexes of symbols of enums; 0 where there is none."""

@@ -113,7 +113,7 @@ def index_events(data: Array, first: Any, end: Any, starts: Array, kinds: Array)
 
 
 @kernel
-def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, found: Found) -> Any:
+def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, places: Found) -> Any:
     """Walk the images of rows events.
 
     Args:
@@ -121,7 +121,7 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, found: Fou
         events: those events.
         shapes: the columns of their tables.
         fill: whether all is filled; else only counted.
-        found: what is filled.
+        places: what is filled.
 
     Returns:
         How many images, values and values that are differences there are. The first is -1 where an event is wrong.
@@ -129,10 +129,10 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, found: Fou
     images, values, rows, partial = np.int64(0), np.int64(0), 0, np.int64(0)
     for e in range(events.starts.size):
         i, end, table = events.starts[e], events.ends[e], events.tables[e]
-        found.wrong[0], found.wrong[1], found.wrong[2] = e, i, -1
+        places.wrong[0], places.wrong[1], places.wrong[2] = e, i, -1
         first, width = shapes.firsts[table], shapes.firsts[table + 1] - shapes.firsts[table]
         if end > data.size or i + _POST_HEADER > end:
-            found.wrong[3] = CUT_OFF
+            places.wrong[3] = CUT_OFF
             return np.int64(-1), values, partial
         kind = np.int64(events.kinds[e])
         i += _POST_HEADER
@@ -142,57 +142,57 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, found: Fou
             # What the second version has besides begins with its own length.
             extra = _little(data, i, 2) if i + 2 <= end else np.int64(0)
             if extra < 2 or extra > end - i:
-                found.wrong[3] = CUT_OFF
+                places.wrong[3] = CUT_OFF
                 return np.int64(-1), values, partial
             i += extra
         if kind != WRITE and kind != UPDATE and kind != DELETE and kind != PARTIAL_UPDATE:
-            found.wrong[3] = KIND
+            places.wrong[3] = KIND
             return np.int64(-1), values, partial
         has_two = kind == UPDATE or kind == PARTIAL_UPDATE
         i, columns = _packed(data, i, end)
         bits = (width + 7) >> 3
         if i < 0 or columns != width:
-            found.wrong[3] = WIDTH
+            places.wrong[3] = WIDTH
             return np.int64(-1), values, partial
         if i + bits * (2 if has_two else 1) > end:
-            found.wrong[3] = CUT_OFF
+            places.wrong[3] = CUT_OFF
             return np.int64(-1), values, partial
         given = i
         i += bits * (2 if has_two else 1)
         if i == end:
-            found.wrong[1], found.wrong[3] = i, EMPTY
+            places.wrong[1], places.wrong[3] = i, EMPTY
             return np.int64(-1), values, partial
         count = 0
         while i < end:
             begin = i
             if fill:
-                found.old[U(rows)] = images if kind != WRITE else -1
-                found.new[U(rows)] = -1 if kind == DELETE else images + (1 if has_two else 0)
+                places.old[U(rows)] = images if kind != WRITE else -1
+                places.new[U(rows)] = -1 if kind == DELETE else images + (1 if has_two else 0)
             for k in range(2 if has_two else 1):
                 changes = np.int64(-1)
                 if kind == PARTIAL_UPDATE and k == 1:
                     i, changes = _value_options(data, i, end, shapes.documents[table])
                 if i >= 0:
                     if fill:
-                        found.cells.tables[U(images)], found.cells.firsts[U(images)] = table, values
+                        places.cells.tables[U(images)], places.cells.firsts[U(images)] = table, values
                     i, partial = _image(
-                        data, i, end, given + bits * k, changes, first, width, values, shapes, fill, partial, found
+                        data, i, end, given + bits * k, changes, first, width, values, shapes, fill, partial, places
                     )
                 if i < 0:
-                    found.wrong[3] = CUT_OFF
+                    places.wrong[3] = CUT_OFF
                     return np.int64(-1), values, partial
                 images += 1
                 values += width
             if i == begin:
                 # Bytes are left, and rows take none of them.
-                found.wrong[1], found.wrong[3] = i, LEFT_OVER
+                places.wrong[1], places.wrong[3] = i, LEFT_OVER
                 return np.int64(-1), values, partial
             rows += 1
             count += 1
         if not fill:
-            found.rows[e] = count
+            places.rows[e] = count
     if fill:
-        found.cells.firsts[U(images)] = values
+        places.cells.firsts[U(images)] = values
     return images, values, partial
 
 
@@ -221,7 +221,7 @@ def _image(
     shapes: Shapes,
     fill: Any,
     partial: Any,
-    found: Found,
+    rows: Found,
 ) -> Any:
     """The values of one image: the index after it, -1 where it is cut off, and how many differences there are."""
     present = 0
@@ -241,28 +241,28 @@ def _image(
             document += 1
         if not byte(data, given + (c >> 3)) >> (c & 7) & 1:
             if fill:
-                found.cells.sizes[U(cell + c)] = ABSENT
+                rows.cells.sizes[U(cell + c)] = ABSENT
             continue
         is_null = byte(data, nulls + (index >> 3)) >> (index & 7) & 1
         index += 1
         if is_null:
             if fill:
-                found.cells.sizes[U(cell + c)] = NULL
+                rows.cells.sizes[U(cell + c)] = NULL
             continue
         size = shapes.sizes[column]
         if size < 0:
             if i - size > end:
-                found.wrong[1], found.wrong[2] = i, c
+                rows.wrong[1], rows.wrong[2] = i, c
                 return np.int64(-1), partial
             i, size = i - size, _little(data, i, -size)
         if size > end - i:
-            found.wrong[1], found.wrong[2] = i, c
+            rows.wrong[1], rows.wrong[2] = i, c
             return np.int64(-1), partial
         if fill:
-            found.cells.starts[U(cell + c)] = i
-            found.cells.sizes[U(cell + c)] = size
+            rows.cells.starts[U(cell + c)] = i
+            rows.cells.sizes[U(cell + c)] = size
             if is_change:
-                found.partial[U(partial)] = cell + c
+                rows.partial[U(partial)] = cell + c
         if is_change:
             partial += 1
         i += size
@@ -272,19 +272,19 @@ def _image(
 @kernel
 def _little(data: Array, i: Any, size: Any) -> Any:
     """A little-endian number of up to 8 bytes."""
-    found = np.int64(0)
+    value = np.int64(0)
     for k in range(size):
-        found |= np.int64(byte(data, i + k)) << (8 * k)
-    return found
+        value |= np.int64(byte(data, i + k)) << (8 * k)
+    return value
 
 
 @kernel
 def _big(data: Array, i: Any, size: Any) -> Any:
     """A big-endian number of up to 8 bytes."""
-    found = np.int64(0)
+    value = np.int64(0)
     for k in range(size):
-        found = (found << 8) | np.int64(byte(data, i + k))
-    return found
+        value = (value << 8) | np.int64(byte(data, i + k))
+    return value
 
 
 @kernel

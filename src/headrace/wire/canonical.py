@@ -56,10 +56,10 @@ def decimal_texts(tape: Tape, at: Array, scales: Array, exact: Callable[[str, in
     offsets, valid, odd = np.empty(at.size + 1, np.int32), bitmap(at.size), np.zeros(at.size, np.bool_)
     out = np.empty(_DECIMAL_ROOM * at.size, np.uint8)
     _write_decimals(tape.data, tape.tokens, at, scales.astype(np.int64), offsets, out, valid, odd)
-    found = text_array(offsets, out, valid)
+    written = text_array(offsets, out, valid)
     rows = np.flatnonzero(odd)
     texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
-    return settled(found, rows, [exact(t, int(s)) for t, s in zip(texts, scales[rows], strict=True)])
+    return settled(written, rows, [exact(t, int(s)) for t, s in zip(texts, scales[rows], strict=True)])
 
 
 def odd_floats(tape: Tape, at: Array) -> Array:

@@ -90,10 +90,10 @@ def measure_maps(cells: Cells, images: Array, columns: Columns, offsets: Array) 
             continue
         table, first = cells.tables[image], cells.firsts[image]
         for k in range(columns.firsts[table], columns.firsts[table + 1]):
-            found = cells.sizes[U(first + columns.columns[k])]
-            if found != ABSENT:
+            cell_size = cells.sizes[U(first + columns.columns[k])]
+            if cell_size != ABSENT:
                 count += 1
-                size += max(found, 0)
+                size += max(cell_size, 0)
     offsets[images.size] = count
     return size
 

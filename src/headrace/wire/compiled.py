@@ -77,8 +77,8 @@ class _Kernel:
         from headrace.wire.kernel_files import KernelFiles
 
         made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(self._function)
-        found = folders()
-        made._cache = KernelFiles(self._function, found.read, found.written)
+        folder = folders()
+        made._cache = KernelFiles(self._function, folder.read, folder.written)
         return made
 
     @property
@@ -161,7 +161,7 @@ def _is_safe(folder: Path) -> bool:
         return False
     if not hasattr(os, "getuid"):
         return True
-    owned = all(found.st_uid in (os.getuid(), 0) for found in (above, here))
+    owned = all(status.st_uid in (os.getuid(), 0) for status in (above, here))
     # Where all may write, as in /tmp, the sticky bit keeps them from putting another folder in the place of this one.
     replaced = above.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH
     return owned and not replaced and not here.st_mode & stat.S_IWOTH

@@ -14,13 +14,13 @@ _SEED = 0x5851F42D4C957F2D
 
 def hashes(column: pa.Array) -> Array:
     """A hash of 64 bits for each value of a column of texts or bytes without nulls. Not secret (`spans.hashed`)."""
-    found = np.empty(len(column), np.uint64)
+    values = np.empty(len(column), np.uint64)
     view = text_view(column)
-    _fill(view.data, view.offsets, found)
-    return found
+    _fill(view.data, view.offsets, values)
+    return values
 
 
 @kernel
-def _fill(data: Array, offsets: Array, found: Array) -> None:
-    for i in range(found.size):
-        found[i] = hashed(data, offsets[i], offsets[i + 1] - offsets[i], _SEED)
+def _fill(data: Array, offsets: Array, values: Array) -> None:
+    for i in range(values.size):
+        values[i] = hashed(data, offsets[i], offsets[i + 1] - offsets[i], _SEED)

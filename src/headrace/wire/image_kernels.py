@@ -33,18 +33,18 @@ def changed(
         guess = first
         for e in range(old.offsets[r], old.offsets[r + 1]):
             k = old.names[U(e)]
-            found = -1
+            match = -1
             for step in range(end - first):
                 other = guess + step
                 if other >= end:
                     other -= end - first
                 if same_text(old_names, k, new_names, new.names[U(other)]):
-                    found = other
+                    match = other
                     break
-            if found < 0:
+            if match < 0:
                 continue
-            guess = found + 1 if found + 1 < end else first
-            if not _same_value(old_values, old.values[U(e)], new_values, new.values[U(found)]):
+            guess = match + 1 if match + 1 < end else first
+            if not _same_value(old_values, old.values[U(e)], new_values, new.values[U(match)]):
                 continue
             kept[U(e)] = False
             for n in range(named_offsets[r], named_offsets[r + 1]):

@@ -78,13 +78,13 @@ class JsonColumns:
             size += len(pieces[-1])
             return size - len(pieces[-1]), size
 
-        columns = [column for _, found, _ in structures for column in found]
-        count = np.array([len(found) for _, found, _ in structures], np.int64)
+        columns = [column for _, group, _ in structures for column in group]
+        count = np.array([len(group) for _, group, _ in structures], np.int64)
         openings = [piece(opening) for opening, _, _ in structures]
         closings = [piece(closing) for _, _, closing in structures]
         names = [piece(column.name) for column in columns]
         nulls, absent = [piece(c.null) for c in columns], [piece(c.absent) for c in columns]
-        indexes = (np.array(found, np.int64).reshape(-1, 2) for found in (openings, closings, names, nulls, absent))
+        indexes = (np.array(group, np.int64).reshape(-1, 2) for group in (openings, closings, names, nulls, absent))
         numbers = (np.array([c[n] for c in columns], np.int64) for n in (2, 3, 4))
         self.layout = ColumnLayout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *indexes, *numbers)
-        self.names = Names([[column.column for column in found] for _, found, _ in structures])
+        self.names = Names([[column.column for column in group] for _, group, _ in structures])

@@ -95,11 +95,11 @@ def _value(text: bytes, at: int, tokens: list[JsonToken], open_: list[int]) -> i
             tokens.append(JsonToken(kind, at, len(word), after))
             return at + len(word)
     # A point or an exponent without digits is broken, and not the number before it with something behind.
-    found = _NUMBER_LIKE.match(text, at)
-    if found is None or not _NUMBER.fullmatch(found[0]):
+    match = _NUMBER_LIKE.match(text, at)
+    if match is None or not _NUMBER.fullmatch(match[0]):
         raise NotJson(BROKEN)
-    tokens.append(JsonToken(NUMBER, at, found.end() - at, after))
-    return found.end()
+    tokens.append(JsonToken(NUMBER, at, match.end() - at, after))
+    return match.end()
 
 
 def _name(text: bytes, at: int, tokens: list[JsonToken]) -> int:
@@ -113,16 +113,16 @@ def _name(text: bytes, at: int, tokens: list[JsonToken]) -> int:
 
 def _string(text: bytes, at: int) -> tuple[int, bool]:
     """Where a string ends, and whether it has escapes."""
-    found = _STRING.match(text, at)
-    if found is None:
+    match = _STRING.match(text, at)
+    if match is None:
         raise NotJson(BROKEN)
-    inside = found[1]
+    inside = match[1]
     try:
         inside.decode()
     except UnicodeDecodeError as error:
         raise NotJson(BROKEN) from error
     if b"\\" not in inside:
-        return found.end(), False
+        return match.end(), False
     high = -1  # where a first half of a pair ended
     for unit in _UNIT.finditer(inside):
         code = int(unit[1], 16) if unit[1] else 0
@@ -132,10 +132,10 @@ def _string(text: bytes, at: int) -> tuple[int, bool]:
         high = unit.end() if 0xD800 <= code < 0xDC00 else -1
     if high >= 0:
         raise NotJson(BROKEN)
-    return found.end(), True
+    return match.end(), True
 
 
 def _blank(text: bytes, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()

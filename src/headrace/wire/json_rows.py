@@ -179,12 +179,12 @@ def moved(old: Cells, own: Cells, rows: Array, indexes: Array, first: Array, cou
         first: where those of each structure begin.
         count: how many each structure has.
     """
-    found = np.zeros(rows.size, np.bool_)
+    is_moved = np.zeros(rows.size, np.bool_)
     _find_moved(
         old.structure, old.present, old.offsets, old.at, text_view(old.texts),
-        own.present, own.offsets, own.at, text_view(own.texts), rows, indexes, first, count, found,
+        own.present, own.offsets, own.at, text_view(own.texts), rows, indexes, first, count, is_moved,
     )  # fmt: skip
-    return found
+    return is_moved
 
 
 @kernel
@@ -217,7 +217,7 @@ def _index(
 def _find_moved(
     structure: Array, old_present: Array, old_offsets: Array, old_at: Array, old: TextView, own_present: Array,
     own_offsets: Array, own_at: Array, own: TextView, rows: Array, indexes: Array, first: Array, count: Array,
-    found: Array,
+    is_moved: Array,
 ) -> None:  # fmt: skip
     for r in range(rows.size):
         if not rows[r] or not old_present[r] or not own_present[r]:
@@ -229,9 +229,9 @@ def _find_moved(
             if a == ABSENT:
                 continue
             if a < 0 or b < 0:
-                found[r] = found[r] or a >= 0 or b >= 0
+                is_moved[r] = is_moved[r] or a >= 0 or b >= 0
             elif not same_text(old, a, own, b):
-                found[r] = True
+                is_moved[r] = True
 
 
 @kernel

@@ -98,8 +98,8 @@ def _field(schema: Program, index: int) -> str | None:
     if index < 0:
         return None
     start, size = schema.name_start[index], schema.name_size[index]
-    found: str = schema.names[start : start + size].tobytes().decode()
-    return found
+    name: str = schema.names[start : start + size].tobytes().decode()
+    return name
 
 
 def _misfit(field: str | None) -> ValueError:
@@ -123,11 +123,11 @@ def _numbers(tape: Tape, at: Array, kind: pa.DataType) -> pa.Array:
             return values
     except pa.ArrowInvalid:
         pass
-    found = [value_of(text, kind) for text in texts.to_pylist()]
-    if None in found:
-        index = int(at[found.index(None)])
+    encoded = [value_of(text, kind) for text in texts.to_pylist()]
+    if None in encoded:
+        index = int(at[encoded.index(None)])
         raise _misfit(tape.text(index - 1) if tape.tokens.kind[index - 1] == NAME else None)
-    return pa.array(found, kind)
+    return pa.array(encoded, kind)
 
 
 @kernel
@@ -148,10 +148,10 @@ def _write_rows(
     o, row, count = np.int64(offsets[row]), np.int64(row), np.int64(count)
     while row < at.size:
         if at[row] >= 0:
-            written, found = _write_value(data, tokens, at[row], roots[row], schema, frames, floats, count, out, o)
+            written, size = _write_value(data, tokens, at[row], roots[row], schema, frames, floats, count, out, o)
             if written < 0:
                 return row, count, written
-            o, count = written, found
+            o, count = written, size
         row += 1
         offsets[row] = o
     return row, count, np.int64(0)
@@ -254,11 +254,11 @@ def _branch(schema: Program, node: Any, is_null: Any) -> Any:
 @kernel
 def _members(tokens: Tokens, t: Any, kind: Any) -> Any:
     """How many items an array has, or members an object."""
-    found, k, end = np.int64(0), t + 1, tokens.after[U(t)]
+    count, k, end = np.int64(0), t + 1, tokens.after[U(t)]
     while k < end:
         k = np.int64(tokens.after[U(k + 1 if kind == MAP else k)])
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 @kernel

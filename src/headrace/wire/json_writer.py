@@ -66,9 +66,9 @@ def objects(
 
 def are_numbers(texts: pa.StringArray, asked: Array) -> Array:
     """Which of the texts that are asked for are JSON numbers, to the last byte."""
-    found = np.zeros(len(texts), np.bool_)
-    _mark_numbers(text_view(texts), asked, found)
-    return found
+    is_number = np.zeros(len(texts), np.bool_)
+    _mark_numbers(text_view(texts), asked, is_number)
+    return is_number
 
 
 def string_lists(offsets: Array, values: pa.StringArray, present: Array, plain: Array | None = None) -> pa.StringArray:
@@ -335,8 +335,8 @@ def _write_members(
 
 
 @kernel
-def _mark_numbers(texts: TextView, asked: Array, found: Array) -> None:
+def _mark_numbers(texts: TextView, asked: Array, is_number: Array) -> None:
     for k in range(asked.size):
         if asked[k]:
             i, end = texts.offsets[k], texts.offsets[k + 1]
-            found[k] = i < end and skip_number(texts.data, i, end) == end
+            is_number[k] = i < end and skip_number(texts.data, i, end) == end

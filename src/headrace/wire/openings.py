@@ -26,10 +26,10 @@ class Openings:
     def of(self, values: pa.BinaryArray) -> Array:
         """The number of each text's opening; -1 for none."""
         view = text_view(values)
-        found = np.full(len(values), -1, np.int32)
+        openings = np.full(len(values), -1, np.int32)
         if self._offsets.size > 1 and len(values):
-            _find_openings(view.data, view.offsets, self._data, self._offsets, self._last, found)
-        return found
+            _find_openings(view.data, view.offsets, self._data, self._offsets, self._last, openings)
+        return openings
 
     def cut(self, values: pa.BinaryArray, opening: Array) -> pa.BinaryArray:
         """The texts without their openings and their last byte."""
@@ -44,9 +44,9 @@ class Openings:
 
 
 @kernel
-def _find_openings(data: Array, offsets: Array, texts: Array, indexes: Array, last: Any, found: Array) -> None:
+def _find_openings(data: Array, offsets: Array, texts: Array, indexes: Array, last: Any, openings: Array) -> None:
     count, guess = indexes.size - 1, 0
-    for r in range(found.size):
+    for r in range(openings.size):
         begin, end = offsets[r], offsets[r + 1]
         if begin == end or byte(data, end - 1) != last:
             continue
@@ -56,7 +56,7 @@ def _find_openings(data: Array, offsets: Array, texts: Array, indexes: Array, la
                 k -= count
             size = indexes[U(k + 1)] - indexes[U(k)]
             if size < end - begin and same(texts, indexes[U(k)], data, begin, size):
-                found[r] = k
+                openings[r] = k
                 guess = k
                 break
 

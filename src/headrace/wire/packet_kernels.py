@@ -17,7 +17,7 @@ MORE, LAST, WRONG = 0, 1, 2
 
 
 @kernel
-def take_payloads(data: Array, first: Any, end: Any, number: Any, skip: Any, out: Array, found: Array) -> None:
+def take_payloads(data: Array, first: Any, end: Any, number: Any, skip: Any, out: Array, result: Array) -> None:
     """Find the whole payloads of a buffer, and copy them one after another where there is room for them.
 
     Args:
@@ -27,7 +27,7 @@ def take_payloads(data: Array, first: Any, end: Any, number: Any, skip: Any, out
         number: the sequence number of the first packet.
         skip: how many bytes of each payload are not copied; all where this is negative.
         out: takes the payloads; as large as the buffer, unless nothing is copied.
-        found: takes where the first packet stands that was not taken, its number, how many bytes were copied, why
+        result: takes where the first packet stands that was not taken, its number, how many bytes were copied, why
             there are no more payloads, and how many bytes the next payload has at the least, headers included.
     """
     i, written, why, wanted = first, 0, MORE, _HEADER
@@ -66,4 +66,4 @@ def take_payloads(data: Array, first: Any, end: Any, number: Any, skip: Any, out
                 left_out = 0
                 part += _HEADER + length
         i, number, wanted = at, next_number, _HEADER
-    found[U(0)], found[U(1)], found[U(2)], found[U(3)], found[U(4)] = i, number, written, why, wanted
+    result[U(0)], result[U(1)], result[U(2)], result[U(3)], result[U(4)] = i, number, written, why, wanted

@@ -59,9 +59,9 @@ def _big8(data: Array, i: Any) -> Any:
 
 
 @kernel
-def scan(data: Array, starts: Array, found: Messages) -> Any:
+def scan(data: Array, starts: Array, messages: Messages) -> Any:
     """Read how each message begins; the number of the first one that is cut off or no message, else -1."""
-    for p in range(found.kinds.size):
+    for p in range(messages.kinds.size):
         i, end = starts[p], starts[p + 1]
         if end - i < _LEAST:
             return p
@@ -69,37 +69,37 @@ def scan(data: Array, starts: Array, found: Messages) -> Any:
         if first == KEEPALIVE:
             if end - i != _KEEPALIVE_SIZE:
                 return p
-            found.kinds[p] = KEEPALIVE
-            found.firsts[p] = _big8(data, i + 1)
+            messages.kinds[p] = KEEPALIVE
+            messages.firsts[p] = _big8(data, i + 1)
             continue
         if first != _DATA or end - i < _HEADER:
             return p
         kind = byte(data, i + _HEADER - 1)
-        found.kinds[p] = kind
-        found.lsns[p] = _big8(data, i + 1)
+        messages.kinds[p] = kind
+        messages.lsns[p] = _big8(data, i + 1)
         i += _HEADER
         size = end - i
         if kind == INSERT or kind == UPDATE or kind == DELETE:
             if size < _ROW_SIZE:
                 return p
-            found.oids[p] = _big4(data, i)
-            found.tags[p] = byte(data, i + 4)
+            messages.oids[p] = _big4(data, i)
+            messages.tags[p] = byte(data, i + 4)
         elif kind == BEGIN:
             if size != _BEGIN_SIZE:
                 return p
-            found.firsts[p] = _big8(data, i)
-            found.seconds[p] = _big8(data, i + 8)
-            found.oids[p] = _big4(data, i + 16)
+            messages.firsts[p] = _big8(data, i)
+            messages.seconds[p] = _big8(data, i + 8)
+            messages.oids[p] = _big4(data, i + 16)
         elif kind == COMMIT:
             if size != _COMMIT_SIZE:
                 return p
-            found.firsts[p] = _big8(data, i + 1)
-            found.seconds[p] = _big8(data, i + 9)
+            messages.firsts[p] = _big8(data, i + 1)
+            messages.seconds[p] = _big8(data, i + 9)
         elif kind == MESSAGE:
             if size < _MESSAGE_SIZE:
                 return p
-            found.tags[p] = byte(data, i)
-            found.firsts[p] = _big8(data, i + 1)
+            messages.tags[p] = byte(data, i)
+            messages.firsts[p] = _big8(data, i + 1)
     return -1
 
 

@@ -114,19 +114,19 @@ class Tape:
             A matrix with a line for each index in a set and a column for each object. Of a name that an object repeats,
             the last value.
         """
-        found = np.full((names.width, at.size), -1, np.int32)
+        indexes = np.full((names.width, at.size), -1, np.int32)
         groups = np.zeros(at.size, np.int32) if group is None else group
         seen = np.full((3, _REMEMBERED), -1, np.int32)
-        tape_kernels.find(self.data, self.tokens, at, groups, names.table, seen, found)
-        return found
+        tape_kernels.find(self.data, self.tokens, at, groups, names.table, seen, indexes)
+        return indexes
 
     def items(self, at: Array) -> tuple[Array, Array]:
         """The items of each array: offsets into them, as in an Arrow list, and their indexes. What is none has none."""
         offsets = np.empty(at.size + 1, np.int32)
         count = tape_kernels.count_items(self.tokens, at, offsets)
-        found = np.empty(count, np.int32)
-        tape_kernels.list_items(self.tokens, at, found)
-        return offsets, found
+        indexes = np.empty(count, np.int32)
+        tape_kernels.list_items(self.tokens, at, indexes)
+        return offsets, indexes
 
     def members(self, at: Array, over: Array | None = None) -> Members:
         """All members of each object, each name once: where one is repeated, at its first index with its last value.
@@ -150,9 +150,9 @@ class Tape:
 
     def among(self, at: Array, texts: Names) -> Array:
         """Whether each index holds one of a few texts, as it stands in the message."""
-        found = np.zeros(at.size, np.bool_)
-        tape_kernels.among(self.data, self.tokens, at, texts.table, found)
-        return found
+        is_among = np.zeros(at.size, np.bool_)
+        tape_kernels.among(self.data, self.tokens, at, texts.table, is_among)
+        return is_among
 
     def groups(self, at: Array) -> Groups:
         """Rows that have the same text, as it stands in the message, at each line of a matrix of indexes."""
@@ -173,8 +173,8 @@ class Tape:
 
     def text(self, at: int) -> str | None:
         """The text of one value."""
-        found: str | None = self.texts(np.array([at], np.int32))[0].as_py()
-        return found
+        value: str | None = self.texts(np.array([at], np.int32))[0].as_py()
+        return value
 
     def nested(self, at: Array) -> Array:
         """Those of these indexes that hold objects and arrays."""
@@ -219,15 +219,15 @@ def read_exactly(data: Array, offsets: Array, tokens: Tokens, first: Array, verd
         begin = int(offsets[row])
         first[row] = count
         try:
-            found: Sequence[json_exact.JsonToken] = json_exact.read(data[begin : int(offsets[row + 1])].tobytes())
+            exact: Sequence[json_exact.JsonToken] = json_exact.read(data[begin : int(offsets[row + 1])].tobytes())
         except json_exact.NotJson as error:
             verdict[row] = error.verdict
             continue
         verdict[row] = READ
-        for number, token in enumerate(found, count):
+        for number, token in enumerate(exact, count):
             tokens.kind[number] = token.kind
             tokens.start[number] = begin + token.start
             tokens.size[number] = token.size
             tokens.after[number] = count + token.after
-        count += len(found)
+        count += len(exact)
     return count

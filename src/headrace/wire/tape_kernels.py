@@ -14,7 +14,7 @@ from headrace.wire.spans import Array, U, copy, hashed, put_unescaped, same, set
 
 
 @kernel
-def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable, seen: Array, found: Array) -> None:
+def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable, seen: Array, indexes: Array) -> None:
     """Fill `found[index, row]` with the values of the members that a row's set names.
 
     Objects mostly have their names in the order of the one before. So `seen` keeps, for each of the first members, the
@@ -39,7 +39,7 @@ def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable,
                 index = np.int64(look_up(names, group[r], data, start, size))
                 seen[U(0), U(k)], seen[U(1), U(k)], seen[U(2), U(k)] = t, group[r], index
             if index >= 0:
-                found[U(index), U(r)] = t + 1
+                indexes[U(index), U(r)] = t + 1
             t = tokens.after[U(t + 1)]
             if k + 1 < seen.shape[1]:
                 k += 1
@@ -62,7 +62,7 @@ def count_items(tokens: Tokens, at: Array, offsets: Array) -> Any:
 
 
 @kernel
-def list_items(tokens: Tokens, at: Array, found: Array) -> None:
+def list_items(tokens: Tokens, at: Array, items: Array) -> None:
     """Fill the indexes of the items of each array."""
     count = 0
     for r in range(at.size):
@@ -70,7 +70,7 @@ def list_items(tokens: Tokens, at: Array, found: Array) -> None:
         if o >= 0 and tokens.kind[U(o)] == ARRAY:
             t, end = o + 1, tokens.after[U(o)]
             while t < end:
-                found[U(count)] = t
+                items[U(count)] = t
                 count += 1
                 t = tokens.after[U(t)]
 
@@ -196,7 +196,7 @@ def count_fields(tokens: Tokens, at: Array, counts: Array) -> None:
 
 
 @kernel
-def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array) -> None:
+def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, is_among: Array) -> None:
     """Fill whether each index holds one of a few texts, as it stands in the message."""
     shortest = np.int64(2**31)
     for k in range(texts.size.size):
@@ -210,7 +210,7 @@ def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array
             continue
         for k in range(texts.size.size):
             if texts.size[k] == size and same(texts.data, texts.start[k], data, tokens.start[U(t)], size):
-                found[r] = True
+                is_among[r] = True
                 break
 
 

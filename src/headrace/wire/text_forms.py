@@ -18,18 +18,18 @@ _IS, _HAS_DAY, _YEAR, _MONTH, _DAY, _HAS_CLOCK, _SIGN, _HOUR, _MINUTE, _SECOND, 
 
 def integers(texts: pa.StringArray, at: Array) -> Array:
     """Which of the texts with these numbers are digits, with a sign in front or without."""
-    found = np.empty(at.size, np.bool_)
+    is_integer = np.empty(at.size, np.bool_)
     view = text_view(texts)
-    _fill_numbers(view.data, view.offsets, at, False, found)
-    return found
+    _fill_numbers(view.data, view.offsets, at, False, is_integer)
+    return is_integer
 
 
 def numbers(texts: pa.StringArray, at: Array) -> Array:
     """Which of them are digits with at most one point, and an exponent or none."""
-    found = np.empty(at.size, np.bool_)
+    is_number = np.empty(at.size, np.bool_)
     view = text_view(texts)
-    _fill_numbers(view.data, view.offsets, at, True, found)
-    return found
+    _fill_numbers(view.data, view.offsets, at, True, is_number)
+    return is_number
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def moments(texts: pa.StringArray, at: Array) -> Moments:
 
 
 @kernel
-def _fill_numbers(data: Array, offsets: Array, at: Array, points: Any, found: Array) -> None:
+def _fill_numbers(data: Array, offsets: Array, at: Array, points: Any, is_number: Array) -> None:
     for r in range(at.size):
         i, end = np.int64(offsets[at[r]]), np.int64(offsets[at[r] + 1])
         if i < end and (byte(data, i) == 43 or byte(data, i) == 45):
@@ -118,7 +118,7 @@ def _fill_numbers(data: Array, offsets: Array, at: Array, points: Any, found: Ar
             if after == i:
                 count = 0
             i = after
-        found[r] = count > 0 and i == end
+        is_number[r] = count > 0 and i == end
 
 
 @kernel

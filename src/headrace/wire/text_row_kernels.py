@@ -28,13 +28,13 @@ _DAY_BYTES, _MOMENT_BYTES = 10, 19
 
 
 @kernel
-def find_rows(data: Array, begin: Any, starts: Array, ends: Array, found: Array) -> None:
+def find_rows(data: Array, begin: Any, starts: Array, ends: Array, rows: Array) -> None:
     """Find rows.
 
     Args:
         data: bytes that a server sent; `begin` is where a packet begins.
         starts, ends: room for where rows begin and end.
-        found: gets how many there are, where the packet behind them begins, and why the search ended.
+        rows: gets how many there are, where the packet behind them begins, and why the search ended.
     """
     i, count, why = begin, 0, MORE
     while i + _HEADER <= data.size:
@@ -56,7 +56,7 @@ def find_rows(data: Array, begin: Any, starts: Array, ends: Array, found: Array)
         ends[count] = after
         count += 1
         i = after
-    found[0], found[1], found[2] = count, i, why
+    rows[0], rows[1], rows[2] = count, i, why
 
 
 @kernel

@@ -26,15 +26,15 @@ GROUP_COLUMNS, EVENT_COLUMNS, MAP_COLUMNS = 6, 6, 2
 
 
 def _tables() -> Array:
-    found = np.zeros((8, 256), np.int64)
+    tables = np.zeros((8, 256), np.int64)
     for n in range(256):
         value = n
         for _ in range(8):
             value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
-        found[0, n] = value
+        tables[0, n] = value
     for k in range(1, 8):
-        found[k] = (found[k - 1] >> 8) ^ found[0][found[k - 1] & 255]
-    return found
+        tables[k] = (tables[k - 1] >> 8) ^ tables[0][tables[k - 1] & 255]
+    return tables
 
 
 _CRC = _tables()
@@ -86,7 +86,7 @@ def ordinary_transactions(
     ids, known = out.numbers[0], out.numbers[1]
     i = first
     while transactions < out.transactions.shape[0] and (limit < 0 or position < limit):
-        at, in_file, found, tables = i, position, events, maps
+        at, in_file, count, tables = i, position, events, maps
         described, ordinal, whole, state = 0, 0, False, 0
         # 0: the transaction begins next. 1: BEGIN is next. 2: inside.
         while at + HEADER <= data.size:
@@ -168,7 +168,7 @@ def ordinary_transactions(
                 ids[U(slot)], known[U(slot)] = number, table
                 described = max(described, slot + 1)
             elif 23 <= kind <= 25 or 30 <= kind <= 32 or kind == 39:
-                if end - body < 8 or found == out.events.shape[0]:
+                if end - body < 8 or count == out.events.shape[0]:
                     break
                 number, slot = _number(data, body, 6), -1
                 for k in range(described):
@@ -176,11 +176,11 @@ def ordinary_transactions(
                         slot = k
                 if slot < 0:
                     break
-                out.events[U(found), U(0)], out.events[U(found), U(1)] = transactions, kind
-                out.events[U(found), U(2)], out.events[U(found), U(3)] = in_file, ordinal
-                out.events[U(found), U(4)], out.events[U(found), U(5)] = body, end
-                out.of[U(found)] = known[U(slot)]
-                found += 1
+                out.events[U(count), U(0)], out.events[U(count), U(1)] = transactions, kind
+                out.events[U(count), U(2)], out.events[U(count), U(3)] = in_file, ordinal
+                out.events[U(count), U(4)], out.events[U(count), U(5)] = body, end
+                out.of[U(count)] = known[U(slot)]
+                count += 1
                 ordinal += end - body
                 if byte(data, body + 6) & 1:
                     described = 0
@@ -195,7 +195,7 @@ def ordinary_transactions(
                 break
         if not whole:
             break
-        i, position, events, maps = at, in_file, found, tables
+        i, position, events, maps = at, in_file, count, tables
         transactions += 1
     counts[U(0)], counts[U(1)], counts[U(2)] = transactions, events, maps
     return i
@@ -203,10 +203,10 @@ def ordinary_transactions(
 
 @kernel
 def _number(data: Array, i: Any, size: Any) -> Any:
-    found = np.int64(0)
+    value = np.int64(0)
     for k in range(size):
-        found |= np.int64(byte(data, i + k)) << (8 * k)
-    return found
+        value |= np.int64(byte(data, i + k)) << (8 * k)
+    return value
 
 
 @kernel

@@ -75,28 +75,28 @@ class TypedColumn:
             fill, out, arguments = _moments, np.zeros(rows, np.int64), (meant,)
         valid, odd = bitmap(rows), np.zeros(rows, np.bool_)
         fill(self._tape.data, self._tape.tokens, self._at, out, valid, odd, *arguments)
-        found = pa.Array.from_buffers(kind, rows, [pa.py_buffer(valid), pa.py_buffer(out)])
-        return self._settled(found, np.flatnonzero(odd)) if odd.any() else found
+        values = pa.Array.from_buffers(kind, rows, [pa.py_buffer(valid), pa.py_buffer(out)])
+        return self._settled(values, np.flatnonzero(odd)) if odd.any() else values
 
     def _by_text(self) -> pa.Array:
         texts = self._tape.texts(self._at)
         if pa.types.is_floating(self._kind):
             try:
-                found = texts.cast(self._kind)
+                values = texts.cast(self._kind)
             except pa.ArrowInvalid:
-                found = None
-            if found is not None and not pc.any(pc.is_inf(found)).as_py():
-                return found
+                values = None
+            if values is not None and not pc.any(pc.is_inf(values)).as_py():
+                return values
         return self._settled(pa.nulls(len(texts), self._kind), np.flatnonzero(self._tape.is_value(self._at)))
 
-    def _settled(self, found: pa.Array, rows: Array) -> pa.Array:
+    def _settled(self, array: pa.Array, rows: Array) -> pa.Array:
         """The column with these rows read the exact way."""
         texts = self._tape.texts(self._at[rows]).to_pylist()
         values = [value_of(text, self._kind, self._zone) for text in texts]
         self.refused = rows[[value is None for value in values]]
-        indexes = np.arange(len(found))
-        indexes[rows] = len(found) + np.arange(rows.size)
-        return pa.concat_arrays([found, pa.array(values, self._kind)]).take(pa.array(indexes))
+        indexes = np.arange(len(array))
+        indexes[rows] = len(array) + np.arange(rows.size)
+        return pa.concat_arrays([array, pa.array(values, self._kind)]).take(pa.array(indexes))
 
 
 def integers(tape: Tape, at: Array) -> pa.Array:

@@ -56,8 +56,8 @@ def value_of(text: str, kind: pa.DataType, zone: str | None = None) -> Any:
     if types.is_integer(kind):
         least, most = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
         # More digits than any integer has are none, before Python looks at them.
-        found = int(text) if _INTEGER.fullmatch(text) and len(text) < 400 else None
-        return found if found is not None and least <= found <= most else None
+        value = int(text) if _INTEGER.fullmatch(text) and len(text) < 400 else None
+        return value if value is not None and least <= value <= most else None
     if types.is_decimal(kind):
         return decimal_of(text, kind.precision, kind.scale)
     if types.is_floating(kind):
@@ -102,10 +102,10 @@ def _float_of(text: str, kind: pa.DataType) -> float | None:
     if pa.types.is_float32(kind):
         # Straight from the text: by way of a double it would be rounded twice.
         with np.errstate(over="ignore"):
-            found = float(pa.array([number], pa.string()).cast(pa.float32())[0].as_py())
+            value = float(pa.array([number], pa.string()).cast(pa.float32())[0].as_py())
     else:
-        found = float(number)
-    return None if word is None and math.isinf(found) else found
+        value = float(number)
+    return None if word is None and math.isinf(value) else value
 
 
 def _year(digits: str, text: str) -> int:
@@ -129,10 +129,10 @@ def moment_of(text: str, zone: str | None) -> int | None:
         text: the text, with or without an offset.
         zone: the zone of a text without offset, for instants; None for local times, which have none but `Z`.
     """
-    found = _MOMENT.fullmatch(text.removesuffix(_BEFORE_CHRIST))
-    if found is None:
+    match = _MOMENT.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+    if match is None:
         return None
-    year, month, day, hour, minute, second, fraction, offset = found.groups()
+    year, month, day, hour, minute, second, fraction, offset = match.groups()
     days = days_of(_year(year, text), int(month), int(day))
     clock = [int(part or 0) for part in (hour, minute, second)]
     micros, finer = (fraction or "").ljust(6, "0")[:6], (fraction or "")[6:]

@@ -107,12 +107,12 @@ class Messages(JsonMessages):
     def _cut(self) -> Array:
         """Which field of `CUT` says that a message lacks columns of its row, by its index there; -1 where none does."""
         tape, block = self.tape, self.every("_tidb")
-        found = np.full(self.count, -1)
+        cut_at = np.full(self.count, -1)
         if (block >= 0).any():
             kinds = tape.kinds(tape.fields(block, _CUT))
             for index, kind in enumerate(kinds):
-                found[(kind > NULL) & (kind != FALSE) & (found < 0)] = index
-        return found
+                cut_at[(kind > NULL) & (kind != FALSE) & (cut_at < 0)] = index
+        return cut_at
 
     def _rows_are_fine(self) -> Array:
         """Whether a message has rows, all of them objects, and as many old rows as rows."""
@@ -299,17 +299,17 @@ class CanalDecoder(Codec):
             [messages.every(name) for name in ("mysqlType", "sqlType", "pkNames", "database", "table")]
         )
         ordinary = np.flatnonzero(messages.ordinary)
-        found = np.zeros(messages.count, np.int64)
+        schema_numbers = np.zeros(messages.count, np.int64)
         if not ordinary.size:
-            return found
+            return schema_numbers
         fields_of_tables = np.ascontiguousarray(fields_of_tables[:, ordinary])
         groups = messages.tape.groups(fields_of_tables)
         numbers = []
         for row in groups.first:
             key = TableDescriptor(*messages.tape.texts(np.ascontiguousarray(fields_of_tables[:, row])).to_pylist())
             numbers.append(self._known.number(key))
-        found[ordinary] = np.array(numbers)[groups.of]
-        return found
+        schema_numbers[ordinary] = np.array(numbers)[groups.of]
+        return schema_numbers
 
     def _write_canonical(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
         """Write canonical texts in place of what the wire has; note messages whose bytes are none."""

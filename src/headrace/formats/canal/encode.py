@@ -86,8 +86,8 @@ class _TableTexts:
         types = {c.name: mysql_type_of(c, zoned=writing.zone is not None) for c in schema.columns}
         encodings = {c.name: CanalEncoding.of(c, base64=writing.base64, zone=writing.zone) for c in schema.columns}
         return cls(
-            to_text({name: found.text for name, found in types.items()}),
-            to_text({name: found.sql_type for name, found in types.items()}),
+            to_text({name: encoded.text for name, encoded in types.items()}),
+            to_text({name: encoded.sql_type for name, encoded in types.items()}),
             {name: encoding for name, encoding in encodings.items() if encoding is not None},
         )
 

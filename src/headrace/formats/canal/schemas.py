@@ -119,15 +119,15 @@ def _with_labels(columns: tuple[Column, ...], told: TableDescriptor) -> tuple[Co
 
 
 def _object(text: str | None) -> dict[str, object]:
-    found = _json(text)
-    return found if isinstance(found, dict) else {}
+    parsed = _json(text)
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _array(text: str | None) -> list[str | None]:
-    found = _json(text)
-    if not isinstance(found, list):
+    parsed = _json(text)
+    if not isinstance(parsed, list):
         return []
-    return [item if item is None or isinstance(item, str) else json.dumps(item) for item in found]
+    return [item if item is None or isinstance(item, str) else json.dumps(item) for item in parsed]
 
 
 def _json(text: str | None) -> object:

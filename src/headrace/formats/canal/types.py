@@ -163,12 +163,12 @@ def _labels(text: str) -> tuple[str, ...]:
     """The labels in `('a','it''s','x,y')`; empty where the list can't be read to its end."""
     if not text.startswith("("):
         return ()
-    found, at = [], 1
+    labels, at = [], 1
     while match := _LABEL.match(text, at):
-        found.append(_unquoted(match[1]))
+        labels.append(_unquoted(match[1]))
         at = match.end()
         if match[2] == ")":
-            return tuple(found)
+            return tuple(labels)
     return ()
 
 
@@ -185,10 +185,10 @@ def column_of(name: str, position: int, text: str | None, number: object, *, key
     """The column that `mysqlType` (`text`) or else `sqlType` (`number`) describes."""
     if not text:
         return Column(name, position, logical_of_number(number), nullable=not key)
-    found = MysqlType.parse(text)
-    length = found.numbers[0] if found.numbers else None
-    scale = found.numbers[1] if len(found.numbers) > 1 else None
-    return Column(name, position, found.logical(zoned), native_type=text, length=length, scale=scale, nullable=not key)
+    parsed = MysqlType.parse(text)
+    length = parsed.numbers[0] if parsed.numbers else None
+    scale = parsed.numbers[1] if len(parsed.numbers) > 1 else None
+    return Column(name, position, parsed.logical(zoned), native_type=text, length=length, scale=scale, nullable=not key)
 
 
 def mysql_type_of(column: Column, *, zoned: bool = False) -> MysqlType:

@@ -55,12 +55,12 @@ class CanalEncoding:
             zone: of its texts, where it is an instant; UTC where None.
         """
         kind = column.logical.kind
-        found = MysqlType.parse(column.native_type)
-        if found.word in ("enum", "set") and (found.labels or column.enum_values):
-            return cls(found.word, found.labels or column.enum_values or ())
-        if found.word == "bit" and kind == "bytes":
+        parsed = MysqlType.parse(column.native_type)
+        if parsed.word in ("enum", "set") and (parsed.labels or column.enum_values):
+            return cls(parsed.word, parsed.labels or column.enum_values or ())
+        if parsed.word == "bit" and kind == "bytes":
             return cls("bits", size=((column.length or 64) + 7) // 8)
-        if found.word in GEOMETRIES and kind == "nested":
+        if parsed.word in GEOMETRIES and kind == "nested":
             return cls("geometry")
         if kind == "bytes":
             return cls("base64" if base64 else "bytes")
@@ -105,10 +105,10 @@ class CanalEncoding:
             return base64.b64encode(number.to_bytes(self.size, "little")).decode() if fits else None
         if self.code == "geometry":
             return _geometry(text)
-        found = _LOCAL.fullmatch(text)
+        match = _LOCAL.fullmatch(text)
         # The fraction stays as it is. What has an offset already, and what is not a time (a zero date), stays.
-        moment = None if found is None else moment_of(f"{found[1]} {found[2]}", self.zone)
-        return text if found is None or moment is None else _instant_text(moment, "T") + (found[3] or "") + "Z"
+        moment = None if match is None else moment_of(f"{match[1]} {match[2]}", self.zone)
+        return text if match is None or moment is None else _instant_text(moment, "T") + (match[3] or "") + "Z"
 
     def wire_text(self, text: str) -> str:
         """What Canal writes for one canonical text."""
@@ -131,11 +131,11 @@ class CanalEncoding:
         return _geometry_bytes(text) if self.code == "geometry" else self._local_text(text)
 
     def _local_text(self, text: str) -> str:
-        found = _INSTANT.fullmatch(text)
-        moment = None if found is None else moment_of(f"{found[1]} {found[2]}", "UTC")
-        if found is None or moment is None:
+        match = _INSTANT.fullmatch(text)
+        moment = None if match is None else moment_of(f"{match[1]} {match[2]}", "UTC")
+        if match is None or moment is None:
             return text
-        return _instant_text(moment + ahead_of_utc(moment, self.zone) * 1_000_000, " ") + (found[3] or "")
+        return _instant_text(moment + ahead_of_utc(moment, self.zone) * 1_000_000, " ") + (match[3] or "")
 
 
 def ahead_of_utc(moment: int, zone: str) -> int:
@@ -167,9 +167,9 @@ def _whole_number(text: str) -> str:
 def _geometry_bytes(text: str) -> str:
     """A geometry as the server holds it: the number of its reference system, then its well-known binary."""
     try:
-        found = json.loads(text)
-        data = base64.b64decode(found["wkb"], validate=True)
-        return (int(found["srid"] or 0).to_bytes(4, "little") + data).decode("latin-1")
+        parsed = json.loads(text)
+        data = base64.b64decode(parsed["wkb"], validate=True)
+        return (int(parsed["srid"] or 0).to_bytes(4, "little") + data).decode("latin-1")
     except (binascii.Error, ValueError, KeyError, TypeError, OverflowError):
         return text
 
@@ -195,6 +195,6 @@ def _instant_text(moment: int, between: str) -> str:
 
 def _each(texts: pa.StringArray, convert: object) -> pa.StringArray:
     """Each distinct text once."""
-    found = texts.dictionary_encode()
-    made = [convert(text) for text in found.dictionary.to_pylist()]  # type: ignore[operator]
-    return pa.array(made, pa.string()).take(found.indices)
+    codes = texts.dictionary_encode()
+    made = [convert(text) for text in codes.dictionary.to_pylist()]  # type: ignore[operator]
+    return pa.array(made, pa.string()).take(codes.indices)

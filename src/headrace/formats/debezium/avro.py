@@ -126,8 +126,8 @@ class DebeziumAvro(ArrowFormat):
         make = self._in_json(facts)
         # An image says nothing of the schemas, but where it has to say the key.
         images = {name: F.when(F.col("key").isNull(), F.col(name)) for name in ("before", "after")}
-        found = in_spark(rows.withColumns(images), lambda: SubjectFinder(make), SubjectFinder.schema)
-        return (Subject(*row) for row in found.distinct().collect())
+        subjects = in_spark(rows.withColumns(images), lambda: SubjectFinder(make), SubjectFinder.schema)
+        return (Subject(*row) for row in subjects.distinct().collect())
 
     def encoder(self, facts: Facts) -> AvroEncoder:
         """From change rows to messages; registers what it meets."""

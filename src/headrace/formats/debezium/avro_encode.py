@@ -136,10 +136,10 @@ class AvroEncoder(Codec):
         return pa.RecordBatch.from_pydict(columns, schema=MESSAGES)
 
     def _name(self, subject: Subject) -> SchemaName:
-        found = self._named.get(subject)
-        if found is None:
-            found = self._named[subject] = self._subjects.named(subject)
-        return found
+        named = self._named.get(subject)
+        if named is None:
+            named = self._named[subject] = self._subjects.named(subject)
+        return named
 
 
 def _unwritable(side: Side, topics: str, rows: pa.RecordBatch, error: ValueError) -> FormatError:

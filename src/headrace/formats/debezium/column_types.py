@@ -64,10 +64,10 @@ def describing_connector(schema: TableSchema) -> str:
 def wire_type(column: Column, modes: ValueModes) -> WireType:
     """The wire form of a column's values; every column has one."""
     own = postgresql.wire_type(column, modes) or mysql.wire_type(column, modes)
-    found = own or logical_wire_type(column, modes)
-    if modes.connector in mysql.NAMES and column.comment and found.doc is None:
-        return replace(found, doc=column.comment)
-    return found
+    wire = own or logical_wire_type(column, modes)
+    if modes.connector in mysql.NAMES and column.comment and wire.doc is None:
+        return replace(wire, doc=column.comment)
+    return wire
 
 
 def default_of(column: Column, modes: ValueModes) -> Any:
@@ -94,10 +94,10 @@ def default_of(column: Column, modes: ValueModes) -> Any:
 
 def null_json(column: Column, modes: ValueModes) -> str:
     """The JSON that stands for NULL."""
-    found = default_of(column, modes) if modes.null_as_default and column.nullable else None
+    default = default_of(column, modes) if modes.null_as_default and column.nullable else None
     if modes.connector in mysql.NAMES and not column.nullable:
-        found = mysql.instead_of_null(column, wire_type(column, modes))
-    return "null" if found is None else json_of(found)
+        default = mysql.instead_of_null(column, wire_type(column, modes))
+    return "null" if default is None else json_of(default)
 
 
 def absent_json(column: Column, modes: ValueModes) -> str | None:

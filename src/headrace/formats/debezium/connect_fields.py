@@ -33,8 +33,8 @@ def struct(
     field: str | None = None,
 ) -> dict[str, Any]:
     """A struct, as a field where `field` names it."""
-    found: dict[str, Any] = {"type": "struct", "fields": fields, "optional": optional}
+    schema: dict[str, Any] = {"type": "struct", "fields": fields, "optional": optional}
     for key, value in (("name", name), ("version", version), ("field", field)):
         if value is not None:
-            found[key] = value
-    return found
+            schema[key] = value
+    return schema

@@ -80,13 +80,13 @@ class FieldRules:
             or _matched(self.propagated_types, table, column.native_type)
         ):
             return {}
-        found = {
+        values = {
             "type": column.native_type.upper(),
             "length": column.length,
             "scale": column.scale,
             "name": column.name if self.column_names else None,
         }
-        return {f"__debezium.source.column.{key}": str(value) for key, value in found.items() if value is not None}
+        return {f"__debezium.source.column.{key}": str(value) for key, value in values.items() if value is not None}
 
 
 def _matched(patterns: tuple[re.Pattern[str], ...], table: TableId, last: str) -> bool:

@@ -98,10 +98,10 @@ class DebeziumDecoder(Codec):
         reading = self._reading
         value, key = messages.value.schema[message], messages.key.schema[message]
         given = reading.tables is not None or reading.typed is not None
-        found = np.zeros(message.size, np.int64)
+        schema_numbers = np.zeros(message.size, np.int64)
         rows = np.arange(message.size) if given else np.flatnonzero((value >= 0) | (key >= 0))
         if not rows.size:
-            return found
+            return schema_numbers
         with_table = message[rows]
         indexes = np.stack([messages.source.index(name, with_table) for name in ("db", "schema", "table")])
         if reading.typed is not None:
@@ -129,8 +129,8 @@ class DebeziumDecoder(Codec):
         if len(self._known) > len(self._row_layout.fields):
             self._row_layout = FieldLayout([known.row for known in self._known])
             self._key_layout = FieldLayout([known.key for known in self._known])
-        found[rows] = np.array(numbered)[of]
-        return found
+        schema_numbers[rows] = np.array(numbered)[of]
+        return schema_numbers
 
     def _columns(
         self, batch: pa.RecordBatch, messages: Messages, rows: Rows, problems: dict[int, str]
@@ -237,8 +237,8 @@ def _owners(members: Members, chosen: Array) -> Array:
     """The objects of the chosen members."""
     if not chosen.any():
         return np.zeros(0, np.int64)
-    found: Array = np.repeat(np.arange(members.offsets.size - 1), np.diff(members.offsets))[chosen]
-    return found
+    owners: Array = np.repeat(np.arange(members.offsets.size - 1), np.diff(members.offsets))[chosen]
+    return owners
 
 
 def _alike(numbers: Array) -> tuple[Array, Array]:

@@ -161,10 +161,10 @@ class DebeziumEncoder(Codec):
         forms = np.array(
             [self._writing.forms.number(names[p // len(tables.ids)], tables.ids[p % len(tables.ids)]) for p in pairs]
         )[at]
-        found = np.unique(forms)
-        if found.size == 1:
-            return [self._of_form(int(found[0]), events)]
-        return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in found]
+        distinct = np.unique(forms)
+        if distinct.size == 1:
+            return [self._of_form(int(distinct[0]), events)]
+        return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in distinct]
 
     def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables, way: Array) -> Array:
         """The number of each row's schema, among those that were met.
@@ -182,7 +182,7 @@ class DebeziumEncoder(Codec):
         of = ids.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
         width = len(OWN_WAYS) + 1
         pairs, at = np.unique((of * len(tables.ids) + tables.at) * width + way, return_inverse=True)
-        found = np.empty(pairs.size, np.int64)
+        numbers = np.empty(pairs.size, np.int64)
         for n, pair in enumerate(pairs // width):
             id, table = texts[pair // len(tables.ids)], tables.ids[pair % len(tables.ids)]
             number = self._by_id.get(id) if id is not None else None
@@ -191,14 +191,14 @@ class DebeziumEncoder(Codec):
                 number = self._by_table.get(table)
             if number is None:
                 raise unknown_schema(rows, int(np.flatnonzero(at == n)[0]))
-            found[n] = self._meet(number, way=int(pairs[n] % width))
-        return found[at]
+            numbers[n] = self._meet(number, way=int(pairs[n] % width))
+        return numbers[at]
 
     def _meet(self, number: int, *, way: int) -> int:
         met = self._met.get((number, way))
         if met is None:
             writing, typed = self._writing, self._typed is not None
-            found = WrittenSchema(
+            written = WrittenSchema(
                 self._schemas[number],
                 replace(writing.modes, connector=("", *OWN_WAYS)[way]),
                 writing.rules,
@@ -206,7 +206,7 @@ class DebeziumEncoder(Codec):
                 typed=typed,
             )
             met = self._met[number, way] = len(self._written)
-            self._written.append(found)
+            self._written.append(written)
         return met
 
     def _of_form(self, form: int, events: Events) -> tuple[Array, pa.RecordBatch]:
@@ -258,12 +258,12 @@ class DebeziumEncoder(Codec):
         writing = self._writing
         kinds = [kind for kind, op in ((MOVED_FROM, "d"), (MOVED_TO, "c")) if op not in writing.skipped]
         at = np.repeat(np.arange(changed.size), np.where(changed, len(kinds), 1))
-        found = events.only(at)
+        chosen = events.only(at)
         of_moved = np.flatnonzero(changed[at])
-        found.kind[of_moved] = np.tile(np.array(kinds, np.int64), int(changed.sum()))
+        chosen.kind[of_moved] = np.tile(np.array(kinds, np.int64), int(changed.sum()))
         after = 1 + writing.tombstones if len(kinds) > 1 else 0
-        found.index[of_moved] = np.where(found.kind[of_moved] == MOVED_TO, after, 0)
-        return found
+        chosen.index[of_moved] = np.where(chosen.kind[of_moved] == MOVED_TO, after, 0)
+        return chosen
 
     # ------------------------------------------------------------------------------------------- what tables say
 
@@ -273,8 +273,8 @@ class DebeziumEncoder(Codec):
         if self._nameless:
             keys, at = [(0, id) for id in tables.ids], tables.at
         else:
-            found, at = np.unique(events.schema_number, return_inverse=True)
-            keys = [(int(number), None) for number in found]
+            distinct, at = np.unique(events.schema_number, return_inverse=True)
+            keys = [(int(number), None) for number in distinct]
         said = []
         for schema_number, id in keys:
             known = self._said.get((form, schema_number, id))
@@ -342,10 +342,10 @@ class DebeziumEncoder(Codec):
             )
             parts += [f',"{name}":', Part(pa.array(number))]
         if seldom:
-            found = messages([',"transaction":', *parts, "}"], none.size)
-            return [Part(pc.if_else(pa.array(none), "", found))]
-        found = messages([*parts, "}"], none.size)
-        return [',"transaction":', Part(pc.if_else(pa.array(none), pa.scalar(None, pa.string()), found))]
+            parts_of_all = messages([',"transaction":', *parts, "}"], none.size)
+            return [Part(pc.if_else(pa.array(none), "", parts_of_all))]
+        parts_of_all = messages([*parts, "}"], none.size)
+        return [',"transaction":', Part(pc.if_else(pa.array(none), pa.scalar(None, pa.string()), parts_of_all))]
 
     # ------------------------------------------------------------------------------------------------------ keys
 
@@ -353,8 +353,8 @@ class DebeziumEncoder(Codec):
         """The keys of events as texts; null for a table without one."""
         old = np.isin(events.kind, (DELETE, MOVED_FROM))
         keyed = self._layouts.keyed[events.schema_number]
-        found = self._key_json(events, images, keyed, old, from_map=events.kind != MOVED_FROM)
-        keys = _between([one.key for one in said], group, found)
+        key_texts = self._key_json(events, images, keyed, old, from_map=events.kind != MOVED_FROM)
+        keys = _between([one.key for one in said], group, key_texts)
         if not keyed.all():
             return pc.coalesce(keys, self._unkeyed(events, ~keyed, said, group))
         return keys
@@ -368,8 +368,8 @@ class DebeziumEncoder(Codec):
         def written(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.key_columns[column], texts, rows, in_key=True)
 
-        found = (prepared(cells, layouts.key_columns) for cells in images.keys(old, asked, from_map))
-        parts = [cells.json(written) for cells in found]
+        prepared_cells = (prepared(cells, layouts.key_columns) for cells in images.keys(old, asked, from_map))
+        parts = [cells.json(written) for cells in prepared_cells]
         return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
 
     def _unkeyed(self, events: Events, asked: Array, said: list[TableTexts], group: Array) -> pa.StringArray:
@@ -385,15 +385,15 @@ class DebeziumEncoder(Codec):
             return self._odd(events.rows, layouts.any_columns[column], texts, rows, in_key=True)
 
         cells = Cells.of_maps(layouts.any_key, keys, events.schema_number, asked)
-        found = prepared(cells, layouts.any_columns).json(written)
+        prepared_texts = prepared(cells, layouts.any_columns).json(written)
         if not self._writing.key_schemas:
-            return found
+            return prepared_texts
         openings: list[str | None] = [None] * asked.size
         for row in np.flatnonzero(asked).tolist():
             names = [name for name, _ in keys[row].as_py()]
             opening, closing = self._written[int(events.schema_number[row])].any_key_schema(names)
             openings[row] = self._opening(f"{opening}{said[group[row]].base}{closing}")
-        return pc.binary_join_element_wise(pa.array(openings, pa.string()), found, "}", "")
+        return pc.binary_join_element_wise(pa.array(openings, pa.string()), prepared_texts, "}", "")
 
     def _key_headers(
         self, events: Events, images: EventImages, said: list[TableTexts], group: Array
@@ -403,8 +403,8 @@ class DebeziumEncoder(Codec):
         if not (away.any() or here.any()):
             return None
         # The other key: the new one for the delete, the old one for the create.
-        found = self._key_json(events, images, away | here, here, from_map=away)
-        texts = _between([one.header for one in said], group, found).to_pylist()
+        key_texts = self._key_json(events, images, away | here, here, from_map=away)
+        texts = _between([one.header for one in said], group, key_texts).to_pylist()
         names = np.where(away, "__debezium.newkey", "__debezium.oldkey")
         return [
             (str(name), text) if moved and text is not None else None
@@ -428,15 +428,15 @@ class DebeziumEncoder(Codec):
         self, rows: pa.RecordBatch, written: WrittenColumn, texts: pa.StringArray, at: Array, *, in_key: bool
     ) -> Sequence[str]:
         """The JSON of texts that kernels leave."""
-        found = odd_texts(texts, written)
+        odd = odd_texts(texts, written)
         lost: list[OutOfRange] = []
-        for n, text in enumerate(found):
+        for n, text in enumerate(odd):
             if text is None:
-                found[n] = self._instead(rows, int(at[n]), written, texts[n].as_py(), lost, in_key=in_key)
+                odd[n] = self._instead(rows, int(at[n]), written, texts[n].as_py(), lost, in_key=in_key)
         if lost:
             columns = Counter(column for one in lost for column in one.columns)
             self.out_of_range = self.out_of_range.plus(OutOfRange(columns, min(one.first for one in lost)))
-        return [text or "null" for text in found]
+        return [text or "null" for text in odd]
 
     def _instead(
         self, rows: pa.RecordBatch, row: int, written: WrittenColumn, text: str, lost: list[OutOfRange], *, in_key: bool
@@ -464,7 +464,7 @@ class DebeziumEncoder(Codec):
         times = pc.coalesce(rows.column("event_time"), rows.column("capture_time"))
         rows = rows.set_column(rows.schema.get_field_index("event_time"), "event_time", times)
         lines = rows.to_pylist()
-        found, kept = [], []
+        of_metadata, kept = [], []
         headers: list[Any] = []
         for n, line in enumerate(lines):
             line["source"] = dict(line["source"] or ())
@@ -473,25 +473,25 @@ class DebeziumEncoder(Codec):
             kept.append(n)
             headers.append(None)
             if line["op"] in EDGES:
-                found.append(self._metadata.edge(line))
+                of_metadata.append(self._metadata.edge(line))
             elif line["op"] == HEARTBEAT:
-                found.append(self._metadata.heartbeat(line))
+                of_metadata.append(self._metadata.heartbeat(line))
             elif is_notification(line):
-                found.append(self._metadata.notification(line))
+                of_metadata.append(self._metadata.notification(line))
             else:
                 message, context = self._with_source(rows.slice(n, 1), line)
-                found.append(message)
+                of_metadata.append(message)
                 headers[-1] = context
-        if not found:
+        if not of_metadata:
             return []
         partition = [None if lines[n]["op"] in (*EDGES, LOGICAL) else 0 for n in kept]
         columns = [
-            pa.array([message.topic for message in found], pa.string()),
+            pa.array([message.topic for message in of_metadata], pa.string()),
             pa.array(partition, pa.int32()),
-            pa.array([message.key.encode() for message in found], pa.binary()),
-            pa.array([message.value.encode() for message in found], pa.binary()),
+            pa.array([message.key.encode() for message in of_metadata], pa.binary()),
+            pa.array([message.value.encode() for message in of_metadata], pa.binary()),
             pa.array(headers, MESSAGES.field("headers").type),
-            pa.array([message.position for message in found], pa.string()),
+            pa.array([message.position for message in of_metadata], pa.string()),
         ]
         return [(numbers[kept], pa.RecordBatch.from_arrays(columns, schema=MESSAGES))]
 
@@ -513,8 +513,8 @@ class DebeziumEncoder(Codec):
         if is_logical:
             transaction = row.column("transaction")
             none, kind = transaction.is_null().to_numpy(zero_copy_only=False), np.zeros(1, np.int64)
-            found = messages(_joined(self._transaction(transaction, none, kind, seldom=False)), 1)[0].as_py()
-            message = self._metadata.logical_message(line, form, source, found.removeprefix(',"transaction":'))
+            rendered = messages(_joined(self._transaction(transaction, none, kind, seldom=False)), 1)[0].as_py()
+            message = self._metadata.logical_message(line, form, source, rendered.removeprefix(',"transaction":'))
         else:
             message = self._metadata.schema_change(line, form, source)
         headers = None
@@ -525,20 +525,22 @@ class DebeziumEncoder(Codec):
 
 def _between(pieces: Sequence[tuple[str, str]], at: Array, texts: pa.StringArray) -> pa.StringArray:
     """Texts with what opens and closes them; null stays null."""
-    opening, closing = (pa.array(found, pa.string()) for found in zip(*pieces, strict=True))
-    found = messages([Part(opening, at=at), Part(texts), Part(closing, at=at)], len(texts))
-    return pc.if_else(texts.is_valid(), found, pa.scalar(None, pa.string())) if texts.null_count else found
+    opening, closing = (pa.array(texts_between, pa.string()) for texts_between in zip(*pieces, strict=True))
+    texts_between = messages([Part(opening, at=at), Part(texts), Part(closing, at=at)], len(texts))
+    return (
+        pc.if_else(texts.is_valid(), texts_between, pa.scalar(None, pa.string())) if texts.null_count else texts_between
+    )
 
 
 def _joined(parts: Sequence[str | Part]) -> list[str | Part]:
     """The same parts, with constants beside each other as one."""
-    found: list[str | Part] = []
+    joined: list[str | Part] = []
     for part in parts:
-        if isinstance(part, str) and found and isinstance(found[-1], str):
-            found[-1] += part
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
         else:
-            found.append(part)
-    return found
+            joined.append(part)
+    return joined
 
 
 def _text(number: int | None) -> str | None:

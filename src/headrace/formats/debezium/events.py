@@ -96,52 +96,52 @@ class EventImages:
         old = self.cells("before", np.isin(events.kind, HAS_BEFORE))
         layouts = self._layouts
         first, count = layouts.key.layout.first, layouts.key.layout.count
-        found = np.zeros(asked.size, np.bool_)
+        is_moved = np.zeros(asked.size, np.bool_)
         for own in self._own_keys(asked):
-            found |= moved(old, own, asked, layouts.key_indexes, first, count)
-        return found
+            is_moved |= moved(old, own, asked, layouts.key_indexes, first, count)
+        return is_moved
 
     def _own_keys(self, asked: Array) -> list[Cells]:
         keys, events = self._events.rows.column("key"), self._events
-        found = [Cells.of_maps(self._layouts.key, keys, events.schema_number, asked)]
+        own = [Cells.of_maps(self._layouts.key, keys, events.schema_number, asked)]
         without = asked & keys.is_null().to_numpy(zero_copy_only=False)
         if without.any():
-            found.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.schema_number, without))
-        return found
+            own.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.schema_number, without))
+        return own
 
     def _typed_moved(self, asked: Array) -> Array:
         rows, schema = self._events.rows, self._layouts.written[0].schema
         before, after = rows.column("before"), rows.column("after")
         kept = self._carried("before")
-        found = np.zeros(asked.size, np.bool_)
+        is_moved = np.zeros(asked.size, np.bool_)
         for name, index in zip(schema.key, self._layouts.key_indexes, strict=True):
             differs = ~equal_values(pc.struct_field(before, name), pc.struct_field(after, name))
-            found |= differs if kept is None else differs & kept[:, index]
-        return found & asked
+            is_moved |= differs if kept is None else differs & kept[:, index]
+        return is_moved & asked
 
     def cells(self, name: str, held: Array) -> Cells:
         """The cells of an image in the events that hold it."""
-        found = self._cells.get(name)
-        if found is not None:
-            return found
+        cached = self._cells.get(name)
+        if cached is not None:
+            return cached
         column, events = self._events.rows.column(name), self._events
         columns = self._layouts.old_row if name == "before" else self._layouts.row
         if not self._typed:
-            found = Cells.of_maps(columns, column, events.schema_number, held)
+            cached = Cells.of_maps(columns, column, events.schema_number, held)
         else:
             present = held & column.is_valid().to_numpy(zero_copy_only=False)
-            found = Cells.of_columns(columns, self._column_texts(name), present, self._carried(name))
-        self._cells[name] = found
-        return found
+            cached = Cells.of_columns(columns, self._column_texts(name), present, self._carried(name))
+        self._cells[name] = cached
+        return cached
 
     def _column_texts(self, name: str) -> list[pa.StringArray]:
-        found = self._texts.get(name)
-        if found is None:
+        texts = self._texts.get(name)
+        if texts is None:
             columns = self._events.rows.column(name).flatten()
             written = self._layouts.written[0].row
-            found = [typed_texts(values, one) for values, one in zip(columns, written, strict=True)]
-            self._texts[name] = found
-        return found
+            texts = [typed_texts(values, one) for values, one in zip(columns, written, strict=True)]
+            self._texts[name] = texts
+        return texts
 
     def _carried(self, name: str) -> Array | None:
         """Which columns the structs of a row carry; None where all carry all."""
@@ -163,27 +163,27 @@ class EventImages:
         if self._typed:
             return self._typed_keys(old, keyed)
         direct = keyed & from_map & has_map
-        found = [Cells.of_maps(layouts.key, keys, events.schema_number, direct)]
+        images = [Cells.of_maps(layouts.key, keys, events.schema_number, direct)]
         rest = keyed & ~direct
         if rest.any():
-            found += [
+            images += [
                 Cells.of_maps(layouts.key, rows.column(name), events.schema_number, rest & of)
                 for name, of in (("before", old), ("after", ~old))
             ]
-        return found
+        return images
 
     def _typed_keys(self, old: Array, keyed: Array) -> list[Cells]:
         rows, layouts, events = self._events.rows, self._layouts, self._events
         keyed = keyed & (events.kind != TRUNCATE)
         before, after = (rows.column(name).is_valid().to_numpy(zero_copy_only=False) for name in ("before", "after"))
         there = np.where(old, before, after)
-        found = []
+        cells = []
         if (keyed & there).any():
             choice = pa.array(old)
             texts = []
             for index in layouts.key_indexes:
                 new = self._column_texts("after")[index]
                 texts.append(pc.if_else(choice, self._column_texts("before")[index], new) if old.any() else new)
-            found.append(Cells.of_columns(layouts.typed_key, texts, keyed & there, None))
-        found.append(Cells.of_maps(layouts.key, rows.column("key"), events.schema_number, keyed & ~there))
-        return found
+            cells.append(Cells.of_columns(layouts.typed_key, texts, keyed & there, None))
+        cells.append(Cells.of_maps(layouts.key, rows.column("key"), events.schema_number, keyed & ~there))
+        return cells

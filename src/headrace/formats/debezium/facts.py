@@ -84,37 +84,37 @@ def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: s
     tape = messages.tape
     blocks = np.where(flat, messages.value.at[rows.message], messages.index("source", rows.message))
     blocks = np.where(tape.is_value(blocks) & ~empty, blocks, np.int32(-1)).astype(np.int32)
-    found = tape.members(blocks)
-    kept = tape.is_value(found.values) & ~tape.among(found.names, _OWN)
-    made = MemberTexts.of(tape, found, kept, blocks >= 0)
+    members = tape.members(blocks)
+    kept = tape.is_value(members.values) & ~tape.among(members.names, _OWN)
+    made = MemberTexts.of(tape, members, kept, blocks >= 0)
     return made.as_maps() if prefix is None or not flat.any() else _flat_facts(made, flat, prefix)
 
 
-def _flat_facts(found: MemberTexts, flat: Array, prefix: str) -> pa.MapArray:
+def _flat_facts(members: MemberTexts, flat: Array, prefix: str) -> pa.MapArray:
     """The facts among a flat record's fields: `source_x` is x, and any other added field but its own is one too."""
     own = ("op", "deleted", "ts_ms")
-    encoded = found.names.dictionary_encode()
+    encoded = members.names.dictionary_encode()
     renamed: list[str | None] = []
     for name in encoded.dictionary.to_pylist():
         bare = name.removeprefix(prefix) if name.startswith(prefix) else None
         renamed.append(None if bare is None or bare in own else bare.removeprefix("source_"))
-    sizes = np.diff(found.offsets)
+    sizes = np.diff(members.offsets)
     is_flat = np.repeat(flat, sizes)
-    names = pc.if_else(pa.array(is_flat), pa.array(renamed, pa.string()).take(encoded.indices), found.names)
+    names = pc.if_else(pa.array(is_flat), pa.array(renamed, pa.string()).take(encoded.indices), members.names)
     is_own = pc.is_in(names, pa.array(OWN_FACTS)).to_numpy(zero_copy_only=False)
     kept = names.is_valid().to_numpy(zero_copy_only=False) & ~(is_flat & is_own)
     chosen = pa.array(np.flatnonzero(kept))
     rows = np.repeat(np.arange(flat.size), sizes)[kept]
-    texts, names = found.texts.take(chosen), names.take(chosen)
+    texts, names = members.texts.take(chosen), names.take(chosen)
     # A fact may come both ways: then the source's wins.
-    sourced = pc.starts_with(found.names, prefix + "source_").to_numpy(zero_copy_only=False)[kept]
+    sourced = pc.starts_with(members.names, prefix + "source_").to_numpy(zero_copy_only=False)[kept]
     numbers = names.dictionary_encode().indices.to_numpy()
     order = np.lexsort((~sourced, numbers, rows))
     first = np.ones(rows.size, np.bool_)
     first[1:] = (np.diff(rows[order]) != 0) | (np.diff(numbers[order]) != 0)
     order = np.sort(order[first])
     offsets = offsets_of(np.bincount(rows[order], minlength=flat.size))
-    return map_array(offsets, names.take(pa.array(order)), texts.take(pa.array(order)), found.present)
+    return map_array(offsets, names.take(pa.array(order)), texts.take(pa.array(order)), members.present)
 
 
 def _known_order(order: pa.Int64Array, total: pa.Int64Array) -> pa.Int64Array:

@@ -53,7 +53,7 @@ class ContextHeaders:
         for n, name in enumerate(names):
             key = None if keys is None else keys[n]
             made.append(context[name] if key is None else [(key[0], key[1].encode()), *context[name]])
-        offsets = offsets_of(np.array([len(found) for found in made], np.int64))
+        offsets = offsets_of(np.array([len(headers) for headers in made], np.int64))
         return pa.ListArray.from_arrays(pa.array(offsets), _entries(made), type=_TYPE)
 
     def _of(self, connector: str) -> list[tuple[str, bytes]]:
@@ -67,7 +67,7 @@ def _text(json_text: str) -> bytes:
 
 
 def _entries(lists: Sequence[Sequence[tuple[str, bytes]]]) -> pa.StructArray:
-    every = [entry for found in lists for entry in found]
+    every = [entry for entries in lists for entry in entries]
     columns = [pa.array([name for name, _ in every], pa.string()), pa.array([value for _, value in every], pa.binary())]
     return pa.StructArray.from_arrays(columns, fields=list(_TYPE.value_type))
 
@@ -79,9 +79,9 @@ def header_words(headers: pa.ListArray, name: str) -> pa.StringArray:
     """
     count = len(headers)
     entries = headers.flatten()
-    found = np.flatnonzero(pc.fill_null(pc.equal(entries.field("key"), name), False).to_numpy(zero_copy_only=False))
-    row = np.repeat(np.arange(count), pc.fill_null(pc.list_value_length(headers), 0).to_numpy())[found]
-    values = entries.field("value").take(pa.array(found)).dictionary_encode()
+    rows = np.flatnonzero(pc.fill_null(pc.equal(entries.field("key"), name), False).to_numpy(zero_copy_only=False))
+    row = np.repeat(np.arange(count), pc.fill_null(pc.list_value_length(headers), 0).to_numpy())[rows]
+    values = entries.field("value").take(pa.array(rows)).dictionary_encode()
     words = pa.array([_word(value) for value in values.dictionary.to_pylist()], pa.string()).take(values.indices)
     index = np.full(count, -1, np.int64)
     index[row] = np.arange(row.size)
@@ -91,9 +91,9 @@ def header_words(headers: pa.ListArray, name: str) -> pa.StringArray:
 def _word(value: bytes) -> str:
     text = value.decode(errors="replace")
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    if isinstance(found, dict):
-        found = found.get("payload")
-    return found if isinstance(found, str) else text
+    if isinstance(parsed, dict):
+        parsed = parsed.get("payload")
+    return parsed if isinstance(parsed, str) else text

@@ -46,15 +46,17 @@ class FieldLayout:
     """The fields of all known schemas, as one set of names for each, and how each one's values are written."""
 
     def __init__(self, fields: Sequence[Fields | None]) -> None:
-        self.fields = [found or _NO_FIELDS for found in fields]
-        self.names = Names([found.names for found in self.fields])
+        self.fields = [table_fields or _NO_FIELDS for table_fields in fields]
+        self.names = Names([table_fields.names for table_fields in self.fields])
         self.encodings: dict[FieldEncoding, int] = {}
         self._plan = np.zeros((self.names.width, len(fields)), np.int16)
-        for number, found in enumerate(self.fields):
-            for index, encoding in enumerate(found.encodings):
+        for number, table_fields in enumerate(self.fields):
+            for index, encoding in enumerate(table_fields.encodings):
                 if encoding is not None:
                     self._plan[index, number] = self.encodings.setdefault(encoding, len(self.encodings) + 1)
-        self._renamed = {number for number, found in enumerate(self.fields) if found.names != found.columns}
+        self._renamed = {
+            number for number, table_fields in enumerate(self.fields) if table_fields.names != table_fields.columns
+        }
 
     def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> FieldIndexes:
         """Find the fields of objects, and write canonical texts and columns' names in place of what the wire has.
@@ -69,11 +71,11 @@ class FieldLayout:
         failed = np.zeros(at.size, np.bool_)
         if not self.names.width or not at.size:
             return FieldIndexes(np.full((0, at.size), -1, np.int32), failed)
-        found = tape.fields(at, self.names, known.astype(np.int32))
+        fields_at = tape.fields(at, self.names, known.astype(np.int32))
         if absent is not None:
-            found[tape.among(found.reshape(-1), absent).reshape(found.shape)] = -1
+            fields_at[tape.among(fields_at.reshape(-1), absent).reshape(fields_at.shape)] = -1
         used = np.unique(known)
-        tokens, texts = self._renames(found, known, used)
+        tokens, texts = self._renames(fields_at, known, used)
         chosen = self._plan[:, known] if used.size > 1 else None
         present = np.unique(self._plan[:, used])
         for encoding, number in self.encodings.items():
@@ -82,10 +84,10 @@ class FieldLayout:
                 continue
             if chosen is None:
                 lines = np.flatnonzero(self._plan[:, used[0]] == number)
-                indexes, row = found[lines].reshape(-1), np.tile(np.arange(at.size), lines.size)
+                indexes, row = fields_at[lines].reshape(-1), np.tile(np.arange(at.size), lines.size)
             else:
                 line, row = np.nonzero(chosen == number)
-                indexes = found[line, row]
+                indexes = fields_at[line, row]
             there = tape.is_value(indexes)
             indexes, row = np.ascontiguousarray(indexes[there]), row[there]
             if not indexes.size:
@@ -101,16 +103,16 @@ class FieldLayout:
                 texts.append(made)
         if tokens:
             tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
-        return FieldIndexes(found, failed)
+        return FieldIndexes(fields_at, failed)
 
-    def _renames(self, found: Array, known: Array, used: Array) -> tuple[list[Array], list[pa.StringArray]]:
+    def _renames(self, indexes: Array, known: Array, used: Array) -> tuple[list[Array], list[pa.StringArray]]:
         """The indexes of names that are not their columns', and the columns' names."""
         tokens: list[Array] = []
         texts: list[pa.StringArray] = []
         for number in self._renamed.intersection(map(int, used)):
             fields = self.fields[number]
             for index, (name, column) in enumerate(zip(fields.names, fields.columns, strict=True)):
-                at = found[index, known == number]
+                at = indexes[index, known == number]
                 at = at[at >= 0] - 1
                 if name != column and at.size:
                     tokens.append(at)
@@ -163,19 +165,19 @@ def struct_images(
     """
     count = images.size // 2
     typed = [TypedColumn(tape, at[index], field.type) for index, field in enumerate(kind)]
-    found: dict[str, pa.Array] = {}
+    structs: dict[str, pa.Array] = {}
     for name, part in (("before", slice(0, count)), ("after", slice(count, 2 * count))):
         present = images[part] >= 0
         absent = (at[:, part] < 0).T & present[:, None]
         arrays = {f.name: column.values.slice(part.start, count) for f, column in zip(kind, typed, strict=True)}
-        found[name] = struct_column(kind, arrays, pa.array(present))
-        found[f"{name}_absent"] = absent_column([column.name for column in schema.columns], absent)
+        structs[name] = struct_column(kind, arrays, pa.array(present))
+        structs[f"{name}_absent"] = absent_column([column.name for column in schema.columns], absent)
     misfits = [
         UnfitValue(int(row) % count, column, tape.text(indexes[row]) or "")
         for column, read, indexes in zip(schema.columns, typed, at, strict=True)
         for row in refused_rows(tape, indexes, column, read)
     ]
-    return found, misfits
+    return structs, misfits
 
 
 def doubled(tape: Tape, images: Array, read: FieldIndexes, members: tapes.Members | None) -> Array:

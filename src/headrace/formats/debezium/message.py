@@ -82,8 +82,8 @@ class Messages(JsonMessages):
 
     def _is_control(self) -> Array:
         """Whether a message is none that the transform flattens, so that it passes it as it is."""
-        found = self.tape.fields(self.value.at, _CONTROL) >= 0
-        source, changes, op, status, count, id, ts_ms, kind, data = found
+        is_control = self.tape.fields(self.value.at, _CONTROL) >= 0
+        source, changes, op, status, count, id, ts_ms, kind, data = is_control
         edge = status & count & id & np.isin(self._words("status"), (b"BEGIN", b"END"))
         heartbeat = ts_ms & (self.tape.field_counts(self.value.at) == 1)
         control: Array = (source & (changes | op)) | edge | heartbeat | (kind & data)
@@ -100,30 +100,30 @@ class Messages(JsonMessages):
         added += [name for name in SOURCE if name != "ts_ms"] + [f"transaction_{name}" for name in TRANSACTION]
         line = {name: number for number, name in enumerate(added)}
         rows = np.where(flat, self.value.at, np.int32(-1)).astype(np.int32)
-        found = tape.fields(rows, Names([[prefix + name for name in added]]))
+        members = tape.fields(rows, Names([[prefix + name for name in added]]))
         self.at[:, flat] = -1
-        deleted = np.ascontiguousarray(found[line["deleted"]])
+        deleted = np.ascontiguousarray(members[line["deleted"]])
         is_deleted = (tape.kinds(deleted) == TRUE) | tape.among(deleted, Names([("true",)]))
-        op = self._codes(np.ascontiguousarray(found[line["op"]]))
-        unsaid = tape.kinds(found[line["op"]]) <= NULL
+        op = self._codes(np.ascontiguousarray(members[line["op"]]))
+        unsaid = tape.kinds(members[line["op"]]) <= NULL
         op[unsaid] = OPERATIONS.index("c")
         if self._header_op is not None:
             in_header = unsaid & (self._header_op != _UNSAID)
             op[in_header] = self._header_op[in_header]
         op[is_deleted] = OPERATIONS.index("d")
         self.op = np.where(flat, op, self.op)
-        self.every("op")[flat] = found[line["op"]][flat]
+        self.every("op")[flat] = members[line["op"]][flat]
         is_delete = self.op == OPERATIONS.index("d")
         self.every("before")[flat & is_delete] = self.value.at[flat & is_delete]
         held = flat & ~is_delete & (self.op != OPERATIONS.index("t"))
         self.every("after")[held] = self.value.at[held]
-        self.every("ts_ms")[flat] = found[line["ts_ms"]][flat]
+        self.every("ts_ms")[flat] = members[line["ts_ms"]][flat]
         for name in SOURCE:
-            first = found[line[f"source_{name}"]]
-            second = found[line[name]] if name != "ts_ms" else np.full(self.count, -1, np.int32)
+            first = members[line[f"source_{name}"]]
+            second = members[line[name]] if name != "ts_ms" else np.full(self.count, -1, np.int32)
             self.source.every(name)[flat] = np.where(first >= 0, first, second)[flat]
         for name in TRANSACTION:
-            self.transaction.every(name)[flat] = found[line[f"transaction_{name}"]][flat]
+            self.transaction.every(name)[flat] = members[line[f"transaction_{name}"]][flat]
 
     def _codes(self, at: Array) -> Array:
         """The number of each operation; -1 where it is another word."""
@@ -137,9 +137,9 @@ class Messages(JsonMessages):
         rows &= self.flat | ~is_refused(self.tape, self.source.every("connector"))
         rows &= self.has_source | image | (self.op == OPERATIONS.index("t"))
         keys = self.key.tape.kinds(self.key.at)
-        found: Array = (rows | self.empty) & (self.key.missing | ((keys != ARRAY) & (keys != ABSENT)))
+        is_ordinary: Array = (rows | self.empty) & (self.key.missing | ((keys != ARRAY) & (keys != ABSENT)))
         self.op = np.where(self.empty, np.int8(TOMBSTONE), self.op)
-        return found
+        return is_ordinary
 
 
 @dataclass

@@ -219,12 +219,12 @@ def _shaped(schema: Mapping[str, Any], value: Any) -> Any:
 def _collections(text: str | None) -> list[dict[str, Any]] | None:
     """The tables of a transaction and their counts, as a row says them."""
     try:
-        found = None if text is None else json.loads(text)
+        parsed = None if text is None else json.loads(text)
     except ValueError:
         return None
-    if not isinstance(found, list):
+    if not isinstance(parsed, list):
         return None
-    return [{name: one.get(name) for name in ("data_collection", "event_count")} for one in found]
+    return [{name: one.get(name) for name in ("data_collection", "event_count")} for one in parsed]
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

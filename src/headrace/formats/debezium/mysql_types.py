@@ -63,8 +63,8 @@ _FIRST_MOMENTS = {"date": "1970-01-01", "timestamp": "1970-01-01 00:00:00", "ins
 
 def word_of(column: Column) -> str:
     """The name of a column's type, without length and attributes."""
-    found = _WORD.match(column.native_type.lower())
-    return "" if found is None else found[0]
+    match = _WORD.match(column.native_type.lower())
+    return "" if match is None else match[0]
 
 
 def describes(schema: TableSchema) -> bool:
@@ -161,8 +161,8 @@ def _adjusted_years(texts: pa.StringArray) -> pa.StringArray:
     return pc.replace_with_mask(texts, early, pa.array(made, pa.string()))
 
 
-def _adjusted(found: re.Match[str]) -> str:
-    return f"{'20' if found[1] < '70' else '19'}{found[1]}{found[2]}"
+def _adjusted(match: re.Match[str]) -> str:
+    return f"{'20' if match[1] < '70' else '19'}{match[1]}{match[2]}"
 
 
 def _time(column: Column, modes: ValueModes) -> WireType:
@@ -232,23 +232,23 @@ def _binary(required: bool) -> tuple[dict[str, Any], ...]:
 def _shape(text: str) -> dict[str, Any] | None:
     """A geometry's well-known binary and the number of its reference system, None for none."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("wkb"), str):
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("wkb"), str):
         return None
-    return {"wkb": found["wkb"], "srid": found.get("srid") or None}
+    return {"wkb": parsed["wkb"], "srid": parsed.get("srid") or None}
 
 
 def _index(text: str) -> dict[str, Any] | None:
-    found = _shape(text)
+    shape = _shape(text)
     try:
-        data = b"" if found is None else base64.b64decode(found["wkb"], validate=True)
+        data = b"" if shape is None else base64.b64decode(shape["wkb"], validate=True)
         order = "<" if data[:1] == b"\1" else ">"
         kind, x, y = struct.unpack(f"{order}xIdd", data)
     except (ValueError, struct.error):
         return None
-    return {"x": x, "y": y, **found} if found is not None and kind == 1 else None
+    return {"x": x, "y": y, **shape} if shape is not None and kind == 1 else None
 
 
 _BY_KIND: dict[str, Callable[[Column, ValueModes], WireType]] = {

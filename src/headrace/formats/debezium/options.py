@@ -285,12 +285,12 @@ class DebeziumJsonSettings(EventSettings):
 
 def unsigned_numbers(settings: EventSettings, tables: Sequence[TableSchema]) -> Sequence[str]:
     """A sentence for readers where unsigned 64-bit numbers are not written as numbers."""
-    found = [
+    columns = [
         f"'{table.id.path}.{column.name}'" for table in tables for column in table.columns if column.logical == _UINT64
     ]
-    if not found or settings.bigint_unsigned_handling_mode == "long":
+    if not columns or settings.bigint_unsigned_handling_mode == "long":
         return ()
-    names = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else "")
+    names = ", ".join(columns[:_SHOWN]) + (f" and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else "")
     return (
         f"Unsigned 64-bit numbers ({names}) are written as bytes, in JSON as base64, so that none loses digits. Set "
         "'bigint_unsigned_handling_mode' of the format to long for numbers, as Debezium writes them by default.",

@@ -196,7 +196,7 @@ class _Message:
         messages, number = self._messages, self._number
         tape = messages.tape
         at = messages.index("message", np.array([number]))
-        prefix, content = (tape.text(found[0]) for found in tape.fields(at, _MESSAGE))
+        prefix, content = (tape.text(token[0]) for token in tape.fields(at, _MESSAGE))
         encoding = _CONTENT.get(self._reading.binary)
         if content is not None and encoding is not None:
             content = encoding.text(content)

@@ -273,16 +273,16 @@ def varints_at(data: pa.BinaryArray, rows: Array, starts: Array) -> tuple[Array,
     """
     view = text_view(data)
     at, ends = view.offsets[rows] + starts, view.offsets[rows + 1]
-    found, sizes = np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
+    values, sizes = np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
     goes_on = np.ones(rows.size, bool)
     for place in range(_MOST_BRANCH_BYTES):
         goes_on &= at + place < ends
         octet = np.zeros(rows.size, np.int64)
         octet[goes_on] = view.data[at[goes_on] + place]
-        found |= (octet & 127) << 7 * place
+        values |= (octet & 127) << 7 * place
         sizes[goes_on & (octet < 128)] = place + 1
         goes_on &= octet >= 128
-    return np.where(sizes > 0, (found >> 1) ^ -(found & 1), -1), sizes
+    return np.where(sizes > 0, (values >> 1) ^ -(values & 1), -1), sizes
 
 
 class _Side:
@@ -298,7 +298,7 @@ class _Side:
 
     def read(self, batch: pa.RecordBatch) -> Payloads:
         data, heads = batch.column(self._side), self._source.framing.heads(batch, self._side)
-        found = self._resolved(heads.heads)
+        resolved = self._resolved(heads.heads)
         which, sizes = self._which(data, heads)
         made = Payloads()
         made.tape = AvroJson(data, sizes, self._schema, which)
@@ -313,7 +313,9 @@ class _Side:
             if head < 0:
                 made.problems[number] = self._source.framing.problem(batch, self._side, number)
             else:
-                made.problems[number] = found[head].problem or f"The {self._side} is not an Avro datum of its schema."
+                made.problems[number] = (
+                    resolved[head].problem or f"The {self._side} is not an Avro datum of its schema."
+                )
         return made
 
     def _which(self, data: pa.BinaryArray, heads: Heads) -> tuple[Array, Array]:
@@ -339,8 +341,8 @@ class _Side:
         asked = [head for head in heads if head not in self._known]
         if not asked:
             return [self._known[head] for head in heads]
-        found = {head: one for (_, head), one in self._source.resolved([(self._side, h) for h in asked]).items()}
-        self._known |= {head: one for head, one in found.items() if one.known}
+        by_head = {head: one for (_, head), one in self._source.resolved([(self._side, h) for h in asked]).items()}
+        self._known |= {head: one for head, one in by_head.items() if one.known}
         schemas = {
             (head, number): branch
             for head, one in self._known.items()
@@ -351,4 +353,4 @@ class _Side:
             self._index = {place: number for number, place in enumerate(schemas)}
             self._numbers = np.array([self._schemas.number(schema.connect_text) for schema in schemas.values()])
             self._schema = AvroSchema(*(schema.plain for schema in schemas.values()))
-        return [self._known.get(head) or found[head] for head in heads]
+        return [self._known.get(head) or by_head[head] for head in heads]

@@ -229,16 +229,16 @@ def _items(text: str, element: WireType, native: str) -> JsonText | None:
     if plain is not None and plain.fullmatch(text):
         return JsonText(text)
     try:
-        found = json.loads(text, parse_int=str, parse_float=str)
+        items = json.loads(text, parse_int=str, parse_float=str)
     except ValueError:
         # Bounds that do not begin with 1 are left out; the elements stand as the server prints them.
         bounded = _OWN_BOUNDS.fullmatch(text) if native in _AS_PRINTED else None
         if bounded is None:
             return None
-        found = [None if item == "NULL" else item for item in bounded[1].split(",")]
-    if not isinstance(found, list) or any(isinstance(item, list) for item in found):
+        items = [None if item == "NULL" else item for item in bounded[1].split(",")]
+    if not isinstance(items, list) or any(isinstance(item, list) for item in items):
         return None
-    texts = [_text(item) for item in found]
+    texts = [_text(item) for item in items]
     if element.code == FLOAT:
         made = java_texts(pa.array(texts, pa.string()), single=element.connect == "float")
     else:

@@ -33,10 +33,10 @@ _HAS_SYSTEM = 0x20000000
 
 def micro_duration(text: str) -> int | None:
     """Microseconds of an interval, a month being a twelfth of 365.25 days."""
-    found = _parts(text)
-    if found is None:
+    parts = _parts(text)
+    if parts is None:
         return None
-    months, days, micros = found
+    months, days, micros = parts
     count = months * MONTH + days * DAY + micros
     return count if -_LARGEST <= count < _LARGEST else None
 
@@ -48,10 +48,10 @@ def is_interval(text: str) -> bool:
 
 def iso_interval(text: str) -> str:
     """An interval as ISO 8601 has it; another text stays."""
-    found = _parts(text)
-    if found is None:
+    parts = _parts(text)
+    if parts is None:
         return text
-    months, days, micros = found
+    months, days, micros = parts
     sign, rest = "-" if micros < 0 else "", abs(micros)
     years, months = int(months / 12), months - 12 * int(months / 12)
     hours, minutes = rest // 3_600_000_000, rest // 60_000_000 % 60
@@ -63,13 +63,13 @@ def iso_interval(text: str) -> str:
 
 def _parts(text: str) -> tuple[int, int, int] | None:
     """Months, days and microseconds."""
-    found = _INTERVAL.fullmatch(text.rstrip()) if text else None
-    if found is None:
+    match = _INTERVAL.fullmatch(text.rstrip()) if text else None
+    if match is None:
         return None
-    years, months, days = (int(found[n] or 0) for n in (1, 2, 3))
-    micros = (int(found[5] or 0) * 60 + int(found[6] or 0)) * 60 + int(found[7] or 0)
-    micros = micros * 1_000_000 + int((found[8] or "").ljust(6, "0"))
-    return years * 12 + months, days, -micros if found[4] == "-" else micros
+    years, months, days = (int(match[n] or 0) for n in (1, 2, 3))
+    micros = (int(match[5] or 0) * 60 + int(match[6] or 0)) * 60 + int(match[7] or 0)
+    micros = micros * 1_000_000 + int((match[8] or "").ljust(6, "0"))
+    return years * 12 + months, days, -micros if match[4] == "-" else micros
 
 
 def zoned_texts(texts: pa.StringArray, digits: int) -> pa.StringArray:
@@ -84,24 +84,24 @@ def zoned_texts(texts: pa.StringArray, digits: int) -> pa.StringArray:
 
 def zoned_text(text: str, digits: int) -> str:
     """An instant in ISO 8601, which counts years before Christ from 0 and has a sign for years beyond 9999."""
-    found = _ZONED.fullmatch(text)
-    if found is None:
+    match = _ZONED.fullmatch(text)
+    if match is None:
         return text
-    year = 1 - int(found[1]) if found[5] else int(found[1])
+    year = 1 - int(match[1]) if match[5] else int(match[1])
     sign = "-" if year < 0 else "+" if year > 9999 else ""
-    fraction = f".{(found[4] or '')[:digits].ljust(digits, '0')}" if digits else ""
-    return f"{sign}{abs(year):04}{found[2]}T{found[3]}{fraction}Z"
+    fraction = f".{(match[4] or '')[:digits].ljust(digits, '0')}" if digits else ""
+    return f"{sign}{abs(year):04}{match[2]}T{match[3]}{fraction}Z"
 
 
 def zoned_time(text: str) -> str | None:
     """A time of day with its offset, moved to UTC."""
-    found = _TIMETZ.fullmatch(text)
-    if found is None:
+    match = _TIMETZ.fullmatch(text)
+    if match is None:
         return None
-    hours, minutes, seconds, *of_offset = (int(found[n] or 0) for n in (1, 2, 3, 6, 7, 8))
+    hours, minutes, seconds, *of_offset = (int(match[n] or 0) for n in (1, 2, 3, 6, 7, 8))
     offset = (of_offset[0] * 60 + of_offset[1]) * 60 + of_offset[2]
-    total = ((hours * 60 + minutes) * 60 + seconds + (offset if found[5] == "-" else -offset)) % 86_400
-    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}{found[4] or ''}Z"
+    total = ((hours * 60 + minutes) * 60 + seconds + (offset if match[5] == "-" else -offset)) % 86_400
+    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}{match[4] or ''}Z"
 
 
 def bits(text: str) -> str | None:
@@ -119,9 +119,9 @@ def bits_text(data: str, length: int) -> str:
 
 def point(text: str) -> dict[str, Any] | None:
     """A point with its well-known binary."""
-    found = _POINT.fullmatch(text)
+    match = _POINT.fullmatch(text)
     try:
-        x, y = (float(part) for part in found.groups()) if found is not None else (None, None)
+        x, y = (float(part) for part in match.groups()) if match is not None else (None, None)
     except ValueError:
         return None
     if x is None or y is None:

@@ -50,17 +50,17 @@ def is_refused(tape: Tape, connector: Array) -> Array:
 
 def has_mark(tape: Tape, at: Array) -> Array:
     """Which values are cells that say whether the change set them: `{"value": 5, "set": true}`."""
-    found: Array = tape.kinds(at) == OBJECT
-    if found.any():
-        is_set, value = tape.fields(np.where(found, at, np.int32(-1)).astype(np.int32), _MARK)
-        found &= np.isin(tape.kinds(is_set), (TRUE, FALSE)) & (tape.kinds(value) != ABSENT)
-    return found
+    is_marked: Array = tape.kinds(at) == OBJECT
+    if is_marked.any():
+        is_set, value = tape.fields(np.where(is_marked, at, np.int32(-1)).astype(np.int32), _MARK)
+        is_marked &= np.isin(tape.kinds(is_set), (TRUE, FALSE)) & (tape.kinds(value) != ABSENT)
+    return is_marked
 
 
 def foreign_form(tape: Tape, at: Array) -> Array:
     """Of messages that are no events by their form, which form each has: its index in `FORMS`; -1 for all others."""
-    version, type, id, data, schema, payload = (tape.kinds(found) for found in tape.fields(at, _FORM_FIELDS))
-    found = np.full(at.size, -1)
-    found[(version == STRING) & (type == STRING) & (id != ABSENT) & (data != ABSENT)] = 0
-    found[(schema == NUMBER) & (payload != ABSENT) & (tape.field_counts(at) == 2)] = 1
-    return found
+    version, type, id, data, schema, payload = (tape.kinds(forms) for forms in tape.fields(at, _FORM_FIELDS))
+    forms = np.full(at.size, -1)
+    forms[(version == STRING) & (type == STRING) & (id != ABSENT) & (data != ABSENT)] = 0
+    forms[(schema == NUMBER) & (payload != ABSENT) & (tape.field_counts(at) == 2)] = 1
+    return forms

@@ -50,17 +50,17 @@ class GivenTables:
 
     def find(self, topic: str, id: TableId) -> GivenTable | None:
         """The table of a message by its topic, or the one that its source block names where a topic has several."""
-        found = self.by_topic.get(topic)
-        if found is None and not self.whole_topics:
+        table = self.by_topic.get(topic)
+        if table is None and not self.whole_topics:
             # The longest first, so that a table of another schema is not taken for it.
             ends = [topic[n + 1 :] for n, char in enumerate(topic) if char in "._-"]
             topic = next((end for end in ends if end in self.by_topic or end in self.shared), topic)
-            found = self.by_topic.get(topic)
-        if found is None:
+            table = self.by_topic.get(topic)
+        if table is None:
             return self._named(id)
-        if id.database and found.schema.id.database not in ("", id.database):
+        if id.database and table.schema.id.database not in ("", id.database):
             return self._named(id)
-        return found if id.name in ("", found.schema.id.name) else self._named(id) or found
+        return table if id.name in ("", table.schema.id.name) else self._named(id) or table
 
     def _named(self, id: TableId) -> GivenTable | None:
         """The table that a message names, where that is one; a part that one side lacks counts as equal."""
@@ -172,8 +172,8 @@ def _known(descriptor: TableDescriptor, reading: DecodeSettings) -> ResolvedTabl
     if reading.tables is not None:
         given = reading.tables.find(descriptor.topic or "", id)
     if given is not None:
-        found = _of_given(given, row, key_fields, reading)
-        return replace(found, schema=None) if reading.typed is not None else found
+        resolved = _of_given(given, row, key_fields, reading)
+        return replace(resolved, schema=None) if reading.typed is not None else resolved
     key = _as_told(key_fields, reading.binary) if descriptor.key is not None else None
     if row is None:
         problem = BAD_SCHEMA if envelope is not None else None
@@ -228,19 +228,19 @@ def _row_fields(envelope: Field, unwrapped: str | None) -> list[Field] | None:
         row = [f for f in fields if not str(f.get("field")).startswith(unwrapped)]
         return None if str(envelope.get("name") or "").startswith("io.debezium.connector.") else row
     by_name = {f.get("field"): f for f in fields}
-    found = by_name.get("after") or by_name.get("before")
-    if "op" not in by_name or found is None:
+    row_field = by_name.get("after") or by_name.get("before")
+    if "op" not in by_name or row_field is None:
         return None
-    return list(found.get("fields") or [])
+    return list(row_field.get("fields") or [])
 
 
 def _connect(text: str | None) -> Field | None:
     if text is None:
         return None
-    found = json.loads(text)
-    if not isinstance(found, dict):
+    parsed = json.loads(text)
+    if not isinstance(parsed, dict):
         raise ValueError("no schema")
-    return found
+    return parsed
 
 
 def _fields(schema: Field | None) -> list[Field]:
@@ -255,8 +255,8 @@ def table_of_topic(topic: str) -> TableId:
 
 def _id_of_name(name: str) -> TableId:
     """Where a row belongs by the name of its schema (`prefix.db.schema.table.Value`)."""
-    found = name.rpartition(".")[0].split(".")[1:] or [""]
-    database, schema, table = ["", "", "", *found][-3:]
+    parts = name.rpartition(".")[0].split(".")[1:] or [""]
+    database, schema, table = ["", "", "", *parts][-3:]
     return TableId(database, schema, table)
 
 
@@ -287,7 +287,7 @@ def given_tables(settings: EventSettings, tables: Sequence[TableSchema]) -> Give
         OptionError: two schemas can't be told apart by their topics.
     """
     prefix, names = settings.topic_prefix, topics(settings, SHAPES[settings.shape])
-    found: dict[str, GivenTable] = {}
+    by_name: dict[str, GivenTable] = {}
     whole: dict[str, TableSchema] = {}
     # Some connectors' topics do not carry the database.
     bare = [names.of(TableId("", schema.id.schema, schema.id.name)) for schema in tables]
@@ -306,7 +306,7 @@ def given_tables(settings: EventSettings, tables: Sequence[TableSchema]) -> Give
                 remedy="Decode messages with schemas, without the option 'schema'.",
             )
         whole[topic] = schema
-        found[topic] = given_table(settings, schema, topic)
+        by_name[topic] = given_table(settings, schema, topic)
         if short not in shared:
-            found.setdefault(short, found[topic])
-    return GivenTables(found, bool(prefix), frozenset(shared - set(whole)))
+            by_name.setdefault(short, by_name[topic])
+    return GivenTables(by_name, bool(prefix), frozenset(shared - set(whole)))

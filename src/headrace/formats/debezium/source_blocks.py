@@ -33,17 +33,17 @@ class Tables:
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         parts = [part.fill_null(_NO_NAME) for part in rows.column("table").flatten()]
-        found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
-        self.at: Array = found.indices.to_numpy()
+        keys = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
+        self.at: Array = keys.indices.to_numpy()
         self._parts = [
-            [None if part == _NO_NAME else part for part in path.split("\0")] for path in found.dictionary.to_pylist()
+            [None if part == _NO_NAME else part for part in path.split("\0")] for path in keys.dictionary.to_pylist()
         ]
         self.ids = [TableId(*(part or "" for part in parts)) for parts in self._parts]
 
     def part(self, index: int, *, nullable: bool) -> Part:
         """A part of the tables' names as JSON."""
-        found = [part[index] for part in self._parts]
-        texts = ["null" if text is None and nullable else quoted(text or "") for text in found]
+        parts = [part[index] for part in self._parts]
+        texts = ["null" if text is None and nullable else quoted(text or "") for text in parts]
         return Part(pa.array(texts, pa.string()), at=self.at)
 
 
@@ -115,20 +115,20 @@ class SourceBlocks:
         old = self._block.marks_three
         if snapshot.null_count == len(snapshot):
             return "false" if self._block.flag else '"false"'
-        found = snapshot.dictionary_encode()
-        words = found.dictionary.to_pylist()
+        codes = snapshot.dictionary_encode()
+        words = codes.dictionary.to_pylist()
         if self._block.flag:
             texts = ["true"] * len(words)
         else:
             texts = [quoted("true" if old and word not in ("last", "incremental") else word) for word in words]
-        at = found.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        at = codes.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
         return Part(pa.array([*texts, "false" if self._block.flag else '"false"'], pa.string()), at=at)
 
     def _left(self, number: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
         """Integers whose text form kernels leave; what is none is null."""
         fact = self._block.facts[number]
-        found = (value_of(text, _INTEGERS[fact.kind]) for text in texts.to_pylist())
-        return [fact.required or "null" if number is None else str(number) for number in found]
+        values = (value_of(text, _INTEGERS[fact.kind]) for text in texts.to_pylist())
+        return [fact.required or "null" if number is None else str(number) for number in values]
 
 
 def _column(fact: Fact) -> JsonColumn:
@@ -137,10 +137,10 @@ def _column(fact: Fact) -> JsonColumn:
     return JsonColumn(fact.name, f"{quoted(fact.name)}:", code, _WIDTHS.get(fact.kind, 0), 0, missing, missing)
 
 
-def _shared(found: pa.DictionaryArray) -> Part:
+def _shared(codes: pa.DictionaryArray) -> Part:
     """Texts of which there are few, as JSON strings."""
-    words = [quoted(word) for word in found.dictionary.to_pylist()]
-    at = found.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    words = [quoted(word) for word in codes.dictionary.to_pylist()]
+    at = codes.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
     return Part(pa.array([*words, None], pa.string()), at=at)
 
 

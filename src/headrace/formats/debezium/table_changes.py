@@ -43,13 +43,13 @@ def table_changes(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     source = message.get("source") or {}
     connector = str(source.get("connector") or "")
-    found = []
+    changes = []
     for change in message.get("tableChanges") or ():
         table = change.get("table")
         parts = [part.replace('""', '"') for part in _QUOTED.findall(change.get("id") or "")]
         id = _table_id(message, source, parts)
         schema = None if table is None or table.get("columns") is None else _table_schema(id, table, connector)
-        found.append(
+        changes.append(
             {
                 "change": change.get("type"),
                 "database": id.database,
@@ -59,7 +59,7 @@ def table_changes(message: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "text": schema.to_text() if schema else None,
             }
         )
-    return found
+    return changes
 
 
 def _table_id(message: Mapping[str, Any], source: Mapping[str, Any], parts: list[str]) -> TableId:

@@ -48,16 +48,16 @@ class Substitution:
         parts: list[Callable[[re.Match[str]], str]] = []
         at = 0
         while at < len(self.replacement):
-            found = _REFERENCE.match(self.replacement, at)
-            if found is None:
+            reference = _REFERENCE.match(self.replacement, at)
+            if reference is None:
                 self._refuse("holds a '$' or '\\' by itself")
-            assert found is not None
-            at = found.end()
-            plain = found["escaped"] or found["plain"]
+            assert reference is not None
+            at = reference.end()
+            plain = reference["escaped"] or reference["plain"]
             if plain is not None:
                 parts.append(lambda match, text=plain: text)  # type: ignore[misc]
                 continue
-            parts.append(self._group(found["number"], found["name"]))
+            parts.append(self._group(reference["number"], reference["name"]))
         return parts
 
     def _group(self, number: str | None, name: str | None) -> Callable[[re.Match[str]], str]:
@@ -97,8 +97,8 @@ class TopicRoute:
 
     def key_value(self, topic: str) -> str:
         """What stands in the key field."""
-        found = self.identifier.apply(topic) if self.identifier is not None else None
-        return topic if found is None else found
+        value = self.identifier.apply(topic) if self.identifier is not None else None
+        return topic if value is None else value
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def _scaled(tape: Tape, at: Array, scale: int) -> pa.StringArray:
         rows = np.union1d(column.refused, small)
     texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
     exact = (decimal_of(text, MOST_DIGITS, scale) for text in texts)
-    return settled(made, rows, [None if found is None else format(found, "f") for found in exact])
+    return settled(made, rows, [None if number is None else format(number, "f") for number in exact])
 
 
 def _unsigned(text: str) -> str | None:
@@ -210,28 +210,28 @@ def _variable_decimals(tape: Tape, at: Array) -> pa.StringArray:
 
 
 def _variable_decimal(text: str) -> str | None:
-    found = _object(text)
-    if found is None:
+    parsed = _object(text)
+    if parsed is None:
         return None
-    scale, value = found.get("scale"), found.get("value")
+    scale, value = parsed.get("scale"), parsed.get("value")
     return decimal_text(value, scale) if isinstance(value, str) and type(scale) is int else None
 
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _structured(text: str) -> str | None:
     """Debezium's structured dates and times: as a date, a time or both; what says neither stays as it came."""
-    found = _object(text)
-    if found is None:
+    parsed = _object(text)
+    if parsed is None:
         return None
-    numbers = {name: value for name, value in found.items() if type(value) is int}
-    special = found.get("special") or found.get("special_value")
+    numbers = {name: value for name, value in parsed.items() if type(value) is int}
+    special = parsed.get("special") or parsed.get("special_value")
     if special is not None:
         return str(special).lower()
     day = clock = offset = ""
@@ -271,9 +271,9 @@ def placeholders(text: str) -> Names:
 
 def _each(texts: pa.StringArray, convert: Callable[[str], str | None]) -> pa.StringArray:
     """Each distinct text once."""
-    found = texts.dictionary_encode()
-    made = [convert(text) for text in found.dictionary.to_pylist()]
-    return pa.array(made, pa.string()).take(found.indices)
+    codes = texts.dictionary_encode()
+    made = [convert(text) for text in codes.dictionary.to_pylist()]
+    return pa.array(made, pa.string()).take(codes.indices)
 
 
 _COLUMN = JsonColumns([("", [JsonColumn("", "", FLOAT_OF_JSON, 17)], "")])
@@ -295,8 +295,8 @@ def java_texts(texts: pa.StringArray, *, single: bool) -> list[str | None]:
         numbers = values.take(pa.array(rows)).to_pylist()
         return [_WORDS.get(text) or java_text(text, n) for text, n in zip(odd.to_pylist(), numbers, strict=True)]
 
-    found: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(written).to_pylist()
-    return [None if text == "null" else text for text in found]
+    written_texts: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(written).to_pylist()
+    return [None if text == "null" else text for text in written_texts]
 
 
 def _values(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
@@ -354,8 +354,8 @@ def of_date(text: str) -> int | None:
     """Days since 1970."""
     if text in _INFINITE_DATES:
         return _INFINITE_DATES[text]
-    found = _DATE.fullmatch(text.removesuffix(_BEFORE_CHRIST))
-    return None if found is None else days_of(_year(found[1], text), int(found[2]), int(found[3]))
+    match = _DATE.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+    return None if match is None else days_of(_year(match[1], text), int(match[2]), int(match[3]))
 
 
 def of_timestamp(text: str, digits: int) -> int | None:
@@ -384,10 +384,10 @@ def is_timestamp(text: str) -> bool:
 
 def of_time(text: str, digits: int) -> int | None:
     """Units of a time, which may be negative or longer than a day; those of milliseconds are of 32 bits."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         return None
-    sign, hours, minutes, seconds, fraction = found.groups()
+    sign, hours, minutes, seconds, fraction = match.groups()
     nanos = (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 10**9 + int((fraction or "").ljust(9, "0"))
     count = nanos // 10 ** (9 - digits) * (-1 if sign else 1)
     return None if digits == 3 and not -(2**31) <= count < 2**31 else count
@@ -418,8 +418,8 @@ def _interval(text: str) -> int | None:
 
 def _iso(date_part: str, clock: str) -> int:
     def part(text: str, letter: str) -> int:
-        found = re.search(rf"(-?[0-9]+)(?:\.[0-9]*)?{letter}", text)
-        return 0 if found is None else int(found[1])
+        match = re.search(rf"(-?[0-9]+)(?:\.[0-9]*)?{letter}", text)
+        return 0 if match is None else int(match[1])
 
     count = (part(date_part, "Y") * 12 + part(date_part, "M")) * MONTH
     count += part(date_part, "W") * 7 * DAY + part(date_part, "D") * DAY
@@ -434,14 +434,14 @@ def _signed(sign: str, number: int) -> int:
 
 def _moment(text: str) -> int | None:
     """Nanoseconds since 1970."""
-    found = _TIMESTAMP.fullmatch(text.removesuffix(_BEFORE_CHRIST))
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text.removesuffix(_BEFORE_CHRIST))
+    if match is None:
         return None
-    days = days_of(_year(found[1], text), int(found[2]), int(found[3]))
-    hour, minute, second = (int(found[n] or 0) for n in (4, 5, 6))
+    days = days_of(_year(match[1], text), int(match[2]), int(match[3]))
+    hour, minute, second = (int(match[n] or 0) for n in (4, 5, 6))
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
-    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 10**9 + int((found[7] or "")[:9].ljust(9, "0"))
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 10**9 + int((match[7] or "")[:9].ljust(9, "0"))
 
 
 def _year(digits: str, text: str) -> int:

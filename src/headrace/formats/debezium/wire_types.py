@@ -129,9 +129,9 @@ class WireType:
 
     def described(self) -> dict[str, Any]:
         """The type's part of a field's Connect schema, in JsonConverter's order, up to `optional`."""
-        found: dict[str, Any] = {"type": self.connect}
-        found |= {"fields": list(self.fields)} if self.fields else {}
-        return found | ({"items": dict(self.items)} if self.items is not None else {})
+        schema: dict[str, Any] = {"type": self.connect}
+        schema |= {"fields": list(self.fields)} if self.fields else {}
+        return schema | ({"items": dict(self.items)} if self.items is not None else {})
 
     def meaning(self, more: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The part after `optional`: what values mean.
@@ -139,10 +139,10 @@ class WireType:
         Args:
             more: further parameters.
         """
-        found: dict[str, Any] = {"name": self.semantic, "version": 1} if self.semantic else {}
-        found |= {"doc": self.doc} if self.doc else {}
+        schema: dict[str, Any] = {"name": self.semantic, "version": 1} if self.semantic else {}
+        schema |= {"doc": self.doc} if self.doc else {}
         parameters = {**self.parameters, **(more or {})}
-        return found | ({"parameters": parameters} if parameters else {})
+        return schema | ({"parameters": parameters} if parameters else {})
 
     def default(self, column: Column) -> Any:
         """The JSON value of the column's default; None where it has none that can be written."""
@@ -263,10 +263,10 @@ def _unscaled(text: str, scale: int, largest: int | None) -> str | None:
     """The bytes of a decimal that has exactly the scale's digits."""
     if scale and text[-scale - 1 : -scale] != ".":
         return None
-    found = _WHOLE_NUMBER.fullmatch(text.replace(".", "") if scale else text)
-    if found is None:
+    match = _WHOLE_NUMBER.fullmatch(text.replace(".", "") if scale else text)
+    if match is None:
         return None
-    number = _integer(found[1])
+    number = _integer(match[1])
     return None if largest is not None and not -largest <= number < largest else _base64(number)
 
 

@@ -185,8 +185,8 @@ def odd_texts(texts: pa.StringArray, written: WrittenColumn) -> list[str | None]
     """The JSON of texts that kernels leave; None for those that do not fit."""
     if written.wire.code == FLOAT:
         return java_texts(texts, single=written.wire.connect == "float")
-    found = [written.wire.value(text) for text in texts.to_pylist()]
-    return [None if value is None else json_of(value) for value in found]
+    values = [written.wire.value(text) for text in texts.to_pylist()]
+    return [None if value is None else json_of(value) for value in values]
 
 
 def prepared(cells: Cells, columns: Sequence[WrittenColumn]) -> Cells:

@@ -84,8 +84,8 @@ def _statement(records: Records, number: int) -> dict[str, Any]:
 
 def _truncated(sql: str) -> str | None:
     """The table that a TRUNCATE names."""
-    found = _TRUNCATED.match(sql)
-    word = found[1] if found is not None else ""
+    match = _TRUNCATED.match(sql)
+    word = match[1] if match is not None else ""
     if word[:1] in ("`", '"'):
         return word[1:-1].replace(word[0] * 2, word[0]) or None
     return (word[1:-1] if word.startswith("[") else word) or None
@@ -144,9 +144,9 @@ class DtsDecoder(Codec):
         tape = records.tape
         path = records.at[FIELD["objectName"]]
         told = np.stack([records.source[0], path, records.fields, records.keys])
-        found = np.zeros(records.op.size, np.int64)
+        schema_numbers = np.zeros(records.op.size, np.int64)
         if not rows.size:
-            return found
+            return schema_numbers
         groups = tape.groups(np.ascontiguousarray(told[:, rows]))
         numbers = []
         for row in rows[groups.first]:
@@ -161,8 +161,8 @@ class DtsDecoder(Codec):
                 tuple(tape.numbers(kinds).tolist()),
             )
             numbers.append(self._known.number(key))
-        found[rows] = np.array(numbers)[groups.of]
-        return found
+        schema_numbers[rows] = np.array(numbers)[groups.of]
+        return schema_numbers
 
     def _rows(
         self, batch: pa.RecordBatch, records: Records, rows: Array, problems: dict[int, str]
@@ -244,7 +244,7 @@ class DtsDecoder(Codec):
         self, known: Array, is_data: Array, values: DtsValues, before: RecordImages, after: RecordImages
     ) -> Array:
         """The number of each row's schema: by its fields, and by values whose form is not the expected one."""
-        found = np.zeros(known.size, np.int64)
+        numbers = np.zeros(known.size, np.int64)
         for number in np.unique(known[is_data]):
             told = self._known.all[number]
             rows = np.flatnonzero(is_data & (known == number))
@@ -262,10 +262,10 @@ class DtsDecoder(Codec):
                 same |= forms != "b"
             forms[same] = "."
             usual = same.all(axis=1)
-            found[rows[usual]] = self._number(told.schema("." * count))
+            numbers[rows[usual]] = self._number(told.schema("." * count))
             for row in np.flatnonzero(~usual):
-                found[rows[row]] = self._number(told.schema("".join(forms[row])))
-        return found
+                numbers[rows[row]] = self._number(told.schema("".join(forms[row])))
+        return numbers
 
     def _table(self, known: Array) -> pa.StructArray:
         kind = self.schema.field("table").type
@@ -318,13 +318,13 @@ class DtsDecoder(Codec):
 
     def _refused(self, values: DtsValues, image: RecordImages, known: Array, schema_number: Array) -> list[UnfitValue]:
         """The values of maps that the columns of the schemas that the user gave as a list can't hold."""
-        found = []
+        refused = []
         for schema, number in self._schema_numbers.items():
             rows = np.flatnonzero(image.present & (schema_number == number))
             if schema is not None and rows.size:
                 index = self._column_indexes(image, known, schema)[rows]
-                found += [value._replace(row=int(rows[value.row])) for value in unfit_values(values, index, schema)]
-        return found
+                refused += [value._replace(row=int(rows[value.row])) for value in unfit_values(values, index, schema)]
+        return refused
 
     def _column_indexes(self, image: RecordImages, known: Array, schema: TableSchema) -> Array:
         """The number of each column's value; -1 where the image has no such field."""

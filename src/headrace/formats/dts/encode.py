@@ -86,7 +86,7 @@ def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray,
 
 def _own_tags(texts: pa.StringArray) -> tuple[Array, dict[int, dict[str, str]]]:
     """Which rows have tags as a JSON object, and these."""
-    own, found = np.zeros(len(texts), bool), {}
+    own, by_row = np.zeros(len(texts), bool), {}
     for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)):
         try:
             tags = json.loads(texts[int(row)].as_py())
@@ -95,8 +95,8 @@ def _own_tags(texts: pa.StringArray) -> tuple[Array, dict[int, dict[str, str]]]:
         if isinstance(tags, dict):
             own[row] = True
             said = {name: value if isinstance(value, str) else to_text(value) for name, value in tags.items()}
-            found[int(row)] = {name: value for name, value in said.items() if tags[name] is not None}
-    return own, found
+            by_row[int(row)] = {name: value for name, value in said.items() if tags[name] is not None}
+    return own, by_row
 
 
 def _without_empty(lists: pa.StringArray) -> pa.StringArray:
@@ -240,10 +240,10 @@ class _Records:
 
     def _source_type(self) -> Array:
         """The index of each row's connector in `SOURCE_TYPES`."""
-        found = self._connector.fill_null("").dictionary_encode()
+        codes = self._connector.fill_null("").dictionary_encode()
         other = SOURCE_TYPES.index("OTHER")
-        types = [_CONNECTORS.get(lower(name), other) for name in found.dictionary.to_pylist()]
-        return np.array(types, np.int64)[found.indices.to_numpy(zero_copy_only=False)]
+        types = [_CONNECTORS.get(lower(name), other) for name in codes.dictionary.to_pylist()]
+        return np.array(types, np.int64)[codes.indices.to_numpy(zero_copy_only=False)]
 
     def _operation(self) -> Array:
         operations = np.array([_OPERATION[list(_OPERATIONS).index(word)] for word in self._words])[self._op]
@@ -262,14 +262,14 @@ class _Records:
 
     def _statements(self, tables: pa.Int32Array, ids: list[TableId]) -> dict[int, str]:
         """The statements of truncates and DDL by their rows."""
-        ddl, found = self._source.statements(), {}
+        ddl, statements = self._source.statements(), {}
         for row in np.flatnonzero(self._is(("t", "schema"))):
             name = ids[tables[int(row)].as_py()].name
             quote = "`" if SOURCE_TYPES[self._type[row]] in _WITH_BACKTICKS else '"'
             # A table without a name is not quoted.
             quoted = quote + name.replace(quote, quote * 2) + quote if name else ""
-            found[int(row)] = ddl[int(row)].as_py() or f"TRUNCATE TABLE {quoted}"
-        return found
+            statements[int(row)] = ddl[int(row)].as_py() or f"TRUNCATE TABLE {quoted}"
+        return statements
 
     def _fields(self) -> pa.UnionArray:
         """The names and numbers of a row's columns, as its schema says them."""
@@ -319,15 +319,15 @@ def _path(table: TableId) -> str | None:
 
 def _timestamps(texts: pa.StringArray) -> pa.ListArray:
     """Arrays of numbers as JSON says them; null where it says none."""
-    found: list[list[int] | None] = [None] * len(texts)
+    times: list[list[int] | None] = [None] * len(texts)
     for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)):
         try:
             numbers = json.loads(texts[int(row)].as_py())
         except ValueError:
             continue
         if isinstance(numbers, list) and all(type(n) is int and -(2**63) <= n < 2**63 for n in numbers):
-            found[row] = numbers
-    return pa.array(found, pa.list_(pa.int64()))
+            times[row] = numbers
+    return pa.array(times, pa.list_(pa.int64()))
 
 
 def _whole_numbers(texts: pa.StringArray) -> pa.Int64Array:

@@ -83,11 +83,11 @@ class Records:
         return np.where(self.tape.kinds(at) == kind, at, np.int32(-1))
 
     def _problems(self) -> dict[int, str]:
-        found: dict[int, str] = {}
+        problems: dict[int, str] = {}
 
         def note(mask: Array, sentence: str) -> None:
             for number in np.flatnonzero(mask):
-                found.setdefault(int(number), sentence)
+                problems.setdefault(int(number), sentence)
 
         note((self.op < 0) & ~self.filler & ~self.tombstone, "The value is not a DTS record.")
         note(self._has_broken_text(), "A text of the record is not UTF-8.")
@@ -104,7 +104,7 @@ class Records:
         for image in (self.before, self.after):
             other = (image >= 0) & (np.diff(self.tape.items(image)[0]) != count)
             note(is_data & other, "An image of the record does not have one value for each field.")
-        return found
+        return problems
 
     def _has_broken_text(self) -> Array:
         names = ("sourcePosition", "safeSourcePosition", "sourceTxid")
@@ -178,13 +178,13 @@ def _tags(records: Records, rows: Array) -> tuple[pa.MapArray, pa.StringArray]:
     kept = ~own & ~pc.equal(names, "connector").to_numpy(zero_copy_only=False)
     offsets = offsets_of(np.bincount(row[kept], minlength=rows.size))
     mask = pa.array(kept)
-    found = map_array(offsets, names.filter(mask), values.filter(mask))
+    tags = map_array(offsets, names.filter(mask), values.filter(mask))
     hidden: list[str | None] = [None] * rows.size
     for number in np.unique(row[own]):
         here = slice(int(members.offsets[number]), int(members.offsets[number + 1]))
         pairs = dict(zip(names[here].to_pylist(), values[here].to_pylist(), strict=True))
         hidden[number] = to_text(pairs)
-    return found, pa.array(hidden, pa.string())
+    return tags, pa.array(hidden, pa.string())
 
 
 def _more(records: Records, rows: Array, second: Array, told: Array, hidden: pa.StringArray) -> pa.MapArray:
@@ -214,8 +214,8 @@ def _more(records: Records, rows: Array, second: Array, told: Array, hidden: pa.
 
 def _process_timestamps(records: Records, rows: Array) -> pa.StringArray:
     at = np.ascontiguousarray(records.at[FIELD["processTimestamps"]][rows])
-    found: list[str | None] = [None] * rows.size
+    times: list[str | None] = [None] * rows.size
     for row in np.flatnonzero(records.tape.kinds(at) != NULL):
         items = records.tape.items(at[row : row + 1])[1]
-        found[row] = to_text(records.tape.numbers(items).tolist())
-    return pa.array(found, pa.string())
+        times[row] = to_text(records.tape.numbers(items).tolist())
+    return pa.array(times, pa.string())

@@ -76,10 +76,10 @@ class ResolvedTable:
         if self._given.typed is not None and self._given.typed.key:
             return self._given.typed.key
         try:
-            found = json.loads(self.told.keys or "null")
+            parsed = json.loads(self.told.keys or "null")
         except (ValueError, RecursionError):
-            found = None
-        lists = found if isinstance(found, dict) else {}
+            parsed = None
+        lists = parsed if isinstance(parsed, dict) else {}
         named = lists.get("PRIMARY") or next(iter(lists.values()), None)
         if not isinstance(named, list):
             return tuple(dict.fromkeys(self._given.keys))

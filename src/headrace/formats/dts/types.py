@@ -40,11 +40,11 @@ class NumberedType:
 
 
 def _of(text: str) -> dict[int, NumberedType]:
-    found = {}
+    by_number = {}
     for line in text.strip().splitlines():
         number, native, logical, form = line.split()
-        found[int(number)] = NumberedType(native.replace("_", " "), logical, form)
-    return found
+        by_number[int(number)] = NumberedType(native.replace("_", " "), logical, form)
+    return by_number
 
 
 MYSQL: Mapping[int, NumberedType] = _of("""
@@ -142,10 +142,10 @@ def column_of(name: str, position: int, kind: str, number: int, form: str, *, nu
         form: the form of its value where that is not the expected one, else empty.
         nullable: whether it is not a key column.
     """
-    found = _TABLES.get(kind, {}).get(number, _UNKNOWN)
+    known = _TABLES.get(kind, {}).get(number, _UNKNOWN)
     # A zero date, or an infinite one, has no type but text.
-    logical = FORMS[form] if form else found.logical
-    return Column(name, position, LogicalType.parse(logical), native_type=found.native, nullable=nullable)
+    logical = FORMS[form] if form else known.logical
+    return Column(name, position, LogicalType.parse(logical), native_type=known.native, nullable=nullable)
 
 
 _BY_LOGICAL = {

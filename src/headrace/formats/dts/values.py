@@ -77,11 +77,11 @@ _TABLE = {byte: ord(character) for byte, character in enumerate(_CP1252)}
 @functools.cache
 def _codec(name: str) -> str | None:
     try:
-        found = codecs.lookup(_PYTHON.get(name, name))
+        codec = codecs.lookup(_PYTHON.get(name, name))
     except (LookupError, ValueError):
         return None
     # Not a codec of texts: `hex`, `zip` and the like.
-    return found.name if getattr(found, "_is_text_encoding", True) else None
+    return codec.name if getattr(codec, "_is_text_encoding", True) else None
 
 
 ABSENT = "N"
@@ -311,8 +311,8 @@ class ValueReader:
             return texts, forms
         words = pc.utf8_lower(texts.fill_null(""))
         is_true, is_false = (
-            boolean & pc.is_in(words, pa.array(sorted(found))).to_numpy(zero_copy_only=False)
-            for found in (_TRUE, _FALSE)
+            boolean & pc.is_in(words, pa.array(sorted(accepted))).to_numpy(zero_copy_only=False)
+            for accepted in (_TRUE, _FALSE)
         )
         forms[is_true | is_false] = "o"
         return pc.if_else(pa.array(is_true), "true", pc.if_else(pa.array(is_false), "false", texts)), forms

@@ -69,12 +69,12 @@ def _letter(column: Column) -> str:
 
 def _fields(schemas: Sequence[TableSchema]) -> pa.ListArray:
     """The fields of each schema, as MySQL's records have them and as PostgreSQL's."""
-    found = []
+    rows = []
     for schema in schemas:
         for kind in ("m", "p"):
             numbers = [13 if kind == "m" and _letter(c) == "y" else number_of(c, kind) for c in schema.columns]
-            found.append([{"name": c.name, "number": n} for c, n in zip(schema.columns, numbers, strict=True)])
-    return pa.array(found, pa.list_(pa.struct([("name", pa.string()), ("number", pa.int32())])))
+            rows.append([{"name": c.name, "number": n} for c, n in zip(schema.columns, numbers, strict=True)])
+    return pa.array(rows, pa.list_(pa.struct([("name", pa.string()), ("number", pa.int32())])))
 
 
 def written_values(plans: DtsColumns, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> pa.UnionArray:
@@ -173,35 +173,35 @@ class _Values:
 
     def _binary(self) -> pa.BinaryArray:
         rows = self._rows("b")
-        found = [bytes_of(text) for text in self._picked(rows).to_pylist()]
-        self._branch[rows[[value is not None for value in found]]] = Branch.BINARY_OBJECT
-        return pa.array([value for value in found if value is not None], pa.binary())
+        values = [bytes_of(text) for text in self._picked(rows).to_pylist()]
+        self._branch[rows[[value is not None for value in values]]] = Branch.BINARY_OBJECT
+        return pa.array([value for value in values if value is not None], pa.binary())
 
 
 class _Moments:
     """Days and clocks of columns of these codes: the branch of each, and their parts."""
 
     def __init__(self, texts: pa.StringArray, at: Array, code: Array, micro: Array) -> None:
-        found = text_forms.moments(texts, at)
-        self._texts, self._at, self._found = texts, at, found
-        no_zone, whole = found.zone == 0, found.has_day & found.has_clock & (found.sign == 1)
+        moments = text_forms.moments(texts, at)
+        self._texts, self._at, self._found = texts, at, moments
+        no_zone, whole = moments.zone == 0, moments.has_day & moments.has_clock & (moments.sign == 1)
         unit = np.where(micro, 1_000, 1)
-        fits = found.fine & (found.nanos % unit == 0)
-        is_date_time = _IS_CODE["D"][code] & found.has_day & ~found.has_clock & no_zone
-        is_date_time |= _IS_CODE["T"][code] & found.has_clock & ~found.has_day & no_zone
+        fits = moments.fine & (moments.nanos % unit == 0)
+        is_date_time = _IS_CODE["D"][code] & moments.has_day & ~moments.has_clock & no_zone
+        is_date_time |= _IS_CODE["T"][code] & moments.has_clock & ~moments.has_day & no_zone
         is_date_time |= _IS_CODE["l"][code] & whole & no_zone
         self.branch: Array = np.full(at.size, Branch.CHARACTER, np.int8)
         self.branch[is_date_time & fits] = Branch.DATE_TIME
         self.branch[_IS_CODE["z"][code] & whole & ~no_zone & fits] = Branch.ZONED
         # An instant has microseconds whatever the source, and no zone but UTC.
-        instant = _IS_CODE["i"][code] & whole & found.fine & (found.zone == 1) & (found.nanos % 1_000 == 0)
-        self._seconds, has_second = _seconds(found)
+        instant = _IS_CODE["i"][code] & whole & moments.fine & (moments.zone == 1) & (moments.nanos % 1_000 == 0)
+        self._seconds, has_second = _seconds(moments)
         self.branch[instant & has_second] = Branch.TIMESTAMP
-        sign = found.sign[:, None]
-        fraction = sign * (found.nanos // unit)[:, None]
-        self._parts: Array = np.concatenate([found.day, sign * found.clock, fraction], axis=1)
+        sign = moments.sign[:, None]
+        fraction = sign * (moments.nanos // unit)[:, None]
+        self._parts: Array = np.concatenate([moments.day, sign * moments.clock, fraction], axis=1)
         self._given: Array = np.repeat(
-            np.stack([found.has_day, found.has_clock, found.digits > 0], axis=1), (3, 3, 1), axis=1
+            np.stack([moments.has_day, moments.has_clock, moments.digits > 0], axis=1), (3, 3, 1), axis=1
         )
         for row in np.flatnonzero(_IS_CODE["y"][code]):
             text = texts[int(at[row])].as_py()
@@ -227,10 +227,10 @@ class _Moments:
         return _record(self.date_times(rows), pa.array(zones, pa.string()))
 
 
-def _seconds(found: text_forms.Moments) -> tuple[Array, Array]:
+def _seconds(moments: text_forms.Moments) -> tuple[Array, Array]:
     """Seconds since 1970 of moments in UTC, and which of them there are."""
-    year, month, day = found.day.astype(np.int64).T
-    hour, minute, second = found.clock.astype(np.int64).T
+    year, month, day = moments.day.astype(np.int64).T
+    hour, minute, second = moments.clock.astype(np.int64).T
     # Any 400 years have the same leap years.
     fine = is_day(year % 400 + 2_000, month, day) & (hour < 24) & (minute < 60) & (second < 60)
     early = month <= 2

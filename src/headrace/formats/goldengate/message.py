@@ -55,12 +55,12 @@ class Messages(JsonMessages):
 
     def tables(self, rows: Array) -> pa.StructArray:
         """The tables of messages."""
-        found = self.tape.texts(self.index("table", rows)).dictionary_encode()
-        ids = [table_of(text) for text in found.dictionary.to_pylist()]
+        codes = self.tape.texts(self.index("table", rows)).dictionary_encode()
+        ids = [table_of(text) for text in codes.dictionary.to_pylist()]
         lines = [{"database": id.database, "schema": id.schema, "name": id.name} for id in ids]
         kind = pa.struct([("database", pa.string()), ("schema", pa.string()), ("name", pa.string())])
         nowhere = {"database": "", "schema": "", "name": ""}
-        return pa.array([*lines, nowhere], kind).take(found.indices.fill_null(len(lines)))
+        return pa.array([*lines, nowhere], kind).take(codes.indices.fill_null(len(lines)))
 
 
 def table_of(text: str) -> TableId:

@@ -134,9 +134,9 @@ class MaxwellEncoder(Codec):
 
 def _ids(texts: pa.StringArray) -> pa.StringArray:
     """Ids of transactions as JSON: MySQL's are numbers, those of other sources texts."""
-    found = texts.dictionary_encode()
-    made = [text if _ID.fullmatch(text) else quoted(text) for text in found.dictionary.to_pylist()]
-    return pa.array(made, pa.string()).take(found.indices)
+    codes = texts.dictionary_encode()
+    made = [text if _ID.fullmatch(text) else quoted(text) for text in codes.dictionary.to_pylist()]
+    return pa.array(made, pa.string()).take(codes.indices)
 
 
 def _statement(batch: pa.RecordBatch, number: int) -> str | None:

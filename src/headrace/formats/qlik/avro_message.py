@@ -110,15 +110,15 @@ class AvroReader:
 
     def _starts(self, values: pa.BinaryArray) -> Array:
         """How many bytes stand in front of each envelope; -1 where there is none."""
-        found = np.full(len(values), -1, np.int64)
+        starts = np.full(len(values), -1, np.int64)
         indexes = (0, _FRAME) if self._source.framing.in_front else (0,)
         size = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
         for index in indexes:
             # Arrow can't cut a text after its end.
             rows = np.flatnonzero(size >= index + len(MAGIC))
             there = pc.equal(pc.binary_slice(values.take(pa.array(rows)), index, index + len(MAGIC)), MAGIC)
-            found[rows[there.to_numpy(zero_copy_only=False)]] = index
-        return found
+            starts[rows[there.to_numpy(zero_copy_only=False)]] = index
+        return starts
 
     def _schemas_of(
         self, batch: pa.RecordBatch, envelopes: _Envelopes, heads: Heads
@@ -156,10 +156,10 @@ class AvroReader:
                 problem = unknown(schema_name)
             elif kind == "framed":
                 problem = "The message names a schema of a registry, and option 'registry' is not set."
-                found = of_registry.get((side, schema_name))
+                numbers = of_registry.get((side, schema_name))
                 text, which = None, "of the registry"
-                if found is not None:
-                    text, problem = found.text, found.problem or problem
+                if numbers is not None:
+                    text, problem = numbers.text, numbers.problem or problem
             if text is None:
                 met.problems[name] = problem
                 continue
@@ -179,12 +179,12 @@ class AvroReader:
     def _described(self, text: str, plain: Any, id: str | None) -> Description | None:
         """What a schema says of columns, which then have the table's own names."""
         metadata = None if id is None else self._metadata.get(id)
-        found = described(text, [] if metadata is None else [c.name for c in metadata.schema.columns])
-        if found is not None and found.renamed:
+        description = described(text, [] if metadata is None else [c.name for c in metadata.schema.columns])
+        if description is not None and description.renamed:
             data = next(field["type"] for field in plain["fields"] if field["name"] == "data")
             for column in (data[-1] if isinstance(data, list) else data)["fields"]:
-                column["name"] = found.renamed.get(column["name"], column["name"])
-        return found
+                column["name"] = description.renamed.get(column["name"], column["name"])
+        return description
 
     def read_keys(self, batch: pa.RecordBatch, left_out: Array) -> tuple[AvroJson, Array, list[tuple[str, Any]]]:
         """Framed keys, which of their heads each has, and what these name."""
@@ -269,6 +269,6 @@ class _Keys:
 
 def _hex(texts: pa.StringArray) -> pa.StringArray:
     """Bytes in base64 as hexadecimal texts."""
-    found = texts.dictionary_encode()
-    held = pa.array([base64.b64decode(text) for text in found.dictionary.to_pylist()], pa.binary())
-    return hex_texts(held).take(found.indices)
+    codes = texts.dictionary_encode()
+    held = pa.array([base64.b64decode(text) for text in codes.dictionary.to_pylist()], pa.binary())
+    return hex_texts(held).take(codes.indices)

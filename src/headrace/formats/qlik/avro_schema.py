@@ -67,18 +67,18 @@ def headers_schema(*, external: bool) -> dict[str, Any]:
 
 def avro_names(schema: TableSchema) -> dict[str, str]:
     """The field's name of each column: itself where Avro allows it, else with `_` for what it does not, each once."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     taken = {column.name for column in schema.columns if _NAME.fullmatch(column.name)}
     for column in schema.columns:
         if _NAME.fullmatch(column.name):
-            found[column.name] = column.name
+            names[column.name] = column.name
             continue
         made = _safe(column.name)
         while made in taken:
             made += "_"
         taken.add(made)
-        found[column.name] = made
-    return found
+        names[column.name] = made
+    return names
 
 
 def _safe(name: str) -> str:

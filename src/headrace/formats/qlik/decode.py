@@ -48,8 +48,8 @@ class CapturedImage(ObjectImage):
 
     def fields(self, names: Names, group: Array | None = None) -> Array:
         """The indexes of named values."""
-        found = super().fields(names, group)
-        return np.where((found >= 0) & self.gone[found], np.int32(-1), found)
+        indexes = super().fields(names, group)
+        return np.where((indexes >= 0) & self.gone[indexes], np.int32(-1), indexes)
 
     def map(self) -> pa.MapArray:
         """The images as maps of texts."""
@@ -120,11 +120,11 @@ class QlikDecoder(Codec):
         for number in map(int, np.flatnonzero(messages.is_metadata)):
             if number in messages.problems:
                 continue
-            found = messages.metadata(number)
-            if found is None:
+            metadata = messages.metadata(number)
+            if metadata is None:
                 messages.problems[number] = "The metadata message can't be read."
             else:
-                said[number] = found
+                said[number] = metadata
         return said
 
     def _identify(self, messages: Messages, rows: Array) -> Array:
@@ -138,14 +138,14 @@ class QlikDecoder(Codec):
             pa.nulls(rows.size, pa.string()),
             pa.array(described, mask=described < 0).cast(pa.string()),
         ]
-        found = numbers_of(self._known, table_facts)
-        keyless = np.flatnonzero(np.array([not known.own_key for known in self._known.all] + [False])[found])
+        numbers = numbers_of(self._known, table_facts)
+        keyless = np.flatnonzero(np.array([not known.own_key for known in self._known.all] + [False])[numbers])
         if keyless.size:
             # Only then does Kafka's key matter.
             table_facts = [column.take(pa.array(keyless)) for column in table_facts]
             table_facts[3] = messages.key_names(rows[keyless])
-            found[keyless] = numbers_of(self._known, table_facts)
-        return found
+            numbers[keyless] = numbers_of(self._known, table_facts)
+        return numbers
 
     def _check(
         self, messages: Messages, plain: Array, known: Array
@@ -238,7 +238,7 @@ class QlikDecoder(Codec):
         order = self._reading.order
         if order != "auto":
             return np.full(rows.size, order == "little")
-        found = np.zeros(rows.size, bool)
+        flags = np.zeros(rows.size, bool)
         for row in np.flatnonzero(np.maximum(masks[0].size, masks[1].size)[rows] > 1):
             number = int(rows[row])
             data, before = (_members(messages.tape, at[number]) for at in (messages.data, messages.before))
@@ -246,8 +246,8 @@ class QlikDecoder(Codec):
             if messages.op[number] == U and messages.before[number] >= 0:
                 differing = {name for name, text in data.items() if text != before.get(name)}
             names = self._known.all[known[row]].ordinals or list(data or before)
-            found[row] = is_little(*masks, number, names, differing)
-        return found
+            flags[row] = is_little(*masks, number, names, differing)
+        return flags
 
     def _changed(
         self, tape: Tape, base: Array, rows: Array, known: Array, change: ColumnBits, little: Array, is_update: Array
@@ -307,13 +307,13 @@ class QlikDecoder(Codec):
 
     def _ordinals(self, names: pa.StringArray, known: Array) -> Array:
         """The indexes of columns in their metadata; -1 where that lacks them."""
-        found = names.dictionary_encode()
-        words = {name: number for number, name in enumerate(found.dictionary.to_pylist())}
+        codes = names.dictionary_encode()
+        words = {name: number for number, name in enumerate(codes.dictionary.to_pylist())}
         indexes = np.full((len(self._known.all), len(words) + 1), -1)
         for number in np.unique(known):
             for index, name in enumerate(self._known.all[number].ordinals or ()):
                 indexes[number, words.get(name, -1)] = index
-        return indexes[known, found.indices.to_numpy(zero_copy_only=False)]
+        return indexes[known, codes.indices.to_numpy(zero_copy_only=False)]
 
 
 def _members(tape: Tape, at: int) -> dict[str, str | None]:

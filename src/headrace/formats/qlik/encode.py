@@ -89,7 +89,7 @@ class QlikEncoder(Codec):
     def _unreported(self, batch: pa.RecordBatch, numbers: Array) -> Array:
         """Of the rows that report a structure, those whose table and structure no earlier one of the task reported, and
         that readers do not have."""
-        found = []
+        unreported = []
         rows = picked(batch, numbers)
         versions = SourceFacts(rows).texts("tableVersion").to_pylist()
         lines = rows.select(["table", "schema_id"]).to_pylist()
@@ -98,8 +98,8 @@ class QlikEncoder(Codec):
             structure = (row["schema_id"], *(table.get(part) or "" for part in _PARTS), version or "")
             if structure not in self._reported:
                 self._reported.add(structure)
-                found.append(number)
-        return np.array(found, np.int64)
+                unreported.append(number)
+        return np.array(unreported, np.int64)
 
     def _external_ids(self, data: DataRows) -> pa.StringArray:
         """The id of each row's schema: the row's own, or one that is made if an option requests it."""

@@ -169,8 +169,8 @@ class QlikFormat(ArrowFormat):
         facts = super().prepare_decoding(lookup)
         own = _read(lookup.values_with(self.metadata_mark))
         known = (*_read(self._of_topic(lookup)), *self.settings.metadata, *own)
-        found = {metadata.schema_id: metadata for metadata in known}
-        return QlikFacts(facts.tables, facts.typed, metadata=found)
+        by_schema = {metadata.schema_id: metadata for metadata in known}
+        return QlikFacts(facts.tables, facts.typed, metadata=by_schema)
 
     def _of_topic(self, lookup: Lookup) -> list[bytes]:
         topic, servers = self.settings.metadata_topic, self.settings.bootstrap_servers
@@ -255,8 +255,8 @@ class QlikFormat(ArrowFormat):
 
 
 def _read(values: Sequence[bytes]) -> list[MetadataMessage]:
-    found = (read_metadata(message_of_bytes(value)) for value in values)
-    return [metadata for metadata in found if metadata is not None]
+    messages = (read_metadata(message_of_bytes(value)) for value in values)
+    return [metadata for metadata in messages if metadata is not None]
 
 
 class QlikJsonSettings(QlikSettings):

@@ -38,12 +38,12 @@ class ColumnBits:
     """
 
     def __init__(self, texts: pa.StringArray) -> None:
-        found = texts.dictionary_encode()
-        words = found.dictionary.to_pylist()
+        codes = texts.dictionary_encode()
+        words = codes.dictionary.to_pylist()
         padded = [text if len(text) % 2 == 0 else f"0{text}" for text in words]
         fine = [_HEX.fullmatch(text) is not None for text in padded]
         held = [bytes.fromhex(text) if is_hex else b"" for text, is_hex in zip(padded, fine, strict=True)]
-        self._of: Array = found.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        self._of: Array = codes.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
         self.size: Array = np.array([*map(len, held), 0])[self._of]
         """How many bytes each mask has."""
         self.said: Array = np.array([*(text != "" for text in words), False])[self._of]
@@ -100,15 +100,15 @@ def is_little(
     """
 
     def unfit(little: bool) -> int:
-        found = 0
+        unfit_rows = 0
         for masks in (change, column):
             if masks.said[message] and any(index >= len(names) for index in masks.set_indexes(message, little)):
-                found += 2
+                unfit_rows += 2
         if differing is not None and change.said[message]:
             indexes = change.set_indexes(message, little)
             named = sorted(name for index in indexes if index < len(names) and (name := names[index]) is not None)
-            found += named != sorted(differing)
-        return found
+            unfit_rows += named != sorted(differing)
+        return unfit_rows
 
     return unfit(True) < unfit(False)
 

@@ -116,7 +116,7 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
     types = numbered(tape.texts(kind), {word: n for n, word in enumerate(_TYPES)}, str)
     schema_id = np.where(enveloped, id, body.every("schemaId"))
     has_table_structure = tape.is_value(body.every("tableStructure"))
-    found = Messages(
+    messages = Messages(
         tape,
         body,
         head,
@@ -129,19 +129,19 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
         lambda rows: key_names(batch.column("key").take(pa.array(rows))),
     )
     present = values.is_valid().to_numpy(zero_copy_only=False)
-    found.note(
+    messages.note(
         present & ~is_form,
         lambda number: unread(values[number].as_py(), int(tape.verdict[number]), "in one of Qlik's forms"),
     )
     if enveloped.any():
         words = tape.texts(magic)
         is_qlik = pc.fill_null(pc.equal(words, MAGIC.decode()), False).to_numpy(zero_copy_only=False)
-        found.note(
+        messages.note(
             enveloped & ~is_qlik,
             lambda number: f"The magic of the envelope is not {MAGIC.decode()}: {words[number].as_py()[:80]}.",
         )
-        found.note(enveloped & (types < 0), "The envelope is of type neither MD nor DT.")
-    return found
+        messages.note(enveloped & (types < 0), "The envelope is of type neither MD nor DT.")
+    return messages
 
 
 def metadata_of_json(value: bytes) -> MetadataMessage | None:

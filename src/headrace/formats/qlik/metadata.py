@@ -81,14 +81,14 @@ def read_metadata(message: Any) -> MetadataMessage | None:
         columns = sorted(given.items(), key=lambda item: int(item[1]["ordinal"]))
         if not isinstance(schema_id, str) or not schema_id or not columns:
             return None
-        found = tuple(_column(name, int(facts["ordinal"]), facts) for name, facts in columns)
-        ordinals: list[str | None] = [None] * found[-1].position
-        for column in found:
+        columns_told = tuple(_column(name, int(facts["ordinal"]), facts) for name, facts in columns)
+        ordinals: list[str | None] = [None] * columns_told[-1].position
+        for column in columns_told:
             ordinals[column.position - 1] = column.name
         keyed = [(int(facts.get("primaryKeyPosition") or 0), name) for name, facts in columns]
         key = tuple(name for index, name in sorted(keyed) if index > 0)
         id = TableId("", str(lineage.get("schema") or ""), str(lineage["table"]))
-        schema = TableSchema(id, found, key)
+        schema = TableSchema(id, columns_told, key)
         facts_of = ("server", "task", "tableVersion", "timestamp")
         source = {name: str(lineage[name]) for name in facts_of if lineage.get(name) is not None}
     # What a message that is none can do wrong has no end: any part may be missing or of another type.
@@ -188,17 +188,17 @@ def metadata_of(given: Any) -> tuple[MetadataMessage, ...]:
     if isinstance(given, MetadataMessage):
         return (given,)
     if isinstance(given, Mapping):
-        found = read_metadata(given)
-        if found is None:
+        message = read_metadata(given)
+        if message is None:
             raise ValueError("it holds a message that is not a metadata message")
-        return (found,)
+        return (message,)
     if isinstance(given, (bytes, bytearray)):
-        found = read_metadata(message_of_bytes(bytes(given)))
-        if found is None:
+        message = read_metadata(message_of_bytes(bytes(given)))
+        if message is None:
             raise ValueError("it holds bytes that are not a metadata message")
-        return (found,)
+        return (message,)
     if isinstance(given, (list, tuple)):
-        return tuple(found for item in given for found in metadata_of(item))
+        return tuple(message for item in given for message in metadata_of(item))
     if isinstance(given, Path) or (isinstance(given, str) and not given.lstrip().startswith(("{", "["))):
         return _of_file(Path(given))
     if not isinstance(given, str):

@@ -105,8 +105,8 @@ class DataRows:
         laid, every = columns.laid(schema_number), np.arange(rows.num_rows)
         images, at, begin = (after, before, keys), [], 0
         for image in images:
-            found = columns.texts_at(image, every, schema_number, laid.offsets)
-            at.append(np.where(found >= 0, found + begin, found))
+            texts = columns.texts_at(image, every, schema_number, laid.offsets)
+            at.append(np.where(texts >= 0, texts + begin, texts))
             begin += len(image.values)
         values = pa.concat_arrays([*(image.values for image in images), pa.nulls(1, pa.string())])
         update, delete = is_update[laid.row], is_delete[laid.row]
@@ -170,13 +170,13 @@ class DataRows:
             missing = pa.array(self.streamed)
             own = counter.sequences(_columns(rows, "position", PLACE).filter(missing))
             numbered = first_of(numbered, pc.replace_with_mask(pa.nulls(rows.num_rows, pa.string()), missing, own))
-        found = {
+        columns = {
             "changeSequence": numbered,
             "timestamp": clock(rows.column("event_time")),
             "streamPosition": first_of(self.facts.texts("streamPosition"), rows.column("position")),
             "transactionId": pc.struct_field(rows.column("transaction"), "id"),
         }
-        return {name: self._of_changes(texts).fill_null("") for name, texts in found.items()}
+        return {name: self._of_changes(texts).fill_null("") for name, texts in columns.items()}
 
     def counter(self) -> pa.Int64Array:
         """The number of each row in its transaction."""
@@ -185,8 +185,8 @@ class DataRows:
 
     def is_last(self) -> pa.StringArray:
         """`true` or `false` where it is known whether a row is the last one of its transaction."""
-        found = self.facts.texts("transactionLastEvent")
-        said = pc.if_else(pc.is_in(found, pa.array(["true", "false"])), found, pa.scalar(None, pa.string()))
+        texts = self.facts.texts("transactionLastEvent")
+        said = pc.if_else(pc.is_in(texts, pa.array(["true", "false"])), texts, pa.scalar(None, pa.string()))
         own = pc.equal(self._counted(EVENT), self._counted(SIZE)).cast(pa.string())
         return self._of_changes(pc.coalesce(said, own))
 

@@ -55,8 +55,8 @@ class AvroColumns(SchemaColumns):
             if not fields.size:
                 continue
             texts = values.take(pa.array(at[fields]))
-            found = self._values(texts, kind, column[fields])
-            parts.append(write_avro(_SCHEMAS[schema], found))
+            encoded = self._values(texts, kind, column[fields])
+            parts.append(write_avro(_SCHEMAS[schema], encoded))
             indexes[fields] = begin + np.arange(fields.size)
             begin += fields.size
         return _joined(pa.concat_arrays(parts).take(pa.array(indexes)), offsets)

@@ -97,8 +97,8 @@ class Registry:
         """
         wanted = sorted(set(refs))
         if self.url is None:
-            found = {ref: self.schemas[ref.value] for ref in wanted if ref.value in self.schemas}
-            return {ref: with_references(text, self.schemas.values()) for ref, text in found.items()}
+            texts = {ref: self.schemas[ref.value] for ref in wanted if ref.value in self.schemas}
+            return {ref: with_references(text, self.schemas.values()) for ref, text in texts.items()}
         known = _known(self)
         with known.lock:
             for ref in wanted:
@@ -209,20 +209,20 @@ class _Session:
             schema, references = (session.get(f"ids/{kind}/{ref.value}{part}") for part in ("", "/references"))
             return with_references(json.dumps(schema), self._artifacts(references, {}))
         if ref.kind == "guid":
-            found = self._client.get_schema_by_guid(ref.value)
+            answer = self._client.get_schema_by_guid(ref.value)
         else:
-            found = self._client.get_schema(int(ref.value))
-        if found.schema_type not in (None, "AVRO"):
+            answer = self._client.get_schema(int(ref.value))
+        if answer.schema_type not in (None, "AVRO"):
             return None
-        return with_references(str(found.schema_str), self._versions(found.references, {}))
+        return with_references(str(answer.schema_str), self._versions(answer.references, {}))
 
     def _versions(self, references: Any, known: dict[tuple[str, int], str]) -> Iterable[str]:
         """The schemas that another refers to, and those that they refer to."""
         for one in references or ():
             if (one.subject, one.version) not in known:
-                found = self._client.get_version(one.subject, one.version, deleted=True).schema
-                known[one.subject, one.version] = str(found.schema_str)
-                self._versions(found.references, known)
+                schema = self._client.get_version(one.subject, one.version, deleted=True).schema
+                known[one.subject, one.version] = str(schema.schema_str)
+                self._versions(schema.references, known)
         return known.values()
 
     def _artifacts(self, references: Any, known: dict[str, str]) -> Iterable[str]:
@@ -243,8 +243,8 @@ class _Session:
         try:
             if self._registry.apicurio:
                 return self._register_artifact(subject, schema)
-            found = self._client.register_schema_full_response(subject, Schema(schema, "AVRO"))
-            return Registered(found.schema_id, found.guid)
+            answer = self._client.register_schema_full_response(subject, Schema(schema, "AVRO"))
+            return Registered(answer.schema_id, answer.guid)
         except SchemaRegistryError as error:
             raise self._refused(f"the schema of subject '{subject}'", error) from error
         except (OSError, _http_error()) as error:
@@ -307,12 +307,12 @@ def registry_given(given: Any) -> Registry:
             raise ValueError("it is neither an address (http://...), nor a mapping from id to schema, nor a file")
         text = file.read_text(encoding="utf-8")
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"its mapping from id to schema is not JSON ({error})") from error
-    if not isinstance(found, Mapping):
+    if not isinstance(parsed, Mapping):
         raise ValueError("its JSON is not a mapping from id to schema")
-    return registry_given(found)
+    return registry_given(parsed)
 
 
 def _id(given: Any) -> str:

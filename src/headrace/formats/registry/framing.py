@@ -86,27 +86,27 @@ class Framing:
             side: which part of them.
         """
         data, rows = batch.column(side), batch.num_rows
-        found = Heads([], np.full(rows, -1, np.int64), np.zeros(rows, np.int64))
+        result = Heads([], np.full(rows, -1, np.int64), np.zeros(rows, np.int64))
         size = pc.fill_null(pc.binary_length(data), -1).to_numpy(zero_copy_only=False)
         if self.in_front:
             named = pc.fill_null(pc.equal(pc.binary_slice(data, 0, 1), b"\0"), False).to_numpy(zero_copy_only=False)
             long = (size >= LONGEST) if self.name == "apicurio8" else np.zeros(rows, np.bool_)
             for length, these in ((5, ~long), (LONGEST, long)):
                 these = these & named & (size >= 5)
-                _add(found, pc.binary_slice(data, 0, length), these, b"")
-                found.sizes[these] = length
-            return found
+                _add(result, pc.binary_slice(data, 0, length), these, b"")
+                result.sizes[these] = length
+            return result
         given = self.given_key if side == "key" else self.given_value
         for header in self._headers:
-            _add(found, _header(batch, header.format(side)), (size >= 0) & (found.of < 0), _LETTERS[header])
+            _add(result, _header(batch, header.format(side)), (size >= 0) & (result.of < 0), _LETTERS[header])
         if self.name == "apicurio-header":
             # A JSON datum has another encoding header, and no Avro in it.
             encoding = pc.fill_null(_header(batch, f"apicurio.{side}.encoding"), b"BINARY")
-            found.of[[value.upper() != b"BINARY" for value in encoding.to_pylist()]] = -1
+            result.of[[value.upper() != b"BINARY" for value in encoding.to_pylist()]] = -1
         elif self.name == "none" and given:
-            found.of[(size >= 0) & (found.of < 0)] = len(found.heads)
-            found.heads.append(_GIVEN)
-        return found
+            result.of[(size >= 0) & (result.of < 0)] = len(result.heads)
+            result.heads.append(_GIVEN)
+        return result
 
     @property
     def _headers(self) -> tuple[str, ...]:
@@ -158,13 +158,13 @@ class Framing:
         return head == _GIVEN
 
 
-def _add(found: Heads, values: pa.BinaryArray, these: Array, letter: bytes) -> None:
+def _add(all_heads: Heads, values: pa.BinaryArray, these: Array, letter: bytes) -> None:
     """Let these messages have heads."""
     rows = np.flatnonzero(these & values.is_valid().to_numpy(zero_copy_only=False))
     if rows.size:
         chosen = values.take(pa.array(rows)).dictionary_encode()
-        found.of[rows] = chosen.indices.to_numpy() + len(found.heads)
-        found.heads += [letter + value for value in chosen.dictionary.to_pylist()]
+        all_heads.of[rows] = chosen.indices.to_numpy() + len(all_heads.heads)
+        all_heads.heads += [letter + value for value in chosen.dictionary.to_pylist()]
 
 
 def _header(batch: pa.RecordBatch, name: str) -> pa.BinaryArray:

@@ -16,11 +16,11 @@ def with_references(text: str, others: Iterable[str]) -> str:
     A text that is not a schema, and a name that nobody defines, stay as they are.
     """
     try:
-        parsed, found = json.loads(text), [json.loads(other) for other in others]
+        parsed, schemas = json.loads(text), [json.loads(other) for other in others]
     except ValueError:
         return text
     defined: dict[str, Any] = {}
-    for schema in found:
+    for schema in schemas:
         _collect(schema, "", defined)
     walk = _Walk(defined)
     whole = walk.schema(parsed, "")

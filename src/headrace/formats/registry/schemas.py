@@ -128,12 +128,12 @@ def _heads_in(messages: DataFrame, framing: Framing) -> set[bytes]:
     from pyspark.sql import functions as F  # noqa: N812
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found: set[bytes] = set()
+        seen: set[bytes] = set()
         for batch in batches:
             for side in SIDES:
-                found.update(framing.heads(batch, side).heads)
-            _bounded(found)
-        yield pa.RecordBatch.from_pydict({"head": pa.array(sorted(found), pa.binary())})
+                seen.update(framing.heads(batch, side).heads)
+            _bounded(seen)
+        yield pa.RecordBatch.from_pydict({"head": pa.array(sorted(seen), pa.binary())})
 
     headers = [] if framing.in_front else ["headers"]
     parts = messages.select(*(F.substring(side, 1, LONGEST).alias(side) for side in SIDES), *headers)

@@ -41,15 +41,15 @@ def registry_of(settings: RegistrySettings, owner: str) -> Registry:
     Raises:
         OptionError: none is given, or settings without an address.
     """
-    found, more = settings.registry, settings.registry_client
-    if found is None:
+    registry, more = settings.registry, settings.registry_client
+    if registry is None:
         raise OptionError(
             f"Option 'registry' of {owner} is missing.",
             remedy="Set it to the address of a schema registry, or to a mapping from id to Avro schema.",
         )
     if not more:
-        return found
-    if found.url is None:
+        return registry
+    if registry.url is None:
         raise OptionError(f"Option '{next(iter(more))}' needs an address in 'registry'.", remedy="Leave it out.")
     pairs = sorted((name[len("registry.") :].lower(), value) for name, value in more.items())
-    return Registry(found.url, {}, tuple(pairs))
+    return Registry(registry.url, {}, tuple(pairs))

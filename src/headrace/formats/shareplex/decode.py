@@ -106,11 +106,11 @@ class Messages(JsonMessages):
 
     def _tables(self) -> tuple[pa.StructArray, Array]:
         """The tables, null where a message says none, and which can't be read."""
-        found = self.texts("table").dictionary_encode()
-        parts = [table_of(text) for text in found.dictionary.to_pylist()]
+        codes = self.texts("table").dictionary_encode()
+        parts = [table_of(text) for text in codes.dictionary.to_pylist()]
         bad = np.array([*(part is None for part in parts), False])
         lines = [None if part is None else dict(zip(TABLE.names, part, strict=True)) for part in parts]
-        indices = found.indices.fill_null(len(parts))
+        indices = codes.indices.fill_null(len(parts))
         return pa.array([*lines, None], TABLE).take(indices), bad[indices.to_numpy(zero_copy_only=False)]
 
     def numbers(self, name: str, rows: Array) -> pa.Int64Array:
@@ -123,9 +123,9 @@ class Messages(JsonMessages):
 
     def members(self, at: int) -> dict[str, str | None]:
         """The members of one object; empty where there is no object."""
-        found = self.tape.members(np.array([at], np.int32))
-        self.tape.compact(found.values)
-        names, values = self.tape.texts(found.names), self.tape.texts(found.values)
+        member_texts = self.tape.members(np.array([at], np.int32))
+        self.tape.compact(member_texts.values)
+        names, values = self.tape.texts(member_texts.names), self.tape.texts(member_texts.values)
         return dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
 
 
@@ -234,8 +234,8 @@ class SharePlexDecoder(Codec):
         rows = np.flatnonzero(messages.ordinary)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, old[rows], problems)
-        found = all_rows(whole, rows, problems, batch, lambda number: [other_row(batch, messages, number)])
-        yield found.slice(waiting)
+        decoded = all_rows(whole, rows, problems, batch, lambda number: [other_row(batch, messages, number)])
+        yield decoded.slice(waiting)
 
     def _columns(
         self, batch: pa.RecordBatch, messages: Messages, rows: Array, old: Array, problems: dict[int, str]

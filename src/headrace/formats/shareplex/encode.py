@@ -150,9 +150,9 @@ class SharePlexEncoder(Codec):
     def _tables(self, rows: pa.RecordBatch) -> pa.StringArray:
         """The tables' parts with points between; a part that holds a point or a quote stands in quotes."""
         parts = [part.fill_null("") for part in rows.column("table").flatten()[-min(self._writing.table_parts, 3) :]]
-        found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
-        made = [".".join(map(_quoted_part, filter(None, path.split("\0")))) for path in found.dictionary.to_pylist()]
-        return pa.array([name or None for name in made], pa.string()).take(found.indices)
+        names = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
+        made = [".".join(map(_quoted_part, filter(None, path.split("\0")))) for path in names.dictionary.to_pylist()]
+        return pa.array([name or None for name in made], pa.string()).take(names.indices)
 
 
 def _indexes(image: Image, names: Sequence[str]) -> Array:
@@ -160,10 +160,10 @@ def _indexes(image: Image, names: Sequence[str]) -> Array:
     entries = image.entries
     count = len(entries.present)
     codes = image.codes(np.zeros(count, np.int64), [{name: index for index, name in enumerate(names, 1)}])
-    found = np.full((count, len(names)), -1, np.int64)
+    matrix = np.full((count, len(names)), -1, np.int64)
     row = np.repeat(np.arange(count), np.diff(entries.offsets))
-    found[row[codes > 0], codes[codes > 0] - 1] = entries.values[codes > 0]
-    return found
+    matrix[row[codes > 0], codes[codes > 0] - 1] = entries.values[codes > 0]
+    return matrix
 
 
 def _with_t(texts: pa.StringArray) -> pa.StringArray:
@@ -173,7 +173,7 @@ def _with_t(texts: pa.StringArray) -> pa.StringArray:
 def _as_hex(texts: pa.StringArray) -> pa.StringArray:
     """Base64 as hex; what is not base64 stays."""
     raw = [None if text is None else bytes_of(text) for text in texts.to_pylist()]
-    return pc.coalesce(pa.array([None if found is None else found.hex().upper() for found in raw], pa.string()), texts)
+    return pc.coalesce(pa.array([None if value is None else value.hex().upper() for value in raw], pa.string()), texts)
 
 
 def _seconds(moments: pa.TimestampArray) -> pa.StringArray:
@@ -184,20 +184,20 @@ def _seconds(moments: pa.TimestampArray) -> pa.StringArray:
 
 def _numbers_or_texts(texts: pa.StringArray) -> pa.StringArray:
     """Texts as JSON: plain integers as numbers, all else as strings."""
-    found = texts.dictionary_encode()
-    words = found.dictionary.to_pylist()
-    plain = integers(found.dictionary).to_pylist()
+    codes = texts.dictionary_encode()
+    words = codes.dictionary.to_pylist()
+    plain = integers(codes.dictionary).to_pylist()
     made = [text if text == number else quoted(text) for text, number in zip(words, plain, strict=True)]
-    return pa.array(made, pa.string()).take(found.indices)
+    return pa.array(made, pa.string()).take(codes.indices)
 
 
 def _numbers_of_lsn(texts: pa.StringArray) -> pa.StringArray:
     """Log sequence numbers of other databases as plain numbers of the same order, where an SCN would stand."""
-    found = texts.dictionary_encode()
+    codes = texts.dictionary_encode()
     made = [
-        str(int(text.replace(":", ""), 16)) if _LSN.fullmatch(text) else None for text in found.dictionary.to_pylist()
+        str(int(text.replace(":", ""), 16)) if _LSN.fullmatch(text) else None for text in codes.dictionary.to_pylist()
     ]
-    return pa.array(made, pa.string()).take(found.indices)
+    return pa.array(made, pa.string()).take(codes.indices)
 
 
 def _quoted_part(name: str) -> str:

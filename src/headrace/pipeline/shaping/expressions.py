@@ -73,9 +73,9 @@ def read_expression(spark: SparkSession, text: str, columns: Sequence[Column], o
     # The end of the line ends a comment, too.
     sql = f"({text}\n)"
     try:
-        found = local_rows(spark, [], fields).select(sf.expr(sql))
-        kind = found.schema.fields[0].dataType
-        plan: Any = found._jdf.queryExecution().analyzed()
+        frame = local_rows(spark, [], fields).select(sf.expr(sql))
+        kind = frame.schema.fields[0].dataType
+        plan: Any = frame._jdf.queryExecution().analyzed()
     except ParseException as error:
         raise OptionError(f"{owner} is no expression of Spark SQL: {text}.", remedy=_first_line(error)) from error
     except PySparkException as error:
@@ -155,8 +155,8 @@ def _rounded(node: Any, spark: SparkSession) -> str | None:
 
 def _scale(node: Any) -> int | None:
     """The digits after the point of a decimal; None for other types."""
-    found = node.dataType()
-    return int(found.scale()) if found.typeName().startswith("decimal") else None
+    kind = node.dataType()
+    return int(kind.scale()) if kind.typeName().startswith("decimal") else None
 
 
 def _columns_of(plan: Any, columns: Sequence[Column]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def _large_changes(rows: DataFrame, positions: Sequence[str], format: Format, si
     # The second and third message of a change have `:1` and `:2` after its position.
     named = sorted({*positions, *(position.rpartition(":")[0] for position in positions if ":" in position)})
     wanted = sf.broadcast(local_rows(rows.sparkSession, [(position,) for position in named], "position string"))
-    found = (
+    lines = (
         rows.where(_DATA)
         .join(wanted, "position", "left_semi")
         .selectExpr(f"{_ORIGIN} as origin", "position", "key_text")
@@ -103,7 +103,7 @@ def _large_changes(rows: DataFrame, positions: Sequence[str], format: Format, si
         .collect()
     )
     changes = sorted(
-        (LargeChange(*row) for row in found), key=lambda change: (change.origin, change.position, change.key or "")
+        (LargeChange(*row) for row in lines), key=lambda change: (change.origin, change.position, change.key or "")
     )
     shared = Counter(change.position for change in changes)
 

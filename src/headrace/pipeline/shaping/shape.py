@@ -137,8 +137,8 @@ class Shaping:
         for transform in self.transforms:
             if transform.matches(schema.id):
                 for option, _, names in transform.named_columns:
-                    found = {n: f"option '{option}' of {transform.label}" for n in names if n in there}
-                    self._stood_for.setdefault(schema.id, {}).update(found)
+                    sources = {n: f"option '{option}' of {transform.label}" for n in names if n in there}
+                    self._stood_for.setdefault(schema.id, {}).update(sources)
         return there
 
     def _require_still_there(self, schema: TableSchema) -> None:
@@ -181,12 +181,12 @@ class Shaping:
         self._destinations.claim(schema.id, destination)
         return replace(made, id=destination.id)
 
-    def rows(self, changes: DataFrame, found: FoundSchemas | None = None) -> DataFrame:
+    def rows(self, changes: DataFrame, schemas: FoundSchemas | None = None) -> DataFrame:
         """A batch's rows as the sink gets them; lazy.
 
         Args:
             changes: change rows of any tables, each with its table's `schema` row among them.
-            found: what `tables_in` says of them, where it was asked already.
+            schemas: what `tables_in` says of them, where it was asked already.
 
         Raises:
             OptionError: a transform or a route can't be applied to a table of the batch.
@@ -200,7 +200,7 @@ class Shaping:
                 "'schema' for one table.",
                 remedy="Give that option as a list of structures, or leave it out.",
             )
-        facts = list(self._facts(tables_in(changes) if found is None else found, changes.sparkSession))
+        facts = list(self._facts(tables_in(changes) if schemas is None else schemas, changes.sparkSession))
         plans = {f.transform.source.fingerprint: f.transform for f in facts if f.transform is not None}
         joined = _joined(changes, facts, list(plans))
         if plans:
@@ -213,10 +213,10 @@ class Shaping:
             self._known[id] = transform_table(self.transforms, schema, spark, self._read)
         return self._known[id]
 
-    def _facts(self, found: FoundSchemas, spark: SparkSession) -> Iterable[_Fact]:
+    def _facts(self, schemas: FoundSchemas, spark: SparkSession) -> Iterable[_Fact]:
         """What to do with the rows of the batch, by table and schema."""
         shared: dict[TableId, list[tuple[TableId, TableSchema]]] = {}
-        for table, lines in sorted(found.items()):
+        for table, lines in sorted(schemas.items()):
             destination = self.routes.destination(table)
             if destination is not None:
                 self._destinations.claim(table, destination)
@@ -288,13 +288,13 @@ def tables_in(changes: DataFrame) -> FoundSchemas:
         )
         .collect()
     )
-    found: dict[TableId, list[FoundSchema]] = {}
+    schemas: dict[TableId, list[FoundSchema]] = {}
     for line in lines:
         schema = None if line["structure"] is None else TableSchema.from_text(line["structure"])
         order = (line["told_at"], line["last_at"], line["id"])
         one = FoundSchema(line["id"], schema, order, line["has_rows"])
-        found.setdefault(TableId(line["d"], line["s"], line["n"]), []).append(one)
-    return found
+        schemas.setdefault(TableId(line["d"], line["s"], line["n"]), []).append(one)
+    return schemas
 
 
 def _joined(changes: DataFrame, facts: Sequence[_Fact], plans: Sequence[str]) -> DataFrame:
@@ -487,9 +487,9 @@ def _finished(joined: DataFrame, columns: Sequence[str], takes: str) -> DataFram
 
 def explained(error: PySparkException) -> HeadraceError:
     """Why the rows could not be computed, as a sentence without any value."""
-    found = recover(error)
-    if found is not None:
-        return SchemaError(found.message, remedy=found.remedy)
+    recovered = recover(error)
+    if recovered is not None:
+        return SchemaError(recovered.message, remedy=recovered.remedy)
     condition = error.getCondition() or type(error).__name__
     return SchemaError(
         f"An expression of the transforms can't be computed for a row of the batch ({condition}).",

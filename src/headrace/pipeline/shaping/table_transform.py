@@ -250,12 +250,12 @@ class _Work:
 
     def _pruned(self) -> tuple[tuple[tuple[str, str], ...], ...]:
         """Each level with what it makes, and what it passes on of what the levels after it may ask for."""
-        found, below = [], dict.fromkeys(self._in_order(self._used))
+        pruned, below = [], dict.fromkeys(self._in_order(self._used))
         for level in self._levels:
             line = {name: quote(name) for name in below} | level
-            found.append(tuple(line.items()))
+            pruned.append(tuple(line.items()))
             below = dict.fromkeys(line)
-        return tuple(found)
+        return tuple(pruned)
 
     def _in_order(self, names: Iterable[str]) -> tuple[str, ...]:
         wanted = set(names)
@@ -270,23 +270,23 @@ class _Work:
         asked = (text, tuple((column.name, column.logical.spark_type) for column in columns))
         if asked not in self._known:
             self._known[asked] = read_expression(self._spark, text, columns, owner)
-        found = self._known[asked]
-        origins = self._in_order(name for column in found.columns for name in self._state[column].origins)
+        known = self._known[asked]
+        origins = self._in_order(name for column in known.columns for name in self._state[column].origins)
         self._used.update(origins)
-        return found, origins
+        return known, origins
 
     def _filter(self, transform: Transform, text: str) -> None:
-        found, origins = self._read(transform, text, "The filter")
-        if found.logical.kind != "boolean":
+        expression, origins = self._read(transform, text, "The filter")
+        if expression.logical.kind != "boolean":
             raise OptionError(
-                f"The filter of {transform.label} for table '{self._schema.id.path}' is {found.logical} and no "
+                f"The filter of {transform.label} for table '{self._schema.id.path}' is {expression.logical} and no "
                 "condition.",
                 remedy="Write a comparison.",
             )
         self._needed = (self._needed or set()) | set(origins)
         name = f"{_KEPT}_{len(self._filters)}"
         self._filters.append(name)
-        self._levels.append({name: f"coalesce({found.sql}, false)"})
+        self._levels.append({name: f"coalesce({expression.sql}, false)"})
 
     def _compute(self, transform: Transform) -> None:
         level, states = {}, {}
@@ -304,10 +304,10 @@ class _Work:
                     f"has '{alike}'.",
                     remedy="Spell it the same to replace that column, or give it another name.",
                 )
-            found, origins = self._read(transform, text, f"Column '{name}'")
+            expression, origins = self._read(transform, text, f"Column '{name}'")
             index = self._state[name].column.position if name in self._state else len(self._state) + 1
-            column = Column(name, index, found.logical)
-            level[name] = found.sql
+            column = Column(name, index, expression.logical)
+            level[name] = expression.sql
             states[name] = _State(column, origins, computed=True)
         self._levels.append(level)
         self._state.update(states)

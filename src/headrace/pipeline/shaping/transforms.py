@@ -223,8 +223,8 @@ class Transform:
 
     def names(self, table: TableId) -> bool:
         """Whether it is for this table by its name, and not by a pattern."""
-        found = matching(self.tables, table)
-        return found is not None and found.is_name
+        pattern = matching(self.tables, table)
+        return pattern is not None and pattern.is_name
 
     def matches(self, table: TableId) -> bool:
         """Whether it is for this table."""

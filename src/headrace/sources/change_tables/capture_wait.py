@@ -84,8 +84,8 @@ def after(
     after = np.logical_or.accumulate(set_back)
     if readings is not None:
         instants, again = readings
-        found: np.ndarray = np.where(after, again, instants) > _naive(read.at.instant)
-        return found
+        is_after: np.ndarray = np.where(after, again, instants) > _naive(read.at.instant)
+        return is_after
     later = local > np.datetime64(read.at.local, "us")
     if now.minutes < read.at.minutes:
         # It was set back since the read.
@@ -137,8 +137,8 @@ class CaptureWait:
             head, mark = self._head(), self._mark()
             if head > seen:
                 edges = (lsn.to_bytes(seen), lsn.to_bytes(head))
-                found = self._connection.rows(self._statements.COMMIT_TIMES["end"], edges)
-                marks += [(lsn.read(commit), shown) for commit, shown in found if shown is not None]
+                clock_times = self._connection.rows(self._statements.COMMIT_TIMES["end"], edges)
+                marks += [(lsn.read(commit), shown) for commit, shown in clock_times if shown is not None]
             scanned = scan is not None and scan != read.scan
             if scanned or head > seen or mark != last:
                 seen, last = head, mark
@@ -162,7 +162,9 @@ class CaptureWait:
             return after(read, times, now)
         local = pa.array(times, _LOCAL)
         ends = CommitClock(self._connection, zone).ends(pa.array(commits), local)
-        readings = tuple(np.asarray(found.cast(pa.timestamp("us"))) for found in (ends, clock.readings(local, zone)[1]))
+        readings = tuple(
+            np.asarray(reading.cast(pa.timestamp("us"))) for reading in (ends, clock.readings(local, zone)[1])
+        )
         return after(read, times, now, (readings[0], readings[1]))
 
     def _now(self) -> Clock:

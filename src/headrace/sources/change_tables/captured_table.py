@@ -155,14 +155,14 @@ class CapturedTable(SourceTable[NativeType]):
         """
         pairs = list(zip(shown.schema.columns, shown.natives, strict=True))
         now = {column.name: (column, native) for column, native in pairs}
-        found = [
+        retyped = [
             (replace(now[c.name][0], position=c.position, nullable=c.nullable), now[c.name][1])
             if c.name in now and now[c.name][1] != native
             else (c, native)
             for c, native in zip(self.schema.columns, self.natives, strict=True)
         ]
-        schema = replace(self.schema, columns=tuple(column for column, _ in found))
-        return replace(self, schema=schema, natives=tuple(native for _, native in found))
+        schema = replace(self.schema, columns=tuple(column for column, _ in retyped))
+        return replace(self, schema=schema, natives=tuple(native for _, native in retyped))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; without the instance's start, which the clean-up moves, and without what a column lacks."""
@@ -224,10 +224,10 @@ def column_texts(
     Raises:
         UnreadableValue: a column came in a form that can't be what it is declared as.
     """
-    found = []
+    arrays = []
     for number, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
-        found.append(_texts(schema.id, column.name, native, batch.column(first + number)))
-    return found
+        arrays.append(_texts(schema.id, column.name, native, batch.column(first + number)))
+    return arrays
 
 
 def named_texts(table: CapturedTable, names: Sequence[str], batch: pa.RecordBatch) -> list[pa.Array]:

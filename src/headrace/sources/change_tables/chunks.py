@@ -76,14 +76,16 @@ def _more(
         # Emptied since it was looked at.
         return replace(progress, done=True, empty=True)
     last = greatest[0]
-    found = keys(connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
-    return with_bounds(progress, found, last, budget)
+    more_keys = keys(
+        connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget)
+    )
+    return with_bounds(progress, more_keys, last, budget)
 
 
 def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Sequence[object]) -> list[Key]:
     """Keys that a statement gives, as canonical texts."""
-    found: list[Key] = []
+    bounds: list[Key] = []
     for batch in connection.batches(sql, parameters):
         columns = named_texts(table, table.chunk_key, batch)
-        found += zip(*(column.to_pylist() for column in columns), strict=True)
-    return found
+        bounds += zip(*(column.to_pylist() for column in columns), strict=True)
+    return bounds

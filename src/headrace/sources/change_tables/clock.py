@@ -150,7 +150,7 @@ def begin_instants(local: pa.Array, zone: str, ended: pa.Array) -> pa.Array:
 
 def repeated_hours(local: pa.Array, zone: str) -> list[RepeatedHour]:
     """The repeated hours that any of these local times lies in."""
-    found: list[RepeatedHour] = []
+    repeated: list[RepeatedHour] = []
     left = _ambiguous(pc.cast(local, _LOCAL), zone)
     while len(left):
         time: dt.datetime = pc.min(left).as_py()
@@ -161,9 +161,9 @@ def repeated_hours(local: pa.Array, zone: str) -> list[RepeatedHour]:
         around = np.datetime64(time.replace(second=0, microsecond=0), "us") + minutes
         shown_twice = _ambiguous(pa.array(around, _LOCAL), zone)
         hour = RepeatedHour(pc.min(shown_twice).as_py(), pc.max(shown_twice).as_py() + MINUTE)
-        found.append(hour)
+        repeated.append(hour)
         left = left.filter(_since(left, hour.end))
-    return found
+    return repeated
 
 
 def _ambiguous(local: pa.Array, zone: str) -> pa.Array:
@@ -280,10 +280,10 @@ class CommitClock:
         of the next hour. Commits that come later change nothing of that.
         """
         begin, end = hour.begin, hour.end
-        found = self._connection.row(self._connection.statements.FIRST_REPEATED, (begin, end + MINUTE, end, end))
-        if found is None:
+        turn = self._connection.row(self._connection.statements.FIRST_REPEATED, (begin, end + MINUTE, end, end))
+        if turn is None:
             return None
-        first, peak = found
+        first, peak = turn
         commit = lsn.read(first)
         if peak >= end:
             return Turn(hour, commit, commit)

@@ -12,12 +12,12 @@ from headrace.sources.rows import repeat
 
 def differ(texts: list[pa.Array], absent: np.ndarray | None, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Whether anything differs between each old row and its new one; a cell that was left out differs from NULL."""
-    found = np.zeros(len(old), dtype=bool)
+    is_different = np.zeros(len(old), dtype=bool)
     for i, column in enumerate(texts):
-        found |= ~same(column.take(pa.array(old)), column.take(pa.array(new)))
+        is_different |= ~same(column.take(pa.array(old)), column.take(pa.array(new)))
         if absent is not None:
-            found |= absent[old, i] != absent[new, i]
-    return found
+            is_different |= absent[old, i] != absent[new, i]
+    return is_different
 
 
 def same(before: pa.Array, after: pa.Array) -> np.ndarray:

@@ -240,14 +240,14 @@ def read_incremental(
     )
     try:
         kept_rows = Spool()
-        found = []
+        requests = []
         for batch in connection.batches(sql, parameters, rows=table.batch_rows):
             texts = column_texts(table.schema, table.natives, batch)
-            found.append(_keys(table, own, texts))
+            requests.append(_keys(table, own, texts))
             kept_rows.add(texts)
         faultpoints.reach("source.incremental.read")
         # Also where nothing was read: rows that left the range have to be in the log before the table ends.
-        kept = _unchanged(connection, table, found, commit, settings) if found or chunk.filter is None else []
+        kept = _unchanged(connection, table, requests, commit, settings) if requests or chunk.filter is None else []
     except MissingObject:
         say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
         return

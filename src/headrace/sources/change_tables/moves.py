@@ -159,8 +159,8 @@ class TableMoves:
         if not self._statements.LAST_DDL:
             return None
         instance = history.newest.instance.object_id
-        found = self._connection.value(self._statements.LAST_DDL, (instance, lsn.to_bytes(after)))
-        return None if found is None else lsn.read(found)
+        ddl = self._connection.value(self._statements.LAST_DDL, (instance, lsn.to_bytes(after)))
+        return None if ddl is None else lsn.read(ddl)
 
     def _head(self) -> str:
         head = self._connection.value(self._statements.MAX_LSN)

@@ -242,17 +242,17 @@ class Planner:
         lagging: Mapping[str, TableProgress],
     ) -> tuple[AdHoc, list[MovePlan]]:
         """The tables whose changes go on elsewhere from this batch on, which has none of them."""
-        found: dict[str, MovePlan] = {}
+        by_path: dict[str, MovePlan] = {}
         signals, database = self._settings.signal_data_collection, self._settings.database
         moves = TableMoves(self._connection, self._catalog, histories, signals, database)
         # A read that begins with this batch counts.
         at = replace(start, tables={**start.tables, **{path: p for path, p in lagging.items() if not p.done}})
         for move in requests.moves:
             try:
-                found[move.table] = moves.checked(move, at)
+                by_path[move.table] = moves.checked(move, at)
             except OptionError as error:
                 say(f"The {move.kind} of table '{move.table}' is not followed: {error}")
-        return replace(requests, moves=()), list(found.values())
+        return replace(requests, moves=()), list(by_path.values())
 
     def _newly_captured(self, path: str, start: Offset) -> TableProgress:
         """A table that is captured since the last batch."""
@@ -304,7 +304,7 @@ class Planner:
 
         They are captured as new ones, with a snapshot.
         """
-        found = set()
+        switched = set()
         for path in start.known:
             table = self._catalog.get(path)
             if table is None:
@@ -320,8 +320,8 @@ class Planner:
                 # off.
                 again = oldest is None or oldest > lsn.after(after)
             if again:
-                found.add(path)
-        return found
+                switched.add(path)
+        return switched
 
     def _histories(self, offset: Offset) -> Mapping[str, SchemaHistory]:
         return schema_histories(offset.schemas, self._connection.dialect)
@@ -331,7 +331,7 @@ class Planner:
     ) -> tuple[dict[str, SchemaHistory], list[Rewrite]]:
         """How each table is read up to `commit`, with what was altered since the last batch, and what that may have
         done to rows that were there."""
-        found: dict[str, SchemaHistory] = {}
+        histories: dict[str, SchemaHistory] = {}
         rewrites: list[Rewrite] = []
         asked = commit > start.commit
         alterations = self._connection.dialect.alterations(self._connection, start.commit, commit) if asked else ()
@@ -340,21 +340,21 @@ class Planner:
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
             snapshotting = progress is not None and not progress.done
-            found[path] = self._evolve(path, history, after, commit, snapshotting=snapshotting)
-            found[path], rewrite = self._with_alterations(
-                path, history.newest, found[path], max(after, start.commit), commit, alterations
+            histories[path] = self._evolve(path, history, after, commit, snapshotting=snapshotting)
+            histories[path], rewrite = self._with_alterations(
+                path, history.newest, histories[path], max(after, start.commit), commit, alterations
             )
             rewrites += [] if rewrite is None else [rewrite]
             if snapshotting:
-                found[path] = found[path].cut_by(history.newest.chunk_key)
+                histories[path] = histories[path].cut_by(history.newest.chunk_key)
         for path in fresh:
             if path in start.schemas:
                 # It was switched off and on, and is read again.
                 self._require_still_matched(path, self._histories(start)[path].newest, held=())
             tables = [columns_of(table) for table in self._catalog.values()]
             require_matched_by(self._settings, self._catalog[path].id, tables)
-            found[path] = SchemaHistory.begin(self._catalog[path].newest)
-        return found, rewrites
+            histories[path] = SchemaHistory.begin(self._catalog[path].newest)
+        return histories, rewrites
 
     def _with_alterations(
         self,
@@ -394,8 +394,8 @@ class Planner:
 
     def _estimated(self, tables: Iterable[CapturedTable]) -> dict[str, int]:
         """About how many rows tables have, where the catalog says."""
-        found = {table.id.path: self._rows_of(table.id) for table in tables}
-        return {path: rows for path, rows in found.items() if rows >= 0}
+        estimates = {table.id.path: self._rows_of(table.id) for table in tables}
+        return {path: rows for path, rows in estimates.items() if rows >= 0}
 
     def _evolve(
         self, path: str, history: SchemaHistory, after: str, commit: str, *, snapshotting: bool
@@ -510,10 +510,10 @@ class Planner:
 
     def _uncaptured(self, start: Offset) -> dict[str, str]:
         """The tables that are not captured any more; each is reported when it is found, and again after a restart."""
-        found = uncaptured_tables(start, self._catalog, self._means)
+        uncaptured = uncaptured_tables(start, self._catalog, self._means)
         reported = () if self._restarted else start.uncaptured
-        say_uncaptured(found, reported, self._settings, self._connection.dialect.advice.enable)
-        return found
+        say_uncaptured(uncaptured, reported, self._settings, self._connection.dialect.advice.enable)
+        return uncaptured
 
     def _gaps_of_returned(
         self, start: Offset, fresh: list[str], lagging: Mapping[str, TableProgress]

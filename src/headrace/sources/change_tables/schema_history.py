@@ -107,15 +107,15 @@ class SchemaHistory:
 
     def windows(self, after: str, upto: str) -> list[Window]:
         """The commits (after, upto], cut where the schema or the capture instance changes."""
-        found = []
+        parts = []
         for number, version in enumerate(self.versions):
             last = number == len(self.versions) - 1
             end = upto if last else min(upto, lsn.before(self.versions[number + 1].since))
             begin = max(after, lsn.before(version.since))
             if begin < end:
                 newest = version.table.instance.same(self.newest.instance)
-                found.append(Window(version.table, begin, end, newest))
-        return found
+                parts.append(Window(version.table, begin, end, newest))
+        return parts
 
     def to_json(self) -> list[dict[str, Any]]:
         """JSON values, for the offset; made once."""

@@ -42,7 +42,7 @@ def require_signal_table(
 
 def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Signal]:
     """The rows that were inserted into the signal table in a window of commits, in order."""
-    found: list[Signal] = []
+    signals: list[Signal] = []
     for window in windows:
         names = [column.name for column in window.table.schema.columns[:SIGNAL_COLUMNS]]
         if len(names) < SIGNAL_COLUMNS:
@@ -52,11 +52,11 @@ def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Sign
             for batch in connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))):
                 columns = named_texts(window.table, names, batch)
                 rows = zip(*(column.to_pylist() for column in columns), strict=True)
-                found += [Signal(id or "", type or "", data) for id, type, data in rows]
+                signals += [Signal(id or "", type or "", data) for id, type, data in rows]
         except MissingObject:
             # Its capture was switched off since the batch was planned, which is reported for every table alike.
             continue
-    return found
+    return signals
 
 
 def insert_signal(connection: Connection, table: CapturedTable, signal: Signal) -> None:

@@ -84,12 +84,12 @@ class Slicing:
             path, at = marker.table and marker.table.path, marker.position.text
             before = [n for n, (begin, tables) in enumerate(begun) if path in tables and begin < at]
             announced.setdefault(before[-1] + 1 if before else 0, []).append(marker)
-        found: list[ChangeTableSlice] = []
+        with_markers: list[ChangeTableSlice] = []
         for number in range(len(slices) + 1):
             if number in announced:
-                found.append(MarkerSlice(tuple(announced[number]), self._end.capture_time))
-            found += slices[number : number + 1]
-        return found
+                with_markers.append(MarkerSlice(tuple(announced[number]), self._end.capture_time))
+            with_markers += slices[number : number + 1]
+        return with_markers
 
     # Snapshot.
 
@@ -127,7 +127,7 @@ class Slicing:
     def _windows(self) -> list[Window]:
         """The commits of this batch for each table, cut where its schema changes."""
         start, end = self._start, self._end
-        found = []
+        parts = []
         for path in end.known:
             if path not in start.known or end.captures_newly(start, path):
                 # Newly captured by this batch.
@@ -139,8 +139,8 @@ class Slicing:
             if path in end.gaps:
                 _, oldest = end.gaps[path]
                 after = max(after, lsn.before(oldest))
-            found += self._histories[path].windows(after, end.commit)
-        return found
+            parts += self._histories[path].windows(after, end.commit)
+        return parts
 
     def _read_from(self, windows: list[Window]) -> list[Window]:
         """The windows that have changes.
@@ -174,7 +174,7 @@ class Slicing:
 
         What went since the batch was planned is refused, or reported as lost.
         """
-        found = []
+        present = []
         for window in windows:
             number = window.table.instance.object_id
             if number not in there:
@@ -182,7 +182,7 @@ class Slicing:
                 continue
             oldest = there[number]
             if oldest is None or self._retention.holds(window.after, oldest):
-                found.append(window)
+                present.append(window)
                 continue
             if self._settings.fail_on_data_loss and not reads_all(self._settings, [window.table.id]):
                 require_retained(self._connection, window.table.id, window.after, oldest)
@@ -190,8 +190,8 @@ class Slicing:
             self._note_gap(window.table.id, window.after, upto, "they were cleaned on the server")
             self.lost.add(window.table.id.path)
             if upto < window.upto:
-                found.append(replace(window, after=upto))
-        return found
+                present.append(replace(window, after=upto))
+        return present
 
     def _note_gone(self, window: Window) -> None:
         """Say that a change table went with what it held, or stop for it."""
@@ -231,13 +231,13 @@ class Slicing:
             return []
         begin, end = self._start.commit, self._end.commit
         edges = sorted({begin, *self._cuts(begin, end), *(w.after for w in windows if w.after > begin), end})
-        found = []
+        joined = []
         for low, high in pairwise(edges):
             part = [replace(w, after=max(w.after, low), upto=min(w.upto, high)) for w in windows]
             part = [window for window in part if window.after < window.upto]
             if part:
-                found.append(TransactionsSlice(tuple(part), self._end.capture_time, self._end.clock))
-        return found
+                joined.append(TransactionsSlice(tuple(part), self._end.capture_time, self._end.clock))
+        return joined
 
     def _cuts(self, after: str, upto: str) -> list[str]:
         # All tables that are level share one window.

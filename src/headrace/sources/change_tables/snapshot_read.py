@@ -101,16 +101,16 @@ def _changes_between(connection: Connection, window: Window) -> tuple[Counter[Ro
                 "the row before.",
                 remedy="Capture it with images before updates, or take the snapshot while nobody writes to it.",
             )
-        for found, counter in ((before, gone), (image, came)):
-            if found is None:
+        for image_rows, counter in ((before, gone), (image, came)):
+            if image_rows is None:
                 continue
-            if len(found) != len(names):
+            if len(image_rows) != len(names):
                 raise CaptureError(
                     f"Table '{table.id.path}' has no key, and was changed while it was read by a change without whole "
                     "images.",
                     remedy="Take the snapshot while nobody writes to the table, or give it a key.",
                 )
-            counter[tuple(found[name] for name in names)] += 1
+            counter[tuple(image_rows[name] for name in names)] += 1
     return came, gone
 
 

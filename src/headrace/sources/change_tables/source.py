@@ -112,8 +112,8 @@ class ChangeTableSource(Source):
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The schemas of each table that are still needed, oldest first."""
-        found = schema_histories(offset.schemas, self.dialect).values()
-        return [version.table.schema for history in found for version in history.versions]
+        histories = schema_histories(offset.schemas, self.dialect).values()
+        return [version.table.schema for history in histories for version in history.versions]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """What stands for none of the tables that the catalog showed last, nor for one that was captured before."""
@@ -155,7 +155,7 @@ class ChangeTableSource(Source):
         """Tables of which the catalog shows that rows may change without a change in the log."""
         with self._asking() as connection:
             captured = [table.id.path for table in self._captured(connection, strict=False)]
-            return [found for found in connection.dialect.unlogged(connection) if found.table in captured]
+            return [lack for lack in connection.dialect.unlogged(connection) if lack.table in captured]
 
     def restricted_reads(self) -> Sequence[RestrictedRead]:
         """Tables of which the login may read something else than the log has."""
@@ -202,8 +202,8 @@ class ChangeTableSource(Source):
         tables = [table.newest for table in catalog.values()]
         own = SelectOverrides.of(self.settings)
         ids = [table.id for table in tables if own.select(table.id) is None]
-        found = connection.dialect.restricted(connection, tables)
-        known = [replace(one, certain=one.certain and one.table not in start.known) for one in found]
+        restricted = connection.dialect.restricted(connection, tables)
+        known = [replace(one, certain=one.certain and one.table not in start.known) for one in restricted]
         require_whole_reads(known, read_first(self.settings, ids))
 
     def _advance_by_catalog(
@@ -313,13 +313,13 @@ class ChangeTableSource(Source):
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured in one of the databases, and the server takes its filters."""
         sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
-        found: dict[TableId, tuple[ChangeTableSource, CapturedTable]] = {}
+        by_table: dict[TableId, tuple[ChangeTableSource, CapturedTable]] = {}
         for source in sources:
             with source._asking() as connection:
                 catalog = source._read_catalog(connection, strict=False)
-            found |= {table.newest.id: (source, table.newest) for table in catalog.values()}
-        for id, filter in requested_tables(signal, [table for _, table in found.values()]):
-            source, table = found[id]
+            by_table |= {table.newest.id: (source, table.newest) for table in catalog.values()}
+        for id, filter in requested_tables(signal, [table for _, table in by_table.values()]):
+            source, table = by_table[id]
             with source._asking() as connection:
                 where = NO_ROW.format(filter=filter)
                 query = connection.statements.greatest_key(table, table.row_key, condition=where)

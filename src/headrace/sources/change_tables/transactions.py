@@ -186,11 +186,11 @@ class _Numbering:
         going_on = self._open if self._open is not None and self._open.commit == commits[0] else None
         if self._open is not None and going_on is None:
             ended.append(self._open)
-        found = [going_on or _Open(commit=commits[0]), *(_Open(commit=commit) for commit in commits[1:])]
+        open_transactions = [going_on or _Open(commit=commits[0]), *(_Open(commit=commit) for commit in commits[1:])]
 
-        total, own = number_events(groups, origins, weights, found)
-        self._open = found[-1]
-        ended += found[:-1]
+        total, own = number_events(groups, origins, weights, open_transactions)
+        self._open = open_transactions[-1]
+        ended += open_transactions[:-1]
         begun = commits if going_on is None else commits[1:]
         block = pa.StructArray.from_arrays(
             [ids, pa.array(total), pa.array(own)], names=["id", "total_order", "data_collection_order"]

@@ -97,15 +97,15 @@ def captured_tables(
 
 def _registered(connection: Connection, statements: Statements) -> dict[Place, tuple[Place, CaptureInstance, str]]:
     """Change table and prefix of the columns that hold images before, of each table that is captured."""
-    found = {}
+    registered = {}
     for owner, table, cd_owner, cd_table, state, oldest, number, prefix in connection.rows(statements.REGISTRATIONS):
         if str(state).strip() != _ACTIVE:
             continue
         change_table = (str(cd_owner).rstrip(), str(cd_table))
         name = '"."'.join(change_table)
         instance = CaptureInstance(name, None if oldest is None else lsn.read(oldest), (), False, int(number))
-        found[str(owner).rstrip(), str(table)] = (change_table, instance, str(prefix or "").strip())
-    return found
+        registered[str(owner).rstrip(), str(table)] = (change_table, instance, str(prefix or "").strip())
+    return registered
 
 
 def _with_columns(
@@ -133,7 +133,7 @@ def _captured(
     platform: str,
 ) -> CapturedTable:
     types = {str(facts.name): _native(facts, platform) for facts in changes}
-    found: list[tuple[Column, NativeType]] = []
+    described: list[tuple[Column, NativeType]] = []
     foreign: list[tuple[str, str]] = []
     for facts in columns:
         name, native = str(facts.name), _native(facts, platform)
@@ -144,11 +144,16 @@ def _captured(
         if not native.supported:
             foreign.append((name, native.name))
             continue
-        found.append((_column(facts, len(found) + 1, native), native))
+        described.append((_column(facts, len(described) + 1, native), native))
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
     return captured_table(
-        rules, id, found, unique_keys(keys, {column.name for column, _ in found if column.nullable}), instance, comment
+        rules,
+        id,
+        described,
+        unique_keys(keys, {column.name for column, _ in described if column.nullable}),
+        instance,
+        comment,
     )
 
 
@@ -183,12 +188,12 @@ def unique_keys(rows: Iterable[KeyColumn], nullable: Collection[str]) -> list[Un
     indexes: dict[str, tuple[str, list[str]]] = {}
     for index, rule, column in rows:
         indexes.setdefault(str(index), (str(rule).strip(), []))[1].append(str(column))
-    found = [
+    keys = [
         UniqueKey(tuple(columns), rule == "P")
         for rule, columns in indexes.values()
         if rule != _UNIQUE_WHERE_NOT_NULL or not any(column in nullable for column in columns)
     ]
-    return sorted(found, key=lambda key: not key.primary)
+    return sorted(keys, key=lambda key: not key.primary)
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]], made: Callable[[Iterable[Any]], Row]) -> dict[Place, list[Row]]:

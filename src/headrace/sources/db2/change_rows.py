@@ -243,12 +243,12 @@ class ChangeReader:
 
     def _pairs(self, batch: pa.RecordBatch, operations: np.ndarray, texts: list[pa.Array]) -> np.ndarray:
         """The D rows that are the first half of an update: an I row of the same commit and key follows."""
-        found = np.flatnonzero((operations[:-1] == "D") & (operations[1:] == "I"))
-        if not len(found):
-            return found
-        here, following = pa.array(found), pa.array(found + 1)
+        deletes = np.flatnonzero((operations[:-1] == "D") & (operations[1:] == "I"))
+        if not len(deletes):
+            return deletes
+        here, following = pa.array(deletes), pa.array(deletes + 1)
         alike = same(batch.column(0).take(here), batch.column(0).take(following))
         for i in self._pairing:
             alike &= same(texts[i].take(here), texts[i].take(following))
-        paired: np.ndarray = found[alike]
+        paired: np.ndarray = deletes[alike]
         return paired

@@ -102,8 +102,8 @@ class Db2Connection(Connection):
 
     def _statement_error(self, error: Exception) -> HeadraceError:
         text = self._clean(error)
-        code, found = _code(text), _STATE.search(text)
-        state = found[1] if found else ""
+        code, match = _code(text), _STATE.search(text)
+        state = match[1] if match else ""
         server_text = f"server '{self._where}', database '{self._database}'"
         named = _QUOTED.search(text)
         if code in _DENIED:
@@ -171,5 +171,5 @@ def _column(values: Sequence[Any]) -> pa.Array:
 
 
 def _code(text: str) -> int | None:
-    found = _CODE.search(text)
-    return int(found[1]) if found else None
+    match = _CODE.search(text)
+    return int(match[1]) if match else None

@@ -60,10 +60,10 @@ class Db2:
 
     def last_transaction(self, server: Queries, upto: str) -> Transaction | None:
         """The last captured transaction up to an LSN, by IBMSNAP_UOW."""
-        found = server.row(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
-        if found is None:
+        last = server.row(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
+        if last is None:
             return None
-        commit, time = found
+        commit, time = last
         return Transaction(lsn.read(commit), str(time))
 
     def newest_changes(self, server: Queries) -> dict[ChangeTable, str | None]:
@@ -99,7 +99,7 @@ class Db2:
         By reading of IBM's documentation; no real server was seen with them.
         """
         captured = {table.id.path: table for table in tables}
-        found = []
+        reads = []
         for schema, name, control, count in server.rows(self.statements.CONTROLLED):
             path, kind = f"{str(schema).rstrip()}.{name}", str(control or "").strip()
             if path not in captured:
@@ -109,29 +109,29 @@ class Db2:
             if kind in "RB":
                 sees = f"It shows the login no row, of {rows}." if empty else "Whether it hides rows is not known."
                 sentence = f"Row access control filters its rows for who reads it, and not for the log. {sees}"
-                found.append(RestrictedRead(path, sentence, _PERMISSION, certain=empty))
+                reads.append(RestrictedRead(path, sentence, _PERMISSION, certain=empty))
             if kind in "CB":
                 sentence = (
                     "Column masks may show the login other values when it is read, and not in the log. Whether they do "
                     "is not known."
                 )
-                found.append(RestrictedRead(path, sentence, _MASKS))
-        return found
+                reads.append(RestrictedRead(path, sentence, _MASKS))
+        return reads
 
     def unlogged(self, server: Queries) -> Sequence[Unlogged]:
         """Tables that do not log for capture, or that can be changed without logging."""
-        found = []
+        lacks = []
         for schema, name, capture, attribute in server.rows(self.statements.LOGGING):
             path = f"{str(schema).rstrip()}.{name}"
             if str(capture).strip() != "Y":
                 sentence = "It has DATA CAPTURE NONE, so the log lacks what the Capture program needs."
-                found.append(Unlogged(path, sentence, f"Run ALTER TABLE {path} DATA CAPTURE CHANGES; read it again."))
+                lacks.append(Unlogged(path, sentence, f"Run ALTER TABLE {path} DATA CAPTURE CHANGES; read it again."))
             elif str(attribute).strip() == "1":
                 sentence = (
                     "It was made NOT LOGGED INITIALLY: what a transaction does after activating that is in no log."
                 )
-                found.append(Unlogged(path, sentence, "Read it again after such a transaction, and after a LOAD."))
-        return found
+                lacks.append(Unlogged(path, sentence, "Read it again after such a transaction, and after a LOAD."))
+        return lacks
 
     def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
         """Whether the commit was made after the alteration, or the log was read beyond that and has nothing more."""

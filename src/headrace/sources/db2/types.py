@@ -131,8 +131,8 @@ class NativeType:
         if self.name == "TIMESTAMP":
             fraction = f".FF{min(self.scale, 9)}" if self.scale else ""
             return f"VARCHAR_FORMAT({expression}, 'YYYY-MM-DD HH24:MI:SS{fraction}')"
-        found = _TYPES.get(self.name)
-        return expression if found is None or found.select is None else found.select.format(expression)
+        form = _TYPES.get(self.name)
+        return expression if form is None or form.select is None else form.select.format(expression)
 
     @property
     def marker(self) -> str:

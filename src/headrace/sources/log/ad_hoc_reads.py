@@ -106,11 +106,11 @@ class AdHocReads(Generic[Table]):
         """
         files, from_files = take_files(self._settings.signal_path, state.files, say)
         state = replace(state, files=files)
-        found = [*signals, *from_files]
-        if not found:
+        requests = [*signals, *from_files]
+        if not requests:
             return state
         tables = list(self._tables_of(end.schemas).values())
-        return state.take(found, tables, say, at=end.commit, moves=self._moves)
+        return state.take(requests, tables, say, at=end.commit, moves=self._moves)
 
     def skips_by_file(self, state: AdHoc) -> bool:
         """Whether a signal file that was not taken yet asks to leave out changes of a table; only looks."""

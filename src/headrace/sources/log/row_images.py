@@ -63,12 +63,12 @@ class RowImages:
         for encoding, end, count in zip(encodings, ends.tolist(), counts.tolist(), strict=True):
             if not count:
                 continue
-            found = encoding(texts.slice(end - count, count))
-            view, at = own_view(found), listed[end - count : end]
+            encoded = encoding(texts.slice(end - count, count))
+            view, at = own_view(encoded), listed[end - count : end]
             cells.starts[at] = size + view.offsets[:-1]
             cells.sizes[at] = np.diff(view.offsets)
-            if found.null_count:
-                cells.sizes[at[found.is_null().to_numpy(zero_copy_only=False)]] = kernels.NULL
+            if encoded.null_count:
+                cells.sizes[at[encoded.is_null().to_numpy(zero_copy_only=False)]] = kernels.NULL
             parts.append(view.data)
             size += len(view.data)
         self._data = np.concatenate(parts)
@@ -97,9 +97,9 @@ class RowImages:
             columns: those of each table that are compared.
             unknown: whether a column that one image has and the other has not is taken for the same.
         """
-        found = np.zeros(len(self.old), np.bool_)
-        kernels.compare(self._data, self._cells, self.old, self.new, columns, unknown, found)
-        return found
+        is_alike = np.zeros(len(self.old), np.bool_)
+        kernels.compare(self._data, self._cells, self.old, self.new, columns, unknown, is_alike)
+        return is_alike
 
     def lacking(self, images: Array, columns: Columns) -> int:
         """The first row whose image does not have all of these columns; -1 for none."""

@@ -179,10 +179,10 @@ def actions_of(text: str) -> tuple[Action, ...] | None:
     if reader.skip("WAIT"):
         reader.next()
     reader.skip("NOWAIT")
-    found: list[Action] = [Unproven("IGNORE")] if ignored else []
+    actions: list[Action] = [Unproven("IGNORE")] if ignored else []
     for clause in split(reader.rest, ","):
-        found += _clause(clause)
-    return tuple(found)
+        actions += _clause(clause)
+    return tuple(actions)
 
 
 def split(tokens: Sequence[Token], mark: str) -> Iterator[list[Token]]:

@@ -68,7 +68,7 @@ def altered_tables(
             they were then, so statements up to it are in that already.
     """
     gone = {path: names for path, names in dropped.items() if path in known}
-    found, states, still = dict(shown), dict[str, tuple[tuple[str, MysqlTable | None], ...]](), list[str]()
+    tables, states, still = dict(shown), dict[str, tuple[tuple[str, MysqlTable | None], ...]](), list[str]()
     rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
     for path, table in known.items():
         since = read_at.get(path, "")
@@ -80,7 +80,7 @@ def altered_tables(
         if not own:
             if path in shown and (later_statements is None or later_statements):
                 # What the catalog shows may come after the window.
-                found[path] = table if is_altered(table, shown[path]) else shown[path]
+                tables[path] = table if is_altered(table, shown[path]) else shown[path]
                 still += [path] if path in unsure else []
             continue
         chain = [*own, *(later_statements or ())]
@@ -90,7 +90,7 @@ def altered_tables(
             gone[path] = seen.dropped
         last = seen.states[len(own) - 1]
         if path in shown:
-            found[path] = last or shown[path]
+            tables[path] = last or shown[path]
             still += [] if last else [path]
         states[path] = (("", before), *((one.position, at) for one, at in zip(own, seen.states, strict=False)))
         cuts += _cut(states[path], begin)
@@ -101,7 +101,7 @@ def altered_tables(
         elif not seen.fits and path in shown:
             lagging.append(path)
     return AlteredTables(
-        found, states, tuple(still), gone, tuple(rewrites), tuple(replaced), tuple(lagging), min(cuts, default=None)
+        tables, states, tuple(still), gone, tuple(rewrites), tuple(replaced), tuple(lagging), min(cuts, default=None)
     )
 
 

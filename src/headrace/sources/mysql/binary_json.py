@@ -106,12 +106,12 @@ def _container(data: bytes, kind: int, position: int, end: int, depth: int) -> A
 
 def _size(reader: Reader) -> int:
     """A length in groups of seven bits, the lowest first."""
-    found = 0
+    size = 0
     for transaction in range(5):
         part = reader.byte()
-        found |= (part & 0x7F) << 7 * transaction
+        size |= (part & 0x7F) << 7 * transaction
         if part < 0x80:
-            return found
+            return size
     raise ValueError("a length in binary JSON has more than five bytes")
 
 
@@ -223,7 +223,7 @@ def _applied(root: Any, operation: int, path: str, operand: Any) -> Any:
 
 
 def _legs(path: str) -> list[str | int]:
-    found: list[str | int] = []
+    legs: list[str | int] = []
     position = 1
     if path[:1] != "$":
         raise ValueError("a path of a partial update does not begin with '$'")
@@ -233,11 +233,11 @@ def _legs(path: str) -> list[str | int]:
             raise ValueError("a path of a partial update can't be read")
         quoted, plain, index = match.groups()
         if index is not None:
-            found.append(-1 - int(index[5:] or 0) if index.startswith("last") else int(index))
+            legs.append(-1 - int(index[5:] or 0) if index.startswith("last") else int(index))
         else:
-            found.append(_unquoted(quoted) if plain is None else plain)
+            legs.append(_unquoted(quoted) if plain is None else plain)
         position = match.end()
-    return found
+    return legs
 
 
 def _unquoted(name: str) -> str:

@@ -57,10 +57,10 @@ class BinlogPosition:
         Raises:
             ValueError: it is none.
         """
-        found = _TEXT.fullmatch(text)
-        if found is None:
+        match = _TEXT.fullmatch(text)
+        if match is None:
             raise ValueError(f"not a place in the binary log: {text!r}")
-        return cls(int(found[1]), int(found[2]), int(found[3]))
+        return cls(int(match[1]), int(match[2]), int(match[3]))
 
     def at(self, position: int) -> Self:
         """Another byte of the same file."""
@@ -103,7 +103,7 @@ def file_of(name: str) -> tuple[str, int]:
     Raises:
         ValueError: the name has no number.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ValueError(f"not a file of the binary log: {name!r}")
-    return found[1], int(found[2])
+    return match[1], int(match[2])

@@ -54,8 +54,8 @@ def constant_default(shown: str, extra: str, native: NativeType, *, is_mariadb: 
     value = _literal(shown, native) if is_mariadb else None if _COMPUTED in extra else _bare(shown, native)
     if value is None:
         return None
-    found: str | None = native.printed_texts(pa.array([value], pa.binary()))[0].as_py()
-    return found
+    printed: str | None = native.printed_texts(pa.array([value], pa.binary()))[0].as_py()
+    return printed
 
 
 def _literal(shown: str, native: NativeType) -> bytes | None:
@@ -77,8 +77,8 @@ def _bare(shown: str, native: NativeType) -> bytes | None:
 
 
 def _bits(shown: str, native: NativeType) -> bytes | None:
-    found = _BITS.fullmatch(shown)
-    return None if found is None else int(found[1], 2).to_bytes(((native.length or 1) + 7) // 8, "big")
+    match = _BITS.fullmatch(shown)
+    return None if match is None else int(match[1], 2).to_bytes(((native.length or 1) + 7) // 8, "big")
 
 
 _PLAIN = re.compile(r"\w+")
@@ -180,8 +180,8 @@ class Catalog:
     def __init__(self, connection: Connection, settings: MysqlSettings) -> None:
         self._connection = connection
         self._settings = settings
-        found = (CatalogTable(*row) for row in connection.rows(_TABLES.format(", ".join(map(text, _SYSTEM)))))
-        meant = [table for table in found if is_meant(settings, table.database)]
+        tables = (CatalogTable(*row) for row in connection.rows(_TABLES.format(", ".join(map(text, _SYSTEM)))))
+        meant = [table for table in tables if is_meant(settings, table.database)]
         require_own_paths(table.id for table in meant)
         self.tables = {table.id.path: table for table in meant}
 
@@ -211,16 +211,16 @@ class Catalog:
         def not_captured(table: FoundTable, _: str) -> CaptureError:
             return listed[table.number].lack or CaptureError(f"Table '{table.path}' can't be captured.")
 
-        found = [listed[table.number] for table in selection.among(tables, not_captured, "")]
+        chosen = [listed[table.number] for table in selection.among(tables, not_captured, "")]
         for table in listed:
             if table.kind not in _OTHERS and table.lack is not None and means(self._settings, table.id.path):
                 say_once(f"{table.lack} It is not captured.")
-        if strict and not found and not known:
+        if strict and not chosen and not known:
             raise CaptureError(
                 "The server shows this login no table to capture.",
                 remedy=f"{permit} If it may read them, check 'databases', 'tables' and 'tables_excluded'.",
             )
-        return found
+        return chosen
 
     def _permit(self) -> str:
         """How the login comes to see tables: the server shows it none on which it has no permission."""
@@ -235,7 +235,7 @@ class Catalog:
         columns = _grouped(self._connection.rows(_COLUMNS.format(names)))
         keys = _grouped(self._connection.rows(_KEYS.format(names)))
         checks = _grouped(self._connection.rows(_CHECKS.format(names))) if self._connection.server.is_mariadb else {}
-        found = {}
+        by_path = {}
         for table in chosen:
             own, json = columns[table.id.path], _json_columns(checks.get(table.id.path, ()))
             described = [
@@ -254,7 +254,7 @@ class Catalog:
                 if whole and not str(parts_of).strip(",") and nullable.isdisjoint(parts := _names(hexed))
             ]
             made = rules.chosen(table.id, described, unique, table.comment or None)
-            found[table.id.path] = MysqlTable(
+            by_path[table.id.path] = MysqlTable(
                 made.schema,
                 made.natives,
                 made.chunk_key,
@@ -263,7 +263,7 @@ class Catalog:
                 tuple(str(row[0]) for row in own),
                 _structure(own, keys[table.id.path]),
             )
-        return found
+        return by_path
 
 
 def estimated_rows(connection: Connection, tables: Sequence[TableId]) -> dict[str, int]:
@@ -271,8 +271,10 @@ def estimated_rows(connection: Connection, tables: Sequence[TableId]) -> dict[st
     if not tables:
         return {}
     names = ", ".join(f"({text(table.database)}, {text(table.name)})" for table in tables)
-    found = {TableId(str(a), "", str(b)).path: int(rows or 0) for a, b, rows in connection.rows(_ROWS.format(names))}
-    return {path: rows for path, rows in found.items() if rows}
+    estimates = {
+        TableId(str(a), "", str(b)).path: int(rows or 0) for a, b, rows in connection.rows(_ROWS.format(names))
+    }
+    return {path: rows for path, rows in estimates.items() if rows}
 
 
 def named_tables(settings: MysqlSettings) -> tuple[str, ...]:
@@ -338,14 +340,14 @@ def _structure(columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]) 
     return hashlib.sha256(json.dumps([shown, unique], default=_text).encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _text(found: object) -> str:
-    return found.decode("utf-8", "backslashreplace") if isinstance(found, bytes) else str(found)
+def _text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _json_columns(checks: Iterable[Sequence[Any]]) -> set[str]:
     """The columns of which a check says that they are JSON, which is how MariaDB keeps this type."""
-    found = (_JSON.fullmatch(str(clause)) for (clause,) in checks)
-    return {match[1].replace("``", "`") for match in found if match}
+    matches = (_JSON.fullmatch(str(clause)) for (clause,) in checks)
+    return {match[1].replace("``", "`") for match in matches if match}
 
 
 def _names(hexed: object) -> tuple[str, ...]:
@@ -354,7 +356,7 @@ def _names(hexed: object) -> tuple[str, ...]:
 
 
 def _grouped(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
-    found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    grouped: dict[str, list[Sequence[Any]]] = defaultdict(list)
     for database, name, *rest in rows:
-        found[TableId(str(database), "", str(name)).path].append(rest)
-    return found
+        grouped[TableId(str(database), "", str(name)).path].append(rest)
+    return grouped

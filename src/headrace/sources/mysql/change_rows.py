@@ -95,11 +95,11 @@ class Steps:
         unchecked: bool = False,
     ) -> None:
         """One event more."""
-        found = TransactionFacts(transaction.position.text, transaction.gtid, transaction.time, transaction.server)
-        if not self.transactions or self.transactions[-1].commit != found.commit:
-            self.transactions.append(found)
+        facts = TransactionFacts(transaction.position.text, transaction.gtid, transaction.time, transaction.server)
+        if not self.transactions or self.transactions[-1].commit != facts.commit:
+            self.transactions.append(facts)
         # What the transaction says of itself may come with its first statement.
-        self.transactions[-1] = found
+        self.transactions[-1] = facts
         self.of.append(len(self.transactions) - 1)
         self.files.append(file)
         self.positions.append(position)
@@ -185,8 +185,8 @@ class Rows(NamedTuple):
     ) -> Self:
         """Rows that stand at steps."""
 
-        def whole(found: Array | int) -> Array:
-            return found if isinstance(found, np.ndarray) else np.full(len(steps), found, np.int64)
+        def whole(part: Array | int) -> Array:
+            return part if isinstance(part, np.ndarray) else np.full(len(steps), part, np.int64)
 
         codes = CODES[op] if isinstance(op, Operation) else op
         columns = (codes, ordinals, ord(mark), subs, tables, old, new, index, total, -1)
@@ -195,12 +195,12 @@ class Rows(NamedTuple):
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
         """All rows in their order; those of one place stay in the order given."""
-        found = [part for part in parts if len(part.order)]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        filled = [part for part in parts if len(part.order)]
+        if len(filled) == 1:
+            return filled[0]
+        if not filled:
             return parts[0]
-        joined = cls(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        joined = cls(*(np.concatenate(columns) for columns in zip(*filled, strict=True)))
         return joined.only(np.argsort(joined.order, kind="stable"))
 
     @property
@@ -318,7 +318,7 @@ class RowWriter:
         names = {number: file_name(steps.log, number) for number in set(steps.files[own])}
         files = [names[number] for number in steps.files[own]]
         of = pa.array(transactions)
-        found = [
+        columns = [
             ("connector", pa.array([self._connector]).take(pa.array(np.zeros(len(at), np.int64)))),
             ("server_id", _numbers([transaction.server for transaction in steps.transactions]).take(of)),
             ("gtid", pa.array([transaction.gtid for transaction in steps.transactions], pa.string()).take(of)),
@@ -330,12 +330,12 @@ class RowWriter:
         ]
         if any(steps.unchecked[own]):
             off = pa.array([UNCHECKED if one else None for one in steps.unchecked[own]], pa.string())
-            found.append(("foreign_key_checks", off.take(near)))
+            columns.append(("foreign_key_checks", off.take(near)))
         stated = (rows.ops == CODES[Operation.SCHEMA]) & (rows.marks == 0)
         if stated.any():
             texts = pa.array(steps.statements[own], pa.string()).take(near)
-            found.append(("ddl", pc.if_else(pa.array(stated), texts, pa.scalar(None, pa.string()))))
-        return map_of([(name, texts) for name, texts in found if texts.null_count < len(texts)] or found[:1])
+            columns.append(("ddl", pc.if_else(pa.array(stated), texts, pa.scalar(None, pa.string()))))
+        return map_of([(name, texts) for name, texts in columns if texts.null_count < len(texts)] or columns[:1])
 
     def _places(self, rows: Rows, steps: Steps, transactions: Array) -> pa.StructArray:
         """The column `transaction`."""
@@ -356,8 +356,8 @@ def _named(log: str, position: BinlogPosition) -> str:
     return f"{file_name(log, position.file)}:{position.position}"
 
 
-def _numbers(found: Sequence[int | None]) -> pa.StringArray:
-    return pa.array(found, pa.int64()).cast(pa.string())
+def _numbers(numbers: Sequence[int | None]) -> pa.StringArray:
+    return pa.array(numbers, pa.int64()).cast(pa.string())
 
 
 def _positions(rows: Rows, steps: Steps, transactions: Array) -> pa.StringArray:

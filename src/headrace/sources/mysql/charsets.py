@@ -59,13 +59,13 @@ def charset_of(collation: int) -> str:
     Raises:
         SchemaError: nobody knows the number.
     """
-    found = _by_collation().get(collation)
-    if found is None:
+    charset = _by_collation().get(collation)
+    if charset is None:
         raise SchemaError(
             f"The collation with the number {collation} is unknown, so the texts of its columns can't be read.",
             remedy="Give the columns a collation that SHOW COLLATION of a released server has, or leave them out.",
         )
-    return found
+    return charset
 
 
 def width_of(charset: str) -> int:
@@ -120,9 +120,9 @@ def _decoder(charset: str) -> Callable[[bytes], str]:
 def _table(charset: str) -> Array:
     """The table of a character set, as the kernel takes it."""
     if charset == "ascii":
-        found = np.arange(PAGE)
-        found[128:] = REPLACEMENT
-        return found.astype(np.int32)
+        code_points = np.arange(PAGE)
+        code_points[128:] = REPLACEMENT
+        return code_points.astype(np.int32)
     if charset == "ucs2":
         # Halves of surrogates are no characters of it.
         points = np.arange(1 << 16)
@@ -151,10 +151,10 @@ def _table(charset: str) -> Array:
 
 @cache
 def _by_collation() -> dict[int, str]:
-    found = {}
+    charsets = {}
     for line in _COLLATIONS.split(","):
         charset, *ranges = line.split()
         for piece in ranges:
             first, _, last = piece.partition("-")
-            found.update(dict.fromkeys(range(int(first), int(last or first) + 1), charset))
-    return found
+            charsets.update(dict.fromkeys(range(int(first), int(last or first) + 1), charset))
+    return charsets

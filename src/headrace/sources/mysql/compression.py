@@ -45,9 +45,9 @@ def payload_events(event: Event) -> Iterator[Event]:
     stream = pa.CompressedInputStream(plain, "zstd") if kind == _ZSTD else plain
     done = 0
     try:
-        for found in inner_events(stream.read, event.start):
-            done += HEADER_SIZE + len(found.body)
-            yield found
+        for inner in inner_events(stream.read, event.start):
+            done += HEADER_SIZE + len(inner.body)
+            yield inner
     except (OSError, pa.ArrowInvalid):
         raise data.wrong("can't be decompressed") from None
     if whole is not None and whole != done:
@@ -97,9 +97,9 @@ def _inflated(data: EventBytes) -> bytes:
     size = data.big_endian(first & 0x07)
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(data.rest(), size + 1)
+        inflated = stream.decompress(data.rest(), size + 1)
     except zlib.error:
         raise data.wrong("can't be decompressed") from None
-    if len(found) != size or not stream.eof or stream.unused_data:
+    if len(inflated) != size or not stream.eof or stream.unused_data:
         raise data.wrong("is not as long as it says")
-    return found
+    return inflated

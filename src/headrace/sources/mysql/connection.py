@@ -222,20 +222,20 @@ class Connection(DriverConnection):
             # Descriptions of the columns, up to the end of their list.
             pass
         out = np.empty(0, np.uint8)
-        found = np.empty(5, np.int64)
+        ends = np.empty(5, np.int64)
         try:
             while True:
                 begin = self._begin
-                take_payloads(self._buffer, begin, self._filled, self._number, -1, out, found)
-                self._begin, self._number = int(found[0]), int(found[1])
+                take_payloads(self._buffer, begin, self._filled, self._number, -1, out, ends)
+                self._begin, self._number = int(ends[0]), int(ends[1])
                 if self._begin > begin:
                     yield self._buffer[begin : self._begin].copy().data
-                if found[3] == LAST:
+                if ends[3] == LAST:
                     self._payload()
                     self._reading = False
                     return
-                self._require_order(int(found[3]))
-                self._receive(int(found[4]))
+                self._require_order(int(ends[3]))
+                self._receive(int(ends[4]))
         finally:
             if self._reading:
                 # Half of a result is in the way of any other statement.
@@ -371,24 +371,24 @@ class BinlogConnection(Connection):
             DataLossError: the file is not there any more.
             MysqlError: the position is not there, or an event is too large for the server.
         """
-        found = np.empty(5, np.int64)
+        ends = np.empty(5, np.int64)
         while not self._ended:
-            take_payloads(self._buffer, self._begin, self._filled, self._number, -1, self._buffer, found)
-            if found[3] == MORE and self._filled - self._begin < _GATHERED:
+            take_payloads(self._buffer, self._begin, self._filled, self._number, -1, self._buffer, ends)
+            if ends[3] == MORE and self._filled - self._begin < _GATHERED:
                 # The server sends small pieces, and never waits with one: what comes is taken together.
-                self._receive(int(found[0]) - self._begin + int(found[4]))
+                self._receive(int(ends[0]) - self._begin + int(ends[4]))
                 continue
             out = np.empty(self._filled - self._begin, np.uint8)
-            take_payloads(self._buffer, self._begin, self._filled, self._number, 1, out, found)
-            self._begin, self._number = int(found[0]), int(found[1])
-            if found[2]:
-                return out.data[: int(found[2])]
-            if found[3] == LAST:
+            take_payloads(self._buffer, self._begin, self._filled, self._number, 1, out, ends)
+            self._begin, self._number = int(ends[0]), int(ends[1])
+            if ends[2]:
+                return out.data[: int(ends[2])]
+            if ends[3] == LAST:
                 self._ended = self._is_end(self._payload())
                 self._reading = False
                 break
-            self._require_order(int(found[3]))
-            self._receive(int(found[4]))
+            self._require_order(int(ends[3]))
+            self._receive(int(ends[4]))
         return memoryview(b"")
 
     def close(self) -> None:

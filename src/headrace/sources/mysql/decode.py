@@ -256,14 +256,14 @@ class WindowDecoder:
         kinds = run.events[:, 1]
         if self._skipped:
             chosen &= ~np.isin(kinds, [kind for kind, letter in _LETTERS.items() if letter in self._skipped])
-        found, tables = run.events[chosen], run.of[chosen]
-        if not len(found):
+        events, tables = run.events[chosen], run.of[chosen]
+        if not len(events):
             return
         for table in tables[np.sort(len(tables) - 1 - np.unique(tables[::-1], return_index=True)[1])].tolist():
             self._latest[paths[table]] = int(layouts[table])
         block, here = self._block, self._reader.position
-        of, kind, position, ordinal, start, end = found.T
-        steps = np.arange(len(block.steps), len(block.steps) + len(found))
+        of, kind, position, ordinal, start, end = events.T
+        steps = np.arange(len(block.steps), len(block.steps) + len(events))
         first = int(start[0])
         shift = block.size - first
         columns = (steps, layouts[tables], kind, ordinal, start + shift, end + shift)
@@ -326,8 +326,8 @@ class WindowDecoder:
             for path in named:
                 self._alter(path, step)
         for sub, path in enumerate(chosen):
-            found = (len(block.steps), step.ordinal + 1, sub, self._known(path))
-            (block.truncates if empties else block.statements).append(found)
+            place_of_statement = (len(block.steps), step.ordinal + 1, sub, self._known(path))
+            (block.truncates if empties else block.statements).append(place_of_statement)
         block.steps.add(transaction, transaction.position.file, step.position, self._thread(step), statement=step.text)
 
     def _alter(self, path: str, step: StatementEvent) -> None:
@@ -338,7 +338,7 @@ class WindowDecoder:
         elif not step.statement.words.upper().startswith("CREATE"):
             # Nothing was said of it when the batch was planned, because it was not captured then.
             self._now[path] = None
-        for described in [found for found, (of, _) in self._numbers.items() if of == path]:
+        for described in [outdated for outdated, (of, _) in self._numbers.items() if of == path]:
             del self._numbers[described]
         self._latest.pop(path, None)
 
@@ -349,15 +349,15 @@ class WindowDecoder:
     def _take_decided(self, step: Decided) -> Iterator[pa.RecordBatch]:
         """The rows of a distributed transaction, as they were kept, or from where they were prepared."""
         kept = self._kept.taken(step.xid)
-        found = [one for one in self._prepared if one.xid == step.xid and one.start <= step.transaction.position]
-        self._prepared = [one for one in self._prepared if one not in found]
+        decided = [one for one in self._prepared if one.xid == step.xid and one.start <= step.transaction.position]
+        self._prepared = [one for one in self._prepared if one not in decided]
         if not step.committed:
             return
         if kept is not None:
             for event in kept:
                 yield from self._take_rows(event, step.transaction)
             return
-        held = max(found, key=lambda one: one.start) if found else self._earlier(step.xid)
+        held = max(decided, key=lambda one: one.start) if decided else self._earlier(step.xid)
         if not held.captured:
             return
         reader = TransactionReader(held.start, held.end, self._paths, prepared=True)
@@ -392,9 +392,9 @@ class WindowDecoder:
         known, shown = self._now.get(path, self._window.tables[path]), self._window.tables[path]
         with work_on(shown.id, CaptureError):
             layout = described_table(table, known or shown, self._settings, altered=known is None)
-        found = path, self._layouts.add(layout)
-        self._numbers[described] = found
-        return found
+        entry = path, self._layouts.add(layout)
+        self._numbers[described] = entry
+        return entry
 
     def _known(self, path: str) -> int:
         """The table as its last rows were described, else as the catalog showed it."""
@@ -416,8 +416,8 @@ class WindowDecoder:
             faultpoints.reach("source.stream.batch")
 
     def _changes(self, block: _Block) -> tuple[Rows, RowImages]:
-        found = np.array(block.rows, np.int64).reshape(-1, _EVENT_NUMBERS).T
-        steps, layouts, kinds, ordinals, starts, ends = np.ascontiguousarray(found)
+        numbers = np.array(block.rows, np.int64).reshape(-1, _EVENT_NUMBERS).T
+        steps, layouts, kinds, ordinals, starts, ends = np.ascontiguousarray(numbers)
         data = np.frombuffer(b"".join(block.pieces), np.uint8)
         arrays = self._layouts.arrays
         try:
@@ -511,11 +511,11 @@ class WindowDecoder:
 
     def _stated(self, block: _Block) -> Rows:
         parts = []
-        for found, op, total in (
+        for numbers_of_op, op, total in (
             (block.truncates, Operation.TRUNCATE, 1),
             (block.statements, Operation.SCHEMA, -1),
         ):
-            steps, ordinals, subs, tables = np.array(found, np.int64).reshape(-1, 4).T
+            steps, ordinals, subs, tables = np.array(numbers_of_op, np.int64).reshape(-1, 4).T
             parts.append(Rows.at(steps, ITSELF, op, ordinals=ordinals, subs=subs, tables=tables, total=total))
         return Rows.together(parts)
 
@@ -524,10 +524,10 @@ class WindowDecoder:
         arrays = self._layouts.arrays
         missing = int(arrays.holders.max(initial=-1)) + 1 - len(self._announced)
         self._announced = np.concatenate([self._announced, np.full(missing, -1, np.int64)])
-        found = np.zeros(len(rows.order), np.bool_)
+        is_marked = np.zeros(len(rows.order), np.bool_)
         of_rows: Array = np.where(rows.ops == CODES[Operation.SCHEMA], -1, rows.tables)
-        mark_new(of_rows, arrays.holders, arrays.schemas, self._announced, found)
-        return found
+        mark_new(of_rows, arrays.holders, arrays.schemas, self._announced, is_marked)
+        return is_marked
 
     def _with_numbers(self, rows: Rows, block: _Block) -> tuple[Rows, dict[int, str]]:
         """The rows with their positions in their transactions, and the edges of these."""

@@ -87,8 +87,8 @@ def described_table(
                 "made, because the table was altered since.",
                 remedy=_left_out(known.path),
             )
-        found = refined or native
-        columns.append((_column(shown if refined else None, name, position, found, column), found))
+        types = refined or native
+        columns.append((_column(shown if refined else None, name, position, types, column), types))
     table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
     chunk_key = known.chunk_key if same.issuperset(known.chunk_key) else ()
     made = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))

@@ -62,9 +62,9 @@ class EventBytes:
         end = self._position + size
         if size < 0 or end > self._end:
             raise self.wrong("is shorter than its parts")
-        found = self._data[self._position : end]
+        taken = self._data[self._position : end]
         self._position = end
-        return found
+        return taken
 
     def rest(self) -> bytes:
         """All that is left."""
@@ -84,10 +84,10 @@ class EventBytes:
 
     def name_and_zero(self) -> str:
         """The same with a zero byte after it."""
-        found = self.name()
+        name = self.name()
         if self.number(1):
             raise self.wrong("has a name without an end")
-        return found
+        return name
 
     def utf8(self, data: bytes) -> str:
         """A text of bytes that are UTF-8."""

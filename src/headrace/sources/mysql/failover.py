@@ -82,7 +82,7 @@ def _boundary_after_known(
     ours: GtidSet, settings: MysqlSettings, now: ServerState, begin: BinlogPosition, head: BinlogPosition
 ) -> BinlogPosition:
     """The boundary after the transactions that are known; what follows has none of them."""
-    found, is_after = begin, False
+    boundary, is_after = begin, False
     transactions = TransactionReader(begin, head, ())
     with closing(log_up_to(settings, now.base, begin, lambda: transactions.boundary, server=now.server)) as blocks:
         while not transactions.finished:
@@ -103,8 +103,8 @@ def _boundary_after_known(
                             remedy=f"Let replicas commit in the order of the log. {NEW_CHECKPOINT}",
                         )
                     else:
-                        found = step.end
-    return found
+                        boundary = step.end
+    return boundary
 
 
 def _transactions_before(settings: MysqlSettings, kind: str, file: str) -> GtidSet:

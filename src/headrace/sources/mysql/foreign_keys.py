@@ -50,7 +50,7 @@ def unlogged_keys(connection: Connection, tables: Mapping[str, MysqlTable]) -> t
     """
     if not are_unlogged(connection):
         return ()
-    found: list[ForeignKey] = []
+    keys: list[ForeignKey] = []
     folds = connection.server.folds_names
     known = {_written(table.id, folds=folds): table.id for table in tables.values()}
     for table in tables.values():
@@ -63,11 +63,11 @@ def unlogged_keys(connection: Connection, tables: Mapping[str, MysqlTable]) -> t
                 raise
             continue
         for key in keys_in(str(statement), table.id):
-            found.append(replace(key, parent=known.get(_written(key.parent, folds=folds), key.parent)))
-    matches = _matches(connection, {key.child for key in found})
+            keys.append(replace(key, parent=known.get(_written(key.parent, folds=folds), key.parent)))
+    matches = _matches(connection, {key.child for key in keys})
     return tuple(
         sorted(
-            (replace(key, matches=tuple(matches.get((key.child, name), "") for name in key.columns)) for key in found),
+            (replace(key, matches=tuple(matches.get((key.child, name), "") for name in key.columns)) for key in keys),
             # The order in which InnoDB goes through them.
             key=lambda key: (key.child.database, key.name),
         )
@@ -85,14 +85,14 @@ def are_unlogged(connection: Connection) -> bool:
 def keys_in(statement: str, table: TableId) -> list[ForeignKey]:
     """The foreign keys with actions in what SHOW CREATE TABLE gives of a table. Values are compared exactly."""
     exactly: Match = ""
-    found = []
+    keys = []
     for name, columns, first, second, referenced, rest in _CLAUSE.findall(statement):
         actions = {event: _action(action) for event, action in _ACTIONS.findall(rest)}
         if not actions:
             continue
         database, parent = (_plain(first), _plain(second)) if second else (table.database, _plain(first))
         names = _split(columns)
-        found.append(
+        keys.append(
             ForeignKey(
                 _plain(name),
                 table,
@@ -104,7 +104,7 @@ def keys_in(statement: str, table: TableId) -> list[ForeignKey]:
                 tuple(exactly for _ in names),
             )
         )
-    return found
+    return keys
 
 
 def cascades(
@@ -160,7 +160,7 @@ def still_there(
         table: its table, as it was.
         rows: the rows, in canonical texts; all that the key would delete need their primary key alone.
     """
-    found: list[bool] = []
+    is_there: list[bool] = []
     names = [*table.row_key, *(key.columns if key.on_delete != "cascade" else ())]
     for first in range(0, len(rows), _ROWS):
         some = rows[first : first + _ROWS]
@@ -175,8 +175,8 @@ def still_there(
             if error.number not in _GONE:
                 raise
             return [False] * len(rows)
-        found += map(bool, answers)
-    return found
+        is_there += map(bool, answers)
+    return is_there
 
 
 def _constant(table: MysqlTable, name: str, value: str | None) -> str:
@@ -213,10 +213,10 @@ def _matches(connection: Connection, tables: Collection[TableId]) -> dict[tuple[
     if not tables:
         return {}
     names = ", ".join(f"({text(table.database)}, {text(table.name)})" for table in sorted(tables))
-    found: dict[tuple[TableId, str], Match] = {}
+    matches: dict[tuple[TableId, str], Match] = {}
     for database, table, column, collation in connection.rows(_COLLATIONS.format(names)):
-        found[TableId(str(database), "", str(table)), str(column)] = match_of(str(collation))
-    return found
+        matches[TableId(str(database), "", str(table)), str(column)] = match_of(str(collation))
+    return matches
 
 
 def match_of(collation: str) -> Match:

@@ -233,7 +233,7 @@ class MysqlGtidSet(GtidSet):
     @classmethod
     def of(cls, text: str) -> Self:
         """As of every set."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        by_source: dict[str, list[tuple[int, int]]] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             words = [word.strip() for word in part.split(":")]
             source = str(UUID(words[0]))
@@ -242,12 +242,12 @@ class MysqlGtidSet(GtidSet):
                 interval = _INTERVAL.fullmatch(word)
                 if interval is not None:
                     first = int(interval[1])
-                    found.setdefault(name, []).append((first, int(interval[2] or first)))
+                    by_source.setdefault(name, []).append((first, int(interval[2] or first)))
                 elif _SET_TAG.fullmatch(word.lower()):
                     name = f"{source}:{word.lower()}"
                 else:
                     raise ValueError(f"not a set of GTIDs: {text!r}")
-        return cls({name: _merged(runs) for name, runs in found.items()})
+        return cls({name: _merged(runs) for name, runs in by_source.items()})
 
     @property
     def text(self) -> str:
@@ -288,15 +288,15 @@ class MysqlGtidSet(GtidSet):
 
 
 def _merged(runs: Iterable[tuple[int, int]]) -> Intervals:
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(runs):
         if not 0 < first <= last:
             raise ValueError(f"not numbers of GTIDs: {first}-{last}")
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            found.append((first, last))
-    return tuple(found)
+            merged.append((first, last))
+    return tuple(merged)
 
 
 def _within(runs: Intervals, others: Intervals) -> bool:
@@ -322,13 +322,13 @@ class MariadbGtidSet(GtidSet):
     @classmethod
     def of(cls, text: str) -> Self:
         """As of every set."""
-        found: dict[tuple[int, int], int] = {}
+        last: dict[tuple[int, int], int] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             gtid = _MARIADB.fullmatch(part)
             if gtid is None:
                 raise ValueError(f"not GTIDs of MariaDB: {text!r}")
-            _put(found, int(gtid[1]), int(gtid[2]), int(gtid[3]))
-        return cls(found)
+            _put(last, int(gtid[1]), int(gtid[2]), int(gtid[3]))
+        return cls(last)
 
     @property
     def text(self) -> str:
@@ -339,16 +339,16 @@ class MariadbGtidSet(GtidSet):
     @property
     def whole_text(self) -> str:
         """One GTID for each domain and server, as `gtid_binlog_state` has it; the newest of a domain is its last."""
-        found = sorted(self.last.items(), key=lambda item: item[0][0])
-        return ",".join(f"{domain}-{server}-{number}" for (domain, server), number in found)
+        listed = sorted(self.last.items(), key=lambda item: item[0][0])
+        return ",".join(f"{domain}-{server}-{number}" for (domain, server), number in listed)
 
     def add(self, gtids: Iterable[str]) -> Self:
         """As of every set; what is added last is the newest."""
-        found = dict(self.last)
+        last = dict(self.last)
         for gtid in gtids:
             domain, server, number = map(int, gtid.split("-"))
-            _put(found, domain, server, number)
-        return type(self)(found)
+            _put(last, domain, server, number)
+        return type(self)(last)
 
     def contains(self, other: Self) -> bool:
         """Whether of each domain of the other one the newest transaction is here too.
@@ -376,10 +376,10 @@ class MariadbGtidSet(GtidSet):
         return {domain: number for (domain, _), number in self.last.items()}
 
 
-def _put(found: dict[tuple[int, int], int], domain: int, server: int, number: int) -> None:
+def _put(last: dict[tuple[int, int], int], domain: int, server: int, number: int) -> None:
     """Make a transaction the newest of its domain."""
-    found.pop((domain, server), None)
-    found[domain, server] = number
+    last.pop((domain, server), None)
+    last[domain, server] = number
 
 
 def read_previous_gtids(body: bytes) -> MysqlGtidSet:
@@ -399,9 +399,9 @@ def read_previous_gtids(body: bytes) -> MysqlGtidSet:
         if tagged:
             tag = data.utf8(data.take(data.number(1) >> 1))
             name = f"{name}:{tag}" if tag else name
-        found = [(data.number(8), data.number(8) - 1) for _ in range(data.number(8))]
+        intervals = [(data.number(8), data.number(8) - 1) for _ in range(data.number(8))]
         try:
-            runs[name] = _merged(found)
+            runs[name] = _merged(intervals)
         except ValueError:
             raise data.wrong("has numbers that are none of GTIDs") from None
     data.finish()
@@ -416,8 +416,8 @@ def read_gtid_list(body: bytes) -> MariadbGtidSet:
     """
     data = EventBytes(body, "GTID_LIST")
     count = data.number(4) & ((1 << _COUNT_BITS) - 1)
-    found: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
     for _ in range(count):
         domain, server = data.number(4), data.number(4)
-        _put(found, domain, server, data.number(8))
-    return MariadbGtidSet(found)
+        _put(last, domain, server, data.number(8))
+    return MariadbGtidSet(last)

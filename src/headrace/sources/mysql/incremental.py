@@ -59,8 +59,8 @@ class KeysNow:
     def greatest(self, table: MysqlTable, condition: str | None) -> list[Key]:
         """As `KeyRanges.greatest`."""
         self._require_known(table)
-        found = greatest_key(self.connection, table, _all_of(condition))
-        return [] if found is None else [found]
+        key = greatest_key(self.connection, table, _all_of(condition))
+        return [] if key is None else [key]
 
     def bounds(
         self, table: MysqlTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
@@ -72,8 +72,8 @@ class KeysNow:
     def definition(self, table: MysqlTable, before: str = "") -> str:
         """As `KeyRanges.definition`; the time of a table's making is that of its last change, in seconds."""
         database, name = (statements.text(part) for part in (table.id.database, table.id.name))
-        found = [self.connection.rows(sql.format(database, name)) for sql in (_MADE, _COLUMNS)]
-        return hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()[:16]
+        definitions = [self.connection.rows(sql.format(database, name)) for sql in (_MADE, _COLUMNS)]
+        return hashlib.md5(repr(definitions).encode(), usedforsecurity=False).hexdigest()[:16]
 
     def _require_known(self, table: MysqlTable) -> None:
         try:
@@ -146,13 +146,13 @@ def _others(table: MysqlTable, batches: Iterable[list[pa.Array]], written: pa.Ar
 
 def _written(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> pa.Array:
     """The texts of the keys of rows that changes wrote as a whole."""
-    names, found = [column.name for column in table.schema.columns], set()
+    names, written = [column.name for column in table.schema.columns], set()
     for batch in changes:
         for op, image in zip(batch.column("op").to_pylist(), batch.column("after").to_pylist(), strict=True):
             if op in _WRITTEN and image is not None and len(image) == len(names):
                 values = dict(image)
-                found.add(key_text([values[name] for name in table.row_key]))
-    return pa.array(sorted(found), pa.string())
+                written.add(key_text([values[name] for name in table.row_key]))
+    return pa.array(sorted(written), pa.string())
 
 
 def _places(table: MysqlTable) -> Sequence[int]:

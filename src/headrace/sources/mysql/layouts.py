@@ -162,17 +162,17 @@ class Arrays:
         return np.diff(self.key.firsts)
 
 
-def _numbers(found: Sequence[int]) -> Array:
-    return np.array(found, np.int64)
+def _numbers(numbers: Sequence[int]) -> Array:
+    return np.array(numbers, np.int64)
 
 
-def _texts(found: Sequence[str | None]) -> pa.StringArray:
-    return pa.array(found, pa.string())
+def _texts(texts: Sequence[str | None]) -> pa.StringArray:
+    return pa.array(texts, pa.string())
 
 
-def _columns(found: Sequence[Sequence[int]]) -> Columns:
-    firsts = np.cumsum([0, *(len(columns) for columns in found)]).astype(np.int64)
-    return Columns(firsts, _numbers([column for columns in found for column in columns]))
+def _columns(rows: Sequence[Sequence[int]]) -> Columns:
+    firsts = np.cumsum([0, *(len(columns) for columns in rows)]).astype(np.int64)
+    return Columns(firsts, _numbers([column for columns in rows for column in columns]))
 
 
 _REASONS = {
@@ -236,40 +236,42 @@ def read_rows(data: Array, events: Events, tables: WireTables) -> Rows:
     rows = int(counts.sum())
     cells = Cells(*(np.empty(size, np.int64) for size in (images, images + 1, values, values)))
     cells.firsts[0] = 0
-    found = Found(counts, np.empty(rows, np.int64), np.empty(rows, np.int64), cells, np.empty(partial, np.int64), wrong)
-    kernels.find_rows(data, events, shapes, True, found)
+    filled = Found(
+        counts, np.empty(rows, np.int64), np.empty(rows, np.int64), cells, np.empty(partial, np.int64), wrong
+    )
+    kernels.find_rows(data, events, shapes, True, filled)
     room = int(kernels.measure_texts(cells, shapes))
     labels, text = len(data), len(data) + len(tables.labels)
-    changes = _differences(data, found, text + room) if partial else b""
+    changes = _differences(data, filled, text + room) if partial else b""
     out = np.empty(text + room + len(changes), np.uint8)
     out[:labels], out[labels:text] = data, tables.labels
     out[text + room :] = np.frombuffer(changes, np.uint8)
     if kernels.write_texts(out, text, labels, cells, shapes, wrong) < 0:
         image, column = wrong[:2].tolist()
-        row = int(np.flatnonzero((found.old == image) | (found.new == image))[0])
+        row = int(np.flatnonzero((filled.old == image) | (filled.new == image))[0])
         event = _event_of(counts, row)
         offset = int(cells.starts[cells.firsts[image] + column])
         raise WrongRow(event, offset, column, _REASONS[kernels.VALUE])
     out.flags.writeable = False
-    return Rows(RowImages(out, cells, found.old, found.new), np.repeat(np.arange(len(counts)), counts))
+    return Rows(RowImages(out, cells, filled.old, filled.new), np.repeat(np.arange(len(counts)), counts))
 
 
-def _differences(data: Array, found: Found, position: int) -> bytes:
+def _differences(data: Array, filled: Found, position: int) -> bytes:
     """Let cells with differences stand where the JSON before and they stand together; these bytes.
 
     Without the JSON before, a value is absent.
     """
-    cells, parts = found.cells, []
-    images = np.searchsorted(cells.firsts, found.partial, "right") - 1
-    before = found.partial - (cells.firsts[images] - cells.firsts[images - 1])
-    for cell, old in zip(found.partial.tolist(), before.tolist(), strict=True):
+    cells, parts = filled.cells, []
+    images = np.searchsorted(cells.firsts, filled.partial, "right") - 1
+    before = filled.partial - (cells.firsts[images] - cells.firsts[images - 1])
+    for cell, old in zip(filled.partial.tolist(), before.tolist(), strict=True):
         size = int(cells.sizes[cell])
         if cells.sizes[old] == ABSENT or (cells.sizes[old] == NULL and not size):
             cells.sizes[cell] = cells.sizes[old]
             continue
         if cells.sizes[old] == NULL:
-            rows = np.flatnonzero(found.new == np.searchsorted(cells.firsts, cell, "right") - 1)
-            event = _event_of(found.rows, int(rows[0]))
+            rows = np.flatnonzero(filled.new == np.searchsorted(cells.firsts, cell, "right") - 1)
+            event = _event_of(filled.rows, int(rows[0]))
             raise WrongRow(event, int(cells.starts[cell]), -1, "has differences to a JSON that is null")
         whole = [bytes(data[cells.starts[c] : cells.starts[c] + cells.sizes[c]]) for c in (old, cell)]
         parts.append(binary_json.changed(*whole))

@@ -51,9 +51,9 @@ def log_from(
         # Without the statements of rows MariaDB leaves their events out, and positions can't be counted.
         reader.dump(file, max(position.position if position.position < _U32 else FIRST, FIRST), statements=True)
         while block := reader.receive():
-            found = _mark_in(block) if mark else ""
-            if found:
-                require_same_file(found, mark, file, str(reader.endpoint))
+            first_mark = _mark_in(block) if mark else ""
+            if first_mark:
+                require_same_file(first_mark, mark, file, str(reader.endpoint))
                 mark = ""
             yield block
 
@@ -100,10 +100,10 @@ def require_server(session: Connection, server: str) -> None:
     Raises:
         PositionMismatch: it is of another one.
     """
-    found = session.server
-    if server and found.uuid and found.uuid != server:
+    answering = session.server
+    if server and answering.uuid and answering.uuid != server:
         raise PositionMismatch(
-            f"The server has the id '{found.uuid}', and the batch was planned with '{server}'.",
+            f"The server has the id '{answering.uuid}', and the batch was planned with '{server}'.",
             remedy="Set 'hostname' and 'port' to one server, and not to a proxy in front of several.",
         )
 
@@ -139,8 +139,8 @@ class PreparedBefore:
                     "and the log does not have its rows any more.",
                     remedy=f"The copy would lack these rows. {NEW_CHECKPOINT}",
                 )
-            for found in self._undecided(begin):
-                self._found.setdefault(found.xid, found._replace(captured=True))
+            for undecided in self._undecided(begin):
+                self._found.setdefault(undecided.xid, undecided._replace(captured=True))
             self._read_to = begin
         return self._found[xid]
 
@@ -222,8 +222,8 @@ def mark_of(settings: MysqlSettings, file: str) -> str:
     with connect_binlog(settings) as reader:
         reader.dump(file, FIRST)
         while block := reader.receive():
-            if found := _mark_in(block):
-                return found
+            if mark := _mark_in(block):
+                return mark
     raise FormatError(f"File '{file}' of the binary log does not begin with a description of itself.")
 
 

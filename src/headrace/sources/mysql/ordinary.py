@@ -102,5 +102,5 @@ def _from(first: int, events: Array) -> Array:
 
 
 @lru_cache(maxsize=16)
-def _uuid(found: bytes) -> str:
-    return str(UUID(bytes=found))
+def _uuid(raw: bytes) -> str:
+    return str(UUID(bytes=raw))

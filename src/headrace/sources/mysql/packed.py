@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""How many bytes a transaction of so many decimal digits takes."""
+"""How many bytes a group of so many decimal digits takes."""
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -74,13 +74,13 @@ def decimal_text(data: bytes, precision: int, scale: int) -> str:
         data = bytes(byte ^ 0xFF for byte in data)
     whole = precision - scale
     rest, after = ([digits % 9] if digits % 9 else [] for digits in (whole, scale))
-    transactions = [*rest, *[9] * (whole // 9 + scale // 9), *after]
+    groups = [*rest, *[9] * (whole // 9 + scale // 9), *after]
     reader, digits = Reader(data, 0, len(data)), ""
-    for transaction in transactions:
-        found = int.from_bytes(reader.take(_DIGIT_BYTES[transaction]), "big")
-        if found >= 10**transaction:
+    for size in groups:
+        number = int.from_bytes(reader.take(_DIGIT_BYTES[size]), "big")
+        if number >= 10**size:
             raise ValueError("a decimal has a group of digits that is too large")
-        digits += f"{found:0{transaction}}"
+        digits += f"{number:0{size}}"
     text = digits[:whole].lstrip("0") or "0"
     if scale:
         text += f".{digits[whole:]}"

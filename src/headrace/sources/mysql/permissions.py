@@ -282,7 +282,7 @@ def zero_dates(connection: Connection, tables: Iterable[MysqlTable]) -> Iterator
             if column.logical.kind not in _DAYS:
                 continue
             try:
-                found = connection.rows(statement.format(quoted(table.id), identifier(column.name)))
+                lines = connection.rows(statement.format(quoted(table.id), identifier(column.name)))
             except MysqlError as error:
                 if error.number in _UNREADABLE:
                     continue
@@ -294,5 +294,5 @@ def zero_dates(connection: Connection, tables: Iterable[MysqlTable]) -> Iterator
                 if takes:
                     yield MisfitKey(table.path, column.name, _ZERO, certain=False)
             else:
-                if found:
+                if lines:
                     yield MisfitKey(table.path, column.name, _ZERO, certain=True)

@@ -331,14 +331,14 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         for tries_left in range(_CATALOG_TRIES, -1, -1):
             shown = self._tables.captured(self._sql, strict=False)
             later = self._later_statements(state, scan, known)
-            found = altered_tables(known, state.unsure, shown, scan.statements, later, begin, state.dropped, read_at)
-            missing = [path for path in known if path not in shown and path not in found.replaced]
-            if not (missing or found.lagging) or not tries_left:
+            altered = altered_tables(known, state.unsure, shown, scan.statements, later, begin, state.dropped, read_at)
+            missing = [path for path in known if path not in shown and path not in altered.replaced]
+            if not (missing or altered.lagging) or not tries_left:
                 break
             # A statement may be in the log a moment before the catalog shows what it did, and a table that is being
             # altered may be in no catalog for a moment.
             time.sleep(_CATALOG_SECONDS)
-        return found
+        return altered
 
     def _require_readable(
         self, start: Offset, state: StreamState, scan: ScanResult, altered: AlteredTables | None
@@ -462,12 +462,12 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
         Those that were altered are as they were until the log comes to the statements.
         """
-        found = self._tables.captured(self._sql, strict=False)
+        tables = self._tables.captured(self._sql, strict=False)
         for path, table in tables_of(start.schemas).items():
-            if path in found and path not in self._changed and is_altered(table, found[path]):
-                found[path] = under_options(table, self._settings)
+            if path in tables and path not in self._changed and is_altered(table, tables[path]):
+                tables[path] = under_options(table, self._settings)
                 self._scan_again = True
-        return found
+        return tables
 
     def _at_end_of_window(self, end: Offset, window: BinlogWindow) -> Offset:
         """The offset with what it keeps of the log at the end of a window."""

@@ -91,10 +91,10 @@ def read_query(body: bytes) -> Query:
 
 def _databases(status: EventBytes) -> tuple[str, ...]:
     count = status.number(1)
-    found = []
+    databases = []
     for _ in range(0 if count == _TOO_MANY else count):
         name = bytearray()
         while letter := status.number(1):
             name.append(letter)
-        found.append(status.utf8(bytes(name)))
-    return tuple(found)
+        databases.append(status.utf8(bytes(name)))
+    return tuple(databases)

@@ -48,11 +48,11 @@ def insert_signal(connection: Connection, table: MysqlTable, signal: Signal) -> 
 def signals_in(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> list[Signal]:
     """What was inserted into the signal table, in the order of the changes."""
     names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
-    found = []
+    signals = []
     for batch in changes:
         for op, image in zip(batch.column("op").to_pylist(), batch.column("after").to_pylist(), strict=True):
             if op == Operation.CREATE.value and image is not None:
                 values = dict(image)
                 id, kind, data = (values.get(name) for name in names)
-                found.append(Signal(id or "", kind or "", data))
-    return found
+                signals.append(Signal(id or "", kind or "", data))
+    return signals

@@ -173,15 +173,15 @@ def _images(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> tuple[Count
             for op, image in zip(ops, batch.column(column).to_pylist(), strict=True):
                 if image is None or op not in _OF_ROWS:
                     continue
-                found = dict(image)
-                if len(found) != len(names):
+                values = dict(image)
+                if len(values) != len(names):
                     error = CaptureError(
                         f"Table '{table.path}' has no key, and was changed while it was read by a change without whole "
                         "images.",
                         remedy="Run: SET GLOBAL binlog_row_image = FULL; and start with a new checkpoint.",
                     )
                     raise about(error, table.schema.id)
-                counter[tuple(found[name] for name in names)] += 1
+                counter[tuple(values[name] for name in names)] += 1
     return came, gone
 
 
@@ -213,9 +213,9 @@ def require_as_known(session: Session, table: MysqlTable) -> None:
             raise
         raise altered(table) from error
     database, name = (statements.text(part) for part in (table.id.database, table.id.name))
-    found = {str(row[0]): row[1:] for row in session.rows(_COLUMNS.format(database, name))}
+    columns = {str(row[0]): row[1:] for row in session.rows(_COLUMNS.format(database, name))}
     for column, native in zip(table.schema.columns, table.natives, strict=True):
-        declared = found.get(column.name)
+        declared = columns.get(column.name)
         if declared is None or NativeType.of_catalog(*declared, json=native.kind == "json") != native:
             raise altered(table)
 
@@ -275,8 +275,8 @@ def more_chunks(
 
 def greatest_key(session: Session, table: MysqlTable, conditions: Sequence[str] = ()) -> Key | None:
     """The last key of the rows that meet conditions; None where there is none."""
-    found = session.rows(statements.greatest_key(table, conditions))
-    return _key(found[0]) if found else None
+    lines = session.rows(statements.greatest_key(table, conditions))
+    return _key(lines[0]) if lines else None
 
 
 def key_bounds(
@@ -301,10 +301,10 @@ def key_bounds(
     """
     bounds: list[Key] = []
     while len(bounds) < chunks:
-        found = session.rows(statements.chunk_bound(table, lower, last, rows, conditions))
-        if not found:
+        lines = session.rows(statements.chunk_bound(table, lower, last, rows, conditions))
+        if not lines:
             break
-        lower = _key(found[0])
+        lower = _key(lines[0])
         bounds.append(lower)
     return bounds
 

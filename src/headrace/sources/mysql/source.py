@@ -97,8 +97,8 @@ class MysqlSource(Source):
         """What is captured now, in include-list order."""
         known = forgiven(known, self.settings)
         with connect(self.settings) as connection:
-            found = Catalog(connection, self.settings).captured(strict=True, known=known)
-        return [table.schema for table in found.values()]
+            captured = Catalog(connection, self.settings).captured(strict=True, known=known)
+        return [table.schema for table in captured.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The schema of each table."""
@@ -110,10 +110,10 @@ class MysqlSource(Source):
             return ()
         with connect(self.settings) as connection:
             catalog = Catalog(connection, self.settings)
-            found = catalog.captured(strict=False)
-        gone = [TableColumns(table_id(path), gone=True) for path in offset.tables_seen if path not in found]
+            captured = catalog.captured(strict=False)
+        gone = [TableColumns(table_id(path), gone=True) for path in offset.tables_seen if path not in captured]
         tables = [table.id for table in catalog.tables.values()]
-        return unmatched(self.settings, [*map(columns_of, found.values()), *gone], tables, selects=False)
+        return unmatched(self.settings, [*map(columns_of, captured.values()), *gone], tables, selects=False)
 
     def head(self) -> str:
         """How far the log is written. It moves on even where no captured table is changed."""
@@ -133,8 +133,8 @@ class MysqlSource(Source):
     def missing_permissions(self) -> Sequence[MissingPermission]:
         """What the login may not do, and what the server is not set up for."""
         with connect(self.settings) as connection:
-            found = Catalog(connection, self.settings).captured(strict=False)
-        return missing_permissions(self.settings, [table.id for table in found.values()])
+            captured = Catalog(connection, self.settings).captured(strict=False)
+        return missing_permissions(self.settings, [table.id for table in captured.values()])
 
     def printed_tables(self) -> Iterator[PrintedTable]:
         """The captured tables as the server prints and counts them."""
@@ -143,17 +143,17 @@ class MysqlSource(Source):
     def misfit_keys(self) -> Sequence[MisfitKey]:
         """Those that have the day 0000-00-00."""
         with connect(self.settings) as connection:
-            found = Catalog(connection, self.settings).captured(strict=False)
-            return list(zero_dates(connection, found.values()))
+            captured = Catalog(connection, self.settings).captured(strict=False)
+            return list(zero_dates(connection, captured.values()))
 
     def cascades(self, start: Offset | None = None, end: Offset | None = None) -> Sequence[Cascade]:
         """The foreign keys that either offset knows; without offsets those that the catalog has now."""
         if end is None:
             with connect(self.settings) as connection:
-                found = Catalog(connection, self.settings).captured(strict=False)
-                keys = unlogged_keys(connection, found)
+                captured = Catalog(connection, self.settings).captured(strict=False)
+                keys = unlogged_keys(connection, captured)
             require_followed(keys, self.settings)
-            return cascades(keys, found, self.settings)
+            return cascades(keys, captured, self.settings)
         if start is None or start.is_nothing or end.is_nothing:
             return ()
         known, now = StreamState.of(start).cascades, StreamState.of(end).cascades
@@ -204,7 +204,7 @@ class MysqlSource(Source):
         for path, position in found_empty(start, end):
             yield MarkerSlice((empty_table(log, tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
-            asked = {path for path, found in end.gaps.items() if end.skipped.get(path) == found}
+            asked = {path for path, lost in end.gaps.items() if end.skipped.get(path) == lost}
             gaps = [
                 gap(log, path, after, upto, skipped=path in asked) for path, (after, upto) in sorted(end.gaps.items())
             ]
@@ -238,10 +238,10 @@ class MysqlSource(Source):
         """The known tables that are not captured now; those that a run has found where the server can't be reached."""
         try:
             with connect(self.settings) as connection:
-                found = Catalog(connection, self.settings).captured(strict=False)
+                captured = Catalog(connection, self.settings).captured(strict=False)
         except HeadraceError:
             return tuple(offset.uncaptured)
-        return tuple(uncaptured_tables(offset, found, partial(means, self.settings)))
+        return tuple(uncaptured_tables(offset, captured, partial(means, self.settings)))
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
@@ -252,9 +252,9 @@ class MysqlSource(Source):
             )
         with connect(self.settings) as connection:
             tables = Catalog(connection, self.settings).captured(strict=False)
-            found = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, found.values()):
-                check_filter(connection, found[id], filter)
+            by_id = {table.id: table for table in tables.values()}
+            for id, filter in requested_tables(signal, by_id.values()):
+                check_filter(connection, by_id[id], filter)
 
     def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
         """What it takes to leave out changes of one table. A position is a file and a byte of the log, or `now`."""
@@ -321,7 +321,7 @@ def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
             mark=mark,
             folds_names=log.folds_names,
             unsettled=state.unsettled,
-            states={path: found for path, found in state.states.items() if path in read},
+            states={path: history for path, history in state.states.items() if path in read},
             unsure=before.unsure,
             gone=tuple(path for path in read if path not in end.schemas),
         )

@@ -159,9 +159,9 @@ def read_statement(text: str, *, by_server: bool = False) -> Statement:
     if not tokens:
         return Statement(Meaning.NOTHING)
     reader = _Reader(tokens)
-    found = (reader.emptied() if by_server else None) or _Reader(tokens).statement()
+    statement = (reader.emptied() if by_server else None) or _Reader(tokens).statement()
     words = " ".join(token.text for token in tokens[:3] if token.kind in ("word", "quoted"))[:_FIRST_CHARACTERS]
-    return Statement(found.meaning, found.tables, found.renamed, found.xid, words)
+    return Statement(statement.meaning, statement.tables, statement.renamed, statement.xid, words)
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -244,8 +244,8 @@ class _Reader:
 
     def _skip(self, *words: str) -> bool:
         """Go over a word, or over several that stand together."""
-        found = [token.word for token in self._tokens[self._index : self._index + len(words)]]
-        if found != list(words):
+        words_there = [token.word for token in self._tokens[self._index : self._index + len(words)]]
+        if words_there != list(words):
             return False
         self._index += len(words)
         return True
@@ -265,15 +265,15 @@ class _Reader:
         return Named(None, first)
 
     def _tables(self, most: int) -> tuple[Named, ...]:
-        found: list[Named] = []
-        while len(found) < most:
+        tables: list[Named] = []
+        while len(tables) < most:
             table = self._table()
             if table is None:
                 break
-            found.append(table)
+            tables.append(table)
             if not self._skip(","):
                 break
-        return tuple(found)
+        return tuple(tables)
 
     def _xa(self) -> Statement:
         word = self._next()
@@ -284,8 +284,8 @@ class _Reader:
             known = word in ("END", "PREPARE", "RECOVER")
             return Statement(Meaning.NOTHING if known else Meaning.UNKNOWN)
         text = "".join(token.text for token in self._tokens[self._index :])
-        found = re.match(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", text, re.IGNORECASE)
-        xid = f"X'{found[1].lower()}',X'{found[2].lower()}',{found[3]}" if found else None
+        match = re.match(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", text, re.IGNORECASE)
+        xid = f"X'{match[1].lower()}',X'{match[2].lower()}',{match[3]}" if match else None
         return Statement(meaning if xid else Meaning.UNKNOWN, xid=xid)
 
     def _rename(self) -> Statement:

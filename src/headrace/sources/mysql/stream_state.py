@@ -164,7 +164,7 @@ def states_of_json(data: Sequence[Any]) -> tuple[tuple[str, MysqlTable | None], 
     """
     first, given = data
     return tuple(
-        (position, None if found is None else table_of_json(_whole(first, found))) for position, found in given
+        (position, None if state is None else table_of_json(_whole(first, state))) for position, state in given
     )
 
 
@@ -177,12 +177,16 @@ def _beside(first: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any
     return {**rest, "schema": schema, "columns": columns}
 
 
-def _whole(first: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _whole(first: Mapping[str, Any], differences: Mapping[str, Any]) -> dict[str, Any]:
     known = list(_columns(first))
-    columns = [known[given] if isinstance(given, int) else given for given in found["columns"]]
+    columns = [known[given] if isinstance(given, int) else given for given in differences["columns"]]
     placed = [{**column, "position": position} for position, (column, _) in enumerate(columns, 1)]
-    rest = {name: value for name, value in found.items() if name != "columns"}
-    return {**rest, "schema": {**found["schema"], "columns": placed}, "natives": [native for _, native in columns]}
+    rest = {name: value for name, value in differences.items() if name != "columns"}
+    return {
+        **rest,
+        "schema": {**differences["schema"], "columns": placed},
+        "natives": [native for _, native in columns],
+    }
 
 
 def _columns(table: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:

@@ -151,7 +151,7 @@ def read_table_map(described: bytes, *, mariadb: bool) -> TableMap:
     database, name = data.name_and_zero(), data.name_and_zero()
     codes = data.take(data.packed())
     metas = data.part(data.packed())
-    found = []
+    columns = []
     for number, code in enumerate(codes, 1):
         size = _META_SIZES.get(code)
         if size is None:
@@ -159,10 +159,10 @@ def read_table_map(described: bytes, *, mariadb: bool) -> TableMap:
                 f"Column {number} of table '{database}.{name}' is of type {code} on the wire, which is not known.",
                 remedy="Leave the table out of 'tables'.",
             )
-        found.append((code, metas.number(size)))
+        columns.append((code, metas.number(size)))
     metas.finish()
     nulls = _low_bits(data, len(codes))
-    plain = [MapColumn(code, meta, null) for (code, meta), null in zip(found, nulls, strict=True)]
+    plain = [MapColumn(code, meta, null) for (code, meta), null in zip(columns, nulls, strict=True)]
     fields = _Fields(plain, _MARIADB_CHARACTER if mariadb else _MYSQL_CHARACTER)
     while data.left:
         kind = data.number(1)
@@ -242,12 +242,12 @@ class _Fields:
         )
 
     def _key(self, data: EventBytes, part: Callable[[], KeyPart]) -> tuple[KeyPart, ...]:
-        found = []
+        parts = []
         while data.left:
-            found.append(part())
-            if found[-1].column >= self._count:
+            parts.append(part())
+            if parts[-1].column >= self._count:
                 raise data.wrong("has a key of columns that the table has not")
-        return tuple(found)
+        return tuple(parts)
 
 
 def _each(data: EventBytes, columns: Sequence[int], value: Callable[[], T]) -> dict[int, T]:
@@ -257,13 +257,13 @@ def _each(data: EventBytes, columns: Sequence[int], value: Callable[[], T]) -> d
 
 def _with_default(data: EventBytes, columns: Sequence[int]) -> dict[int, int]:
     """A value for all of these columns, and others for some by their position among them."""
-    found = dict.fromkeys(columns, data.packed())
+    numbers = dict.fromkeys(columns, data.packed())
     while data.left:
         index = data.packed()
         if index >= len(columns):
             raise data.wrong("has a collation of a column that the table has not")
-        found[columns[index]] = data.packed()
-    return found
+        numbers[columns[index]] = data.packed()
+    return numbers
 
 
 def _texts(data: EventBytes) -> tuple[bytes, ...]:
@@ -272,11 +272,11 @@ def _texts(data: EventBytes) -> tuple[bytes, ...]:
 
 def _low_bits(data: EventBytes, count: int) -> list[bool]:
     """Bits with the lowest of each byte first."""
-    found = data.take((count + 7) // 8)
-    return [bool(found[n >> 3] >> (n & 7) & 1) for n in range(count)]
+    octets = data.take((count + 7) // 8)
+    return [bool(octets[n >> 3] >> (n & 7) & 1) for n in range(count)]
 
 
 def _high_bits(data: EventBytes, count: int) -> list[bool]:
     """Bits with the highest of each byte first."""
-    found = data.take((count + 7) // 8)
-    return [bool(found[n >> 3] << (n & 7) & 0x80) for n in range(count)]
+    octets = data.take((count + 7) // 8)
+    return [bool(octets[n >> 3] << (n & 7) & 0x80) for n in range(count)]

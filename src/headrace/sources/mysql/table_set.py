@@ -41,14 +41,14 @@ class TableSet:
         Raises:
             CaptureError: there is one, and the options say to stop there.
         """
-        found, state = unlogged_keys(connection, tables_of(offset.schemas)), StreamState.of(offset)
-        require_followed(found, self._settings)
-        return offset if found == state.cascades else replace(state, cascades=found).in_offset(offset)
+        keys, state = unlogged_keys(connection, tables_of(offset.schemas)), StreamState.of(offset)
+        require_followed(keys, self._settings)
+        return offset if keys == state.cascades else replace(state, cascades=keys).in_offset(offset)
 
     def follow(
         self,
         start: Offset,
-        found: Mapping[str, MysqlTable],
+        captured: Mapping[str, MysqlTable],
         *,
         restarted: bool,
         rewrites: Sequence[Rewrite] = (),
@@ -59,7 +59,7 @@ class TableSet:
 
         Args:
             start: where the last batch ended.
-            found: the captured tables.
+            captured: the captured tables.
             restarted: whether a new process does it, whose options may be others.
             rewrites: of tables whose rows may have changed without a change in the log.
             replaced: those of them of which all rows may be others.
@@ -69,26 +69,26 @@ class TableSet:
             CaptureError: the options say to stop at such a table.
         """
         known, state = tables_of(start.schemas), StreamState.of(start)
-        self._require_matched(known, found, [path for path in found if path not in known])
-        read = read_first(self._settings, (table.id for table in found.values()))
-        fresh = [path for path in found if path not in known]
-        kept = [path for path in start.known if path in found]
-        uncaptured = uncaptured_tables(start, found, lambda path: means(self._settings, path))
+        self._require_matched(known, captured, [path for path in captured if path not in known])
+        read = read_first(self._settings, (table.id for table in captured.values()))
+        fresh = [path for path in captured if path not in known]
+        kept = [path for path in start.known if path in captured]
+        uncaptured = uncaptured_tables(start, captured, lambda path: means(self._settings, path))
         say_uncaptured(list(uncaptured), () if restarted else start.uncaptured, self._settings, _REMEDY)
         for path in fresh:
             if path in start.tables_seen:
                 after = start.uncaptured.get(path, start.commit)
                 say_returned(path, f"commit {after}", self._settings, read_again=path in read)
         ad_hoc = AdHoc.from_json(start.ad_hoc).after_added(start.commit)
-        waiting = tuple(path for path in state.waiting if path in found)
+        waiting = tuple(path for path in state.waiting if path in captured)
         waiting = tuple(dict.fromkeys((*waiting, *(path for path in fresh if path in read))))
         wanted = [path for path in fresh if path in read]
         # A snapshot of its own ends with what is gone.
-        whole = {path: replace(found[path], chunk_key=()) for path in replaced if path in found}
+        whole = {path: replace(captured[path], chunk_key=()) for path in replaced if path in captured}
         ad_hoc = follow_rewrites(
             [rewrite for rewrite in rewrites if rewrite.path in kept],
             ad_hoc,
-            {**found, **whole},
+            {**captured, **whole},
             self._settings,
             read=read,
             rows=rows,
@@ -100,21 +100,23 @@ class TableSet:
         end = replace(
             start,
             known=(*kept, *fresh),
-            schemas={path: table.to_json() for path, table in found.items()},
+            schemas={path: table.to_json() for path, table in captured.items()},
             uncaptured=uncaptured,
             ad_hoc=ad_hoc.to_json(),
-            tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
+            tables={
+                path: progress for path, progress in start.tables.items() if path in captured and path not in fresh
+            },
         )
         end = replace(state, waiting=waiting).in_offset(end)
         return start if end == start else end
 
     def _require_matched(
-        self, known: Mapping[str, MysqlTable], found: Mapping[str, MysqlTable], fresh: list[str]
+        self, known: Mapping[str, MysqlTable], captured: Mapping[str, MysqlTable], fresh: list[str]
     ) -> None:
         """See that names and patterns of the options still match something in tables that may have changed."""
         for path in fresh:
-            require_matched_by(self._settings, found[path].id, list(map(columns_of, found.values())))
+            require_matched_by(self._settings, captured[path].id, list(map(columns_of, captured.values())))
         for path, table in known.items():
-            if path in found:
+            if path in captured:
                 held = [column.name for column in table.schema.columns]
-                require_still_matched(self._settings, columns_of(found[path]), table.names, table.protected, held)
+                require_still_matched(self._settings, columns_of(captured[path]), table.names, table.protected, held)

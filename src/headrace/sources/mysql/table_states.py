@@ -281,10 +281,10 @@ class _Followed:
         if self._after is None or not self._columns_after or self._is_unknown(len(self._columns_after) - 1):
             return False
         names = {column.name.casefold() for column in self._after.schema.columns}
-        found = {seen.name.casefold() for seen in self._columns_after[-1]}
+        names_after = {seen.name.casefold() for seen in self._columns_after[-1]}
         left_out = [seen for seen in self._columns_after[-1] if seen.name.casefold() not in names]
         # What is added or renamed may be left out by the options.
-        return names <= found and all(seen.slot.born is None or seen.name != seen.slot.born for seen in left_out)
+        return names <= names_after and all(seen.slot.born is None or seen.name != seen.slot.born for seen in left_out)
 
     def _is_unknown(self, number: int) -> bool:
         return any(n <= number for n in self._unknown)
@@ -298,7 +298,7 @@ class _Followed:
             return None
         if number < 0 or self._changes_nothing_before(number):
             return self._before
-        found: list[tuple[Column, NativeType]] = []
+        described: list[tuple[Column, NativeType]] = []
         for seen in self._columns_after[number]:
             if self._chain and self._last_name(seen.slot) is not None and self._of_after(seen.slot) is None:
                 # The options leave it out.
@@ -306,15 +306,15 @@ class _Followed:
             column = self._resolved(seen)
             if column is None:
                 return None
-            found.append(column)
-        columns = tuple(replace(column, position=position) for position, (column, _) in enumerate(found, 1))
+            described.append(column)
+        columns = tuple(replace(column, position=position) for position, (column, _) in enumerate(described, 1))
         key = self._key(number)
         if key is None:
             return None
         schema = replace(self._before.schema, columns=columns, key=key, primary_key=None)
         if self._before.schema.primary_key is not None:
             schema = replace(schema, primary_key=key)
-        natives = tuple(native for _, native in found)
+        natives = tuple(native for _, native in described)
         chunk_key = key if self._before.chunk_key == self._before.schema.key else ()
         return replace(self._before, schema=schema, natives=natives, chunk_key=chunk_key, structure="")
 
@@ -342,8 +342,8 @@ class _Followed:
             names = [next((s.name for s in after if s.slot is slot), None) for slot in slots]
         else:
             return None
-        found = [name for name in names if name is not None]
-        return tuple(found) if len(found) == len(names) else None
+        key = [name for name in names if name is not None]
+        return tuple(key) if len(key) == len(names) else None
 
     def _moves_key(self, number: int) -> bool:
         return any(
@@ -364,14 +364,14 @@ class _Followed:
 
     def _resolved(self, seen: _ColumnState) -> tuple[Column, NativeType] | None:
         """A column after a statement; None where nothing says what it was."""
-        found = None
+        resolved = None
         if seen.version == len(seen.slot.declared):
-            found = self._of_after(seen.slot)
-        if found is None and seen.version == 0 and seen.slot.born is not None and self._before is not None:
-            found = _column_of(self._before, seen.slot.born)
-        if found is None and seen.version:
-            found = declared_column(seen.name, seen.slot.declared[seen.version - 1], self._default_charset)
-        return None if found is None else (replace(found[0], name=seen.name), found[1])
+            resolved = self._of_after(seen.slot)
+        if resolved is None and seen.version == 0 and seen.slot.born is not None and self._before is not None:
+            resolved = _column_of(self._before, seen.slot.born)
+        if resolved is None and seen.version:
+            resolved = declared_column(seen.name, seen.slot.declared[seen.version - 1], self._default_charset)
+        return None if resolved is None else (replace(resolved[0], name=seen.name), resolved[1])
 
     @cached_property
     def _default_charset(self) -> str | None:
@@ -383,8 +383,8 @@ class _Followed:
             for seen in self._columns_after[-1]
             if seen.slot.declared and lacks_charset(seen.slot.declared[-1])
         ]
-        found = {column[1].charset for slot in without if (column := self._of_after(slot)) is not None}
-        return found.pop() if len(found) == 1 else None
+        charsets = {column[1].charset for slot in without if (column := self._of_after(slot)) is not None}
+        return charsets.pop() if len(charsets) == 1 else None
 
     # Proofs.
 
@@ -437,10 +437,10 @@ class _Followed:
     def _changed(
         self, action: Change, in_front: Mapping[int, _ColumnState], after: Mapping[int, _ColumnState]
     ) -> str | None:
-        found = [(seen, after.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
-        if not found or found[0][1] is None or self._is_gone(found[0][0].slot):
+        pairs = [(seen, after.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
+        if not pairs or pairs[0][1] is None or self._is_gone(pairs[0][0].slot):
             return None
-        old, new = found[0]
+        old, new = pairs[0]
         assert new is not None
         if action.definition.generated:
             return f"column '{action.to}' is computed"
@@ -515,15 +515,15 @@ class _Followed:
 
     def _constants(self, proven: int) -> dict[str, str | None] | None:
         """The values of columns that were added and are not NULL; None where one of them is not known."""
-        found: dict[str, str | None] = {}
+        constants: dict[str, str | None] = {}
         for seen in self._added(proven):
             if self._is_null(seen):
                 continue
             value = self._constant(seen)
             if value is None:
                 return None
-            found[seen.name] = value
-        return found
+            constants[seen.name] = value
+        return constants
 
     def _constant(self, seen: _ColumnState) -> str | None:
         """The one value that a column has in every row from before; None where it is not known."""
@@ -566,11 +566,11 @@ _KEEPING_COLUMNS = frozenset(("IGNORE", "DROP", "TRUNCATE", "EXCHANGE", "REPAIR"
 
 def origin_of(path: str, statement: Statement) -> str:
     """Which table had, before a statement, the rows that a table has after it."""
-    found = path
+    origin = path
     for old, new in reversed(statement.renamed):
-        if f"{new.database}.{new.name}" == found:
-            found = f"{old.database}.{old.name}"
-    return found
+        if f"{new.database}.{new.name}" == origin:
+            origin = f"{old.database}.{old.name}"
+    return origin
 
 
 def _column_of(table: MysqlTable, name: str) -> tuple[Column, NativeType] | None:

@@ -85,7 +85,7 @@ class TextRows:
     def _made_texts(self, data: Array, positions: Array, sizes: Array, rows: int) -> pa.StringArray:
         """The columns that kernels don't write, one after another."""
         columns = len(self._kinds)
-        found = []
+        arrays = []
         for column in np.flatnonzero(self._kinds == kernels.MADE).tolist():
             offsets, valid = np.empty(rows + 1, np.int32), bitmap(rows)
             out = np.empty(int(np.maximum(sizes[column::columns], 0).sum()) + 1, np.uint8)
@@ -93,12 +93,12 @@ class TextRows:
             buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
             printed = pa.Array.from_buffers(pa.binary(), rows, buffers)
             try:
-                found.append(self._natives[column].printed_texts(printed))
+                arrays.append(self._natives[column].printed_texts(printed))
             except (ValueError, pa.ArrowInvalid) as error:
                 raise FormatError(
                     f"A value of column '{self._names[column]}' is not what its type prints: {error}", remedy=_REMEDY
                 ) from error
-        return pa.concat_arrays(found) if found else pa.array([], pa.string())
+        return pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
 
 
 _REMEDY = "Look whether the table was altered while it was read."
@@ -117,10 +117,10 @@ def _kind(native: NativeType) -> int:
 
 
 def _rows(data: Array, at: int) -> tuple[Array, Array, int]:
-    starts, ends, found = np.empty(_MOST_ROWS, np.int64), np.empty(_MOST_ROWS, np.int64), np.empty(3, np.int64)
-    kernels.find_rows(data, at, starts, ends, found)
-    count = int(found[0])
-    return starts[:count], ends[:count], int(found[1])
+    starts, ends, rows = np.empty(_MOST_ROWS, np.int64), np.empty(_MOST_ROWS, np.int64), np.empty(3, np.int64)
+    kernels.find_rows(data, at, starts, ends, rows)
+    count = int(rows[0])
+    return starts[:count], ends[:count], int(rows[1])
 
 
 def _long_row(data: Array, at: int) -> tuple[Array, int]:

@@ -44,8 +44,8 @@ def printed_floats(values: pa.BinaryArray, logical: LogicalType) -> pa.StringArr
 
 def digits(values: pa.BinaryArray) -> pa.StringArray:
     """Numbers without the zeros that ZEROFILL puts in front."""
-    found = values.cast(pa.string())
-    return pc.replace_substring_regex(found, "^0+([0-9])", r"\1") if _any(found, "^0[0-9]") else found
+    texts = values.cast(pa.string())
+    return pc.replace_substring_regex(texts, "^0+([0-9])", r"\1") if _any(texts, "^0[0-9]") else texts
 
 
 def sets(values: pa.BinaryArray, labels: Sequence[str]) -> pa.StringArray:
@@ -60,10 +60,10 @@ def sets(values: pa.BinaryArray, labels: Sequence[str]) -> pa.StringArray:
     padded = np.zeros((len(values), 8), np.uint8)
     padded[:, :width] = np.frombuffer(_fixed(values, width), np.uint8).reshape(-1, width)
     masks, numbers = np.unique(padded.reshape(-1).view("<u8"), return_inverse=True)
-    found = masks.tolist()
-    if found[-1] >> len(labels):
+    values_of_masks = masks.tolist()
+    if values_of_masks[-1] >> len(labels):
         raise ValueError(f"a set has bits beyond its {len(labels)} labels")
-    written = [",".join(label for bit, label in enumerate(labels) if mask >> bit & 1) for mask in found]
+    written = [",".join(label for bit, label in enumerate(labels) if mask >> bit & 1) for mask in values_of_masks]
     return pa.array(written, pa.string()).take(pa.array(numbers))
 
 
@@ -147,11 +147,11 @@ def _geometry(data: bytes) -> str:
     if len(data) < _HEAD:
         raise ValueError("a geometry is cut off")
     (srid,), wkb = struct.unpack_from("<I", data), data[4:]
-    found: dict[str, object] = {"wkb": base64.b64encode(wkb).decode(), "srid": srid}
+    value: dict[str, object] = {"wkb": base64.b64encode(wkb).decode(), "srid": srid}
     if len(data) == _WHOLE_POINT and struct.unpack_from("<BI", wkb) == (1, _POINT):
         x, y = struct.unpack_from("<dd", wkb, 5)
-        found = {"x": x, "y": y, **found}
-    return json.dumps(found, separators=(",", ":"), allow_nan=False)
+        value = {"x": x, "y": y, **value}
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _each(values: pa.BinaryArray, written: Callable[[bytes], str]) -> pa.StringArray:

@@ -312,12 +312,14 @@ class TransactionReader:
             return None
         limit = end.position if (here.epoch, here.file) == (end.epoch, end.file) else -1
         description = frames.description
-        found = ordinary_run(data, first, here.position, limit, checksums=frames.checksums, mariadb=description.mariadb)
-        if not found.positions:
+        ordinary = ordinary_run(
+            data, first, here.position, limit, checksums=frames.checksums, mariadb=description.mariadb
+        )
+        if not ordinary.positions:
             return None
-        frames.position += found.after - first
+        frames.position += ordinary.after - first
         self.finished = self._here() >= end
-        return found
+        return ordinary
 
     def is_captured(self, described: bytes) -> bool:
         """Whether a table is captured, by its description."""
@@ -415,11 +417,11 @@ class TransactionReader:
             yield TransactionEnd(ended.transaction, self._here())
 
     def _prepare(self, event: Event) -> Iterator[Step]:
-        found, prepared = gtid.read_xa_prepare(event.body), self._inside()
+        xid, prepared = gtid.read_xa_prepare(event.body), self._inside()
         if prepared.held and prepared.wanted and not self._prepared:
-            yield Prepared(found.xid.text, prepared.transaction.position, self._here(), bool(prepared.changed))
-            if found.one_phase:
-                yield Decided(prepared.transaction, found.xid.text, True)
+            yield Prepared(xid.xid.text, prepared.transaction.position, self._here(), bool(prepared.changed))
+            if xid.one_phase:
+                yield Decided(prepared.transaction, xid.xid.text, True)
         yield from self._ended()
 
     def _map(self, event: Event) -> None:
@@ -463,26 +465,26 @@ class TransactionReader:
     def _query(self, event: Event) -> Iterator[Step]:
         query = read_query(plain_query(event.body) if event.kind == EventType.QUERY_COMPRESSED else event.body)
         text = query.text
-        found = read_statement(text, by_server=bool(event.flags & _WITHOUT_DATABASE))
+        parsed = read_statement(text, by_server=bool(event.flags & _WITHOUT_DATABASE))
         within = self._open
         if within is None:
-            begun = found.meaning in (Meaning.BEGIN, Meaning.XA_START)
+            begun = parsed.meaning in (Meaning.BEGIN, Meaning.XA_START)
             within = self._begin(event, GtidStart(None), begun=begun)
-        elif found.meaning in (Meaning.BEGIN, Meaning.XA_START):
+        elif parsed.meaning in (Meaning.BEGIN, Meaning.XA_START):
             within.begun = True
-        within.held |= found.meaning is Meaning.XA_START
+        within.held |= parsed.meaning is Meaning.XA_START
         within.thread = query.thread if event.kind != EventType.QUERY_COMPRESSED or query.thread else None
         if query.microseconds is not None and not within.begun and within.transaction.time % _MICROSECONDS == 0:
             within.transaction = replace(within.transaction, time=within.transaction.time + query.microseconds)
-        match found.meaning:
+        match parsed.meaning:
             case Meaning.ROWS | Meaning.UNKNOWN:
-                self._require_foreign(found, text, (query.database, *query.databases))
+                self._require_foreign(parsed, text, (query.database, *query.databases))
             case Meaning.ROLLBACK | Meaning.ROLLBACK_TO:
                 self._require_unchanged(within)
-            case Meaning.XA_COMMIT | Meaning.XA_ROLLBACK if found.xid is not None and within.wanted:
-                yield Decided(within.transaction, found.xid, found.meaning is Meaning.XA_COMMIT)
+            case Meaning.XA_COMMIT | Meaning.XA_ROLLBACK if parsed.xid is not None and within.wanted:
+                yield Decided(within.transaction, parsed.xid, parsed.meaning is Meaning.XA_COMMIT)
             case meaning if meaning in _OF_TABLES and not within.without_effect:
-                statement = self._with_databases(found, query.database)
+                statement = self._with_databases(parsed, query.database)
                 self.altered |= within.wanted and meaning is not Meaning.TRUNCATE
                 if within.wanted and self._concerned(statement):
                     within.ordinal += 1
@@ -495,15 +497,15 @@ class TransactionReader:
                         text,
                         query.database,
                     )
-        if found.meaning in (Meaning.COMMIT, Meaning.ROLLBACK) or not within.begun:
+        if parsed.meaning in (Meaning.COMMIT, Meaning.ROLLBACK) or not within.begun:
             yield from self._ended()
 
     def _with_databases(self, statement: Statement, database: str) -> Statement:
         """A statement with whole names of tables, as rows of these have them."""
 
         def whole(table: Named) -> Named:
-            found = Named(database if table.database is None else table.database, table.name)
-            return self._written.get(((found.database or "").lower(), found.name.lower()), found)
+            named = Named(database if table.database is None else table.database, table.name)
+            return self._written.get(((named.database or "").lower(), named.name.lower()), named)
 
         return replace(
             statement,

@@ -264,17 +264,17 @@ class NativeType:
         Raises:
             FormatError: the bytes are none of the type's.
         """
-        found = values.cast(pa.binary())
+        raw = values.cast(pa.binary())
         try:
             if self.compressed:
-                found = texts.inflated(found)
+                raw = texts.inflated(raw)
                 if self.kind in _BYTES:
-                    return texts.base64_texts(found)
+                    return texts.base64_texts(raw)
             if self.kind in ("float", "double"):
-                return texts.floats(found, self.logical)
+                return texts.floats(raw, self.logical)
             if self.kind == "set":
-                return texts.sets(found, self.labels)
-            return self._written(found)
+                return texts.sets(raw, self.labels)
+            return self._written(raw)
         except ValueError as error:
             raise FormatError(f"A value of type {self.name} in the log can't be read: {error}.") from error
 
@@ -323,10 +323,10 @@ class NativeType:
     def to_json(self) -> list[Any]:
         """The arguments that make it again, without those at the end that are usual."""
         labels = list(self.labels)
-        found = [self.kind, self.unsigned, self.length, self.scale, self.charset, labels, self.compressed]
-        while len(found) > 1 and found[-1] == _USUAL[len(found) - 1]:
-            found.pop()
-        return found
+        parts = [self.kind, self.unsigned, self.length, self.scale, self.charset, labels, self.compressed]
+        while len(parts) > 1 and parts[-1] == _USUAL[len(parts) - 1]:
+            parts.pop()
+        return parts
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> NativeType:

@@ -206,11 +206,11 @@ class Snapshots:
 
 def _gtids(session: Session) -> set[tuple[str, str]]:
     """The GTIDs that are in use: `uuid:5#17:6#18,` and so on, with the numbers of their threads."""
-    found = set()
+    gtids = set()
     for line in str(session.rows(_IN_USE)[0][0] or "").split(","):
         source, *numbers = line.strip().split(":")
-        found |= {(source, number) for number in numbers}
-    return found
+        gtids |= {(source, number) for number in numbers}
+    return gtids
 
 
 def _require_time(deadline: float, what: str) -> None:

@@ -158,8 +158,8 @@ class WireTables:
         return cls(shapes, np.frombuffer(b"".join(labels), np.uint8))
 
 
-def _column_numbers(found: Sequence[int]) -> Array:
-    return np.array(found, np.int64)
+def _column_numbers(numbers: Sequence[int]) -> Array:
+    return np.array(numbers, np.int64)
 
 
 def _ends(sizes: Sequence[int]) -> Array:

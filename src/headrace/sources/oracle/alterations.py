@@ -149,56 +149,56 @@ def _unsaid(effects: Effects, before: OracleTable, after: OracleTable) -> Iterat
 
 def _effects(sql: str, known: dict[str, NativeType]) -> Effects:
     tokens = list(_tokens(sql))
-    found = Effects()
+    effects = Effects()
     # ALTER TABLE, and the name with or without its schema.
     place = 5 if len(tokens) > 4 and tokens[3].text == "." else 3
     if len(tokens) <= place or not (tokens[0].is_word("ALTER") and tokens[1].is_word("TABLE")):
-        found.reasons.append("a statement that can't be read altered it")
-        return found
+        effects.reasons.append("a statement that can't be read altered it")
+        return effects
     if any(a.is_word("INCLUDING") and b.is_word("ROWS") for a, b in pairwise(tokens)):
-        found.reasons.append("rows were left out while it was moved (INCLUDING ROWS)")
+        effects.reasons.append("rows were left out while it was moved (INCLUDING ROWS)")
     if not tokens[place].is_word(*_VERBS, *_KEEPING):
-        found.reasons.append(f"it was altered by {tokens[place].text.upper()}")
+        effects.reasons.append(f"it was altered by {tokens[place].text.upper()}")
     clauses: list[list[Token]] = []
     for token in tokens[place:]:
         if token.is_word(*_VERBS) or not clauses:
             clauses.append([])
         clauses[-1].append(token)
     for clause in clauses:
-        _follow(clause, known, found)
-    return found
+        _follow(clause, known, effects)
+    return effects
 
 
-def _follow(clause: list[Token], known: dict[str, NativeType], found: Effects) -> None:
+def _follow(clause: list[Token], known: dict[str, NativeType], effects: Effects) -> None:
     verb, rest = clause[0].text.upper(), clause[1:]
     target = rest[0].text.upper() if rest and rest[0].kind == "word" else ""
     if verb in ("TRUNCATE", "EXCHANGE") or (verb == "DROP" and target.startswith(("PARTITION", "SUBPARTITION"))):
-        found.reasons.append(f"a partition was changed as a whole ({verb} PARTITION)")
+        effects.reasons.append(f"a partition was changed as a whole ({verb} PARTITION)")
     elif verb == "RENAME" and target == "COLUMN" and len(rest) == 4:
-        found.left.add(rest[1].column)
-        found.renamed.add(rest[3].column)
+        effects.left.add(rest[1].column)
+        effects.renamed.add(rest[3].column)
     elif verb == "DROP" or (verb == "SET" and target == "UNUSED"):
-        found.left |= {token.column for token in _flat(rest) if token.kind in ("word", "name")}
+        effects.left |= {token.column for token in _flat(rest) if token.kind in ("word", "name")}
     elif verb in ("ADD", "MODIFY") and target not in _NO_COLUMN[verb]:
         follow = _add if verb == "ADD" else _modify
         for item in _items(rest):
             if item and not item[0].is_word(*_NO_COLUMN[verb]):
-                follow(item[0].column, item[1:], known, found)
+                follow(item[0].column, item[1:], known, effects)
 
 
-def _add(name: str, rest: Sequence[Token], known: dict[str, NativeType], found: Effects) -> None:
+def _add(name: str, rest: Sequence[Token], known: dict[str, NativeType], effects: Effects) -> None:
     del known
     words = [token.text.upper() if token.kind == "word" else "" for token in rest]
     if "IDENTITY" in words:
-        found.reasons.append(f"column '{name}' was added as an identity")
-        found.added[name] = None
+        effects.reasons.append(f"column '{name}' was added as an identity")
+        effects.added[name] = None
     elif "DEFAULT" in words:
         literal = _literal(rest[words.index("DEFAULT") + 1 :])
         if literal is None:
-            found.reasons.append(f"column '{name}' was added with a default that is no constant")
-        found.added[name] = None if literal is None or literal.upper() == "NULL" else literal
+            effects.reasons.append(f"column '{name}' was added with a default that is no constant")
+        effects.added[name] = None if literal is None or literal.upper() == "NULL" else literal
     else:
-        found.added[name] = None
+        effects.added[name] = None
 
 
 def _literal(tokens: Sequence[Token]) -> str | None:
@@ -236,13 +236,13 @@ def _kept(literal: str, native: NativeType, column: Column) -> str | None:
         return None
 
 
-def _modify(name: str, rest: Sequence[Token], known: dict[str, NativeType], found: Effects) -> None:
+def _modify(name: str, rest: Sequence[Token], known: dict[str, NativeType], effects: Effects) -> None:
     if not rest or rest[0].is_word(*_OPTIONS) or name not in known:
         return
-    found.retyped.add(name)
+    effects.retyped.add(name)
     family, was = _family(rest), known[name].family
     if _converts(was, family):
-        found.reasons.append(f"column '{name}' was {was} and was made {family}")
+        effects.reasons.append(f"column '{name}' was {was} and was made {family}")
 
 
 def _converts(was: str, now: str) -> bool:

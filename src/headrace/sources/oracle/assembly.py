@@ -388,9 +388,9 @@ class Assembly:
             if taken_back:
                 wanted = pc.and_(wanted, batch.column("undo"))
             chosen = pc.indices_nonzero(wanted)
-            found = batch.take(chosen)
+            begins = batch.take(chosen)
             for number, undo, sql in zip(
-                chosen.to_pylist(), found.column("undo").to_pylist(), found.column("sql").to_pylist(), strict=True
+                chosen.to_pylist(), begins.column("undo").to_pylist(), begins.column("sql").to_pylist(), strict=True
             ):
                 try:
                     piece = parse(str(sql or ""))
@@ -407,8 +407,8 @@ class Assembly:
         counts: dict[str, int] = defaultdict(int)
         for batch in self._read(("row_id", "undo")):
             ends = pc.utf8_slice_codeunits(batch.filter(batch.column("undo")).column("row_id"), -2)
-            for found in pc.value_counts(ends).to_pylist():
-                counts[found["values"]] += found["counts"]
+            for counted in pc.value_counts(ends).to_pylist():
+                counts[counted["values"]] += counted["counts"]
         parts: list[set[str]] = []
         size = _UNDONE_AT_ONCE
         for end, count in counts.items():
@@ -428,14 +428,14 @@ class Assembly:
         for batch in self._read(("code", "owner", "name", "row_id", "undo")):
             ends = pc.utf8_slice_codeunits(batch.column("row_id"), -2)
             chosen = pc.indices_nonzero(pc.is_in(ends, value_set=wanted))
-            found = batch.take(chosen)
-            names = pc.binary_join_element_wise(found.column("owner"), found.column("name"), ".")
+            changes = batch.take(chosen)
+            names = pc.binary_join_element_wise(changes.column("owner"), changes.column("name"), ".")
             yield from zip(
                 (chosen.to_numpy(zero_copy_only=False) + start).tolist(),
-                found.column("code").to_pylist(),
+                changes.column("code").to_pylist(),
                 names.to_pylist(),
-                found.column("row_id").to_pylist(),
-                found.column("undo").to_pylist(),
+                changes.column("row_id").to_pylist(),
+                changes.column("undo").to_pylist(),
                 strict=True,
             )
             start += batch.num_rows

@@ -106,14 +106,14 @@ class Chosen:
 def choose(connection: Connection, settings: OracleSettings) -> Chosen:
     """The tables that the options mean, by their names alone."""
     selection = Selection(settings)
-    found = tuple((str(owner), str(name)) for owner, name in connection.rows(statements.TABLES))
+    names = tuple((str(owner), str(name)) for owner, name in connection.rows(statements.TABLES))
     if DatabaseState.of(connection).logs_all_columns:
-        return Chosen(tuple(table for table in found if selection.means(*table)), found, frozenset(found), False)
+        return Chosen(tuple(table for table in names if selection.means(*table)), names, frozenset(names), False)
     logged = frozenset((str(owner), str(name)) for owner, name in connection.rows(statements.ALL_COLUMN_LOGGING))
-    chosen = (table for table in found if selection.means(*table))
+    chosen = (table for table in names if selection.means(*table))
     if selection.is_everything:
         chosen = (table for table in chosen if table in logged)
-    return Chosen(tuple(chosen), found, logged, selection.is_everything)
+    return Chosen(tuple(chosen), names, logged, selection.is_everything)
 
 
 def captured_tables(
@@ -134,12 +134,12 @@ def captured_tables(
     selection = Selection(settings)
     rules = OracleTableRules(settings)
     names = choose(connection, settings)
-    found, chosen = list(names.found), list(names.tables)
+    owned, chosen = list(names.found), list(names.tables)
     if strict:
-        there = [*found, *((owner, name) for owner, _, name in (path.partition(".") for path in known))]
+        there = [*owned, *((owner, name) for owner, _, name in (path.partition(".") for path in known))]
         missing = selection.missing(there)
         if missing is not None:
-            close = [".".join(table) for table in found if table[0] not in statements.BUILT_IN]
+            close = [".".join(table) for table in owned if table[0] not in statements.BUILT_IN]
             raise CaptureError(f"Database '{database}' has no table '{missing}'.", remedy=did_you_mean(missing, close))
         if not chosen and not known:
             raise CaptureError(
@@ -208,11 +208,11 @@ def _table(connection: Connection, id: TableId, rules: OracleTableRules, *, lobs
 
 def _keys(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, Column]) -> list[UniqueKey]:
     """The primary key, and unique constraints of columns that are never NULL."""
-    found: dict[tuple[str, str], list[str]] = {}
+    by_key: dict[tuple[str, str], list[str]] = {}
     for kind, constraint, column in rows:
-        found.setdefault((str(kind), str(constraint)), []).append(str(column))
+        by_key.setdefault((str(kind), str(constraint)), []).append(str(column))
     keys = []
-    for (kind, _), names in found.items():
+    for (kind, _), names in by_key.items():
         if all(name in columns for name in names) and (kind == "P" or not any(columns[n].nullable for n in names)):
             keys.append(UniqueKey(tuple(names), primary=kind == "P"))
     return keys

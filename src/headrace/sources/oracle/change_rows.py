@@ -206,18 +206,18 @@ class ChangeRows:
     ) -> _ChangeRow:
         source = {name: text for name, text in facts.items() if text is not None}
         if counts is not None:
-            found = [
+            entries = [
                 {"data_collection": self._tables[path].full_path, "event_count": count}
                 for path, count in counts[1].items()
             ]
-            source["data_collections"] = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+            source["data_collections"] = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
         position = Position(commit_text(transaction), order).text
         place = _Place(transaction.xid, None if counts is None else counts[0], None)
         return _ChangeRow(op, position, time, list(source.items()), transaction=place)
 
     def _facts(self, facts: RowImage, transaction: Transaction, event: Event, number: int) -> RowImage:
         user = event.user if event.user not in (None, "UNKNOWN") else transaction.user
-        found = [
+        entries = [
             *facts,
             ("scn", str(event.scn)),
             ("rs_id", event.rs_id),
@@ -226,12 +226,12 @@ class ChangeRows:
             ("txSeq", str(number)),
         ]
         if user is not None:
-            found.append(("user_name", user))
+            entries.append(("user_name", user))
         if event.row_id is not None:
-            found.append(("row_id", event.row_id))
+            entries.append(("row_id", event.row_id))
         if self._settings.include_redo_sql:
-            found.append(("redo_sql", event.sql))
-        return found
+            entries.append(("redo_sql", event.sql))
+        return entries
 
     def _batch(self, rows: list[_ChangeRow]) -> pa.RecordBatch:
         count = len(rows)
@@ -295,8 +295,8 @@ def committed_rows(
     def events(transaction: Transaction) -> Iterator[Event]:
         def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
             if held is not None:
-                found = held.get(transaction.xid)
-                return iter([] if found is None else own_rows(transaction, found))
+                ended = held.get(transaction.xid)
+                return iter([] if ended is None else own_rows(transaction, ended))
             return own_rows(transaction, _streamed(staging, transaction, columns))
 
         return Assembly(transaction, read, paths, settings).events()
@@ -327,12 +327,12 @@ def _all_rows(staging: Staging, transactions: Sequence[Transaction]) -> dict[str
     table = table.take(order)
     counts = pc.value_counts(encoded.indices).to_pylist()
     names = encoded.dictionary.to_pylist()
-    found: dict[str, list[pa.RecordBatch]] = {}
+    rows_by_transaction: dict[str, list[pa.RecordBatch]] = {}
     start = 0
     for entry in sorted(counts, key=lambda entry: entry["values"]):
-        found[names[entry["values"]]] = table.slice(start, entry["counts"]).to_batches()
+        rows_by_transaction[names[entry["values"]]] = table.slice(start, entry["counts"]).to_batches()
         start += entry["counts"]
-    return found
+    return rows_by_transaction
 
 
 def _streamed(staging: Staging, transaction: Transaction, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:

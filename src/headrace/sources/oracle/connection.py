@@ -105,14 +105,14 @@ class Connection(DriverConnection):
 
     def _error(self, error: Exception) -> HeadraceError:
         text = self._clean(error)
-        found = _NUMBER.search(text)
-        number = int(found[1]) if found else 0
+        match = _NUMBER.search(text)
+        number = int(match[1]) if match else 0
         if number in _LOGIN:
             return ConnectError(
                 f"Database '{self._where}' refused the login of user '{self._user}'.",
                 remedy="Check 'user' and 'password', and that the user may connect (CREATE SESSION).",
             )
-        if number in _AWAY or not found:
+        if number in _AWAY or not match:
             return LostConnection(
                 f"Database '{self._where}' can't be reached or is gone ({text}).",
                 remedy="Check 'hostname', 'port', 'database' and the network; the run goes on where it stopped.",

@@ -91,7 +91,7 @@ def definitions_of(
         upto: commits up to and with this one.
     """
     commits = {t.xid: (t.commit, t) for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
-    found = []
+    definitions = []
     for index in indexes.values():
         for xid, owner, name, sql, at, rs_id in index.definitions:
             text = str(sql or "").strip()
@@ -100,8 +100,10 @@ def definitions_of(
             if text.upper().startswith(_TABLES):
                 commit, t = commits[xid]
                 statement = text.rstrip(";")
-                found.append(Definition(commit, f"{owner}.{name}", statement, at, rs_id, xid, t.user, t.time, t.zone))
-    return sorted(found, key=lambda definition: definition.commit)
+                definitions.append(
+                    Definition(commit, f"{owner}.{name}", statement, at, rs_id, xid, t.user, t.time, t.zone)
+                )
+    return sorted(definitions, key=lambda definition: definition.commit)
 
 
 def only_defines(transaction: Transaction, indexes: Mapping[ScnRange, RangeIndex]) -> bool:
@@ -141,7 +143,7 @@ class TablesAfter:
     def follow(
         self,
         definitions: Sequence[Definition],
-        found: Mapping[str, OracleTable],
+        captured: Mapping[str, OracleTable],
         *,
         logs_all: Callable[[str], bool],
         by_logging: bool,
@@ -150,7 +152,7 @@ class TablesAfter:
 
         Args:
             definitions: of tables that the options mean.
-            found: the captured tables as the server's catalog shows them now.
+            captured: the captured tables as the server's catalog shows them now.
             logs_all: whether a table logs all its columns now.
             by_logging: whether tables are captured because they log all their columns.
         """
@@ -164,7 +166,7 @@ class TablesAfter:
                     continue
                 if path in self.known and not logs_all(path):
                     self.partial.add(path)
-            table = found.get(path)
+            table = captured.get(path)
             if table is None:
                 # Dropped now or by a later definition; until then its last schema serves.
                 if sql.startswith("DROP"):

@@ -108,12 +108,12 @@ class DeliveryPlanner:
     def _redefined(self, end: Offset, definitions: Sequence[Definition]) -> Delivery:
         """With the tables after definitions. The server's catalog has the newest."""
         with self._connect() as connection:
-            found = captured_tables(connection, self._database, self._settings, strict=False)
+            captured = captured_tables(connection, self._database, self._settings, strict=False)
             chosen = choose(connection, self._settings)
-        fresh = [path for path in found if path not in end.schemas]
-        require_matched_tables(self._settings, end.schemas, found, fresh)
+        fresh = [path for path in captured if path not in end.schemas]
+        require_matched_tables(self._settings, end.schemas, captured, fresh)
         tables = TablesAfter(end.known, end.schemas, end.uncaptured)
-        tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
+        tables.follow(definitions, captured, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
         whole = [path for path in tables.known if path not in tables.partial]
         uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
         end = replace(end, schemas=tables.schemas, known=tuple(tables.known), uncaptured=uncaptured)
@@ -123,22 +123,22 @@ class DeliveryPlanner:
 
 
 def require_matched_tables(
-    settings: OracleSettings, schemas: Mapping[str, Any], found: Mapping[str, OracleTable], fresh: Iterable[str]
+    settings: OracleSettings, schemas: Mapping[str, Any], captured: Mapping[str, OracleTable], fresh: Iterable[str]
 ) -> None:
     """See that names and patterns of the options still match something in tables that may have changed.
 
     Args:
         settings: the source's options.
         schemas: the tables of the offset.
-        found: the captured tables as the catalog shows them now, by path.
+        captured: the captured tables as the catalog shows them now, by path.
         fresh: those of them that are new.
 
     Raises:
         CaptureError: one of them matches nothing, and the options say to stop.
     """
     for path in fresh:
-        require_matched_by(settings, found[path].id, list(map(columns_of, found.values())))
+        require_matched_by(settings, captured[path].id, list(map(columns_of, captured.values())))
     for path, known in tables_of(schemas).items():
-        if path in found:
+        if path in captured:
             held = [column.name for column in known.schema.columns]
-            require_still_matched(settings, columns_of(found[path]), known.names, known.protected, held)
+            require_still_matched(settings, columns_of(captured[path]), known.names, known.protected, held)

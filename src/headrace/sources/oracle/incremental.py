@@ -114,8 +114,8 @@ class _KeysAsOf:
     def bounds(
         self, table: OracleTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
     ) -> list[Key]:
-        found = statements.chunk_bounds(table, lower, rows, chunks, last=last, condition=condition)
-        return self._keys(table, *found)
+        bounds_read = statements.chunk_bounds(table, lower, rows, chunks, last=last, condition=condition)
+        return self._keys(table, *bounds_read)
 
     def definition(self, table: OracleTable, before: str = "") -> str:
         # The log says it: definitions that batches deliver.
@@ -154,7 +154,7 @@ def signals_of(
         staging: where the ranges are.
         settings: the source's options.
     """
-    found: list[Signal] = []
+    signals: list[Signal] = []
     reader = ImageReader(table, Masks())
     names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
     for transaction in transactions:
@@ -178,8 +178,8 @@ def signals_of(
             if event.op is Operation.CREATE:
                 image = dict(reader.images(event).after or [])
                 id, kind, data = (image.get(name) for name in names)
-                found.append(Signal(id or "", kind or "", data))
-    return found
+                signals.append(Signal(id or "", kind or "", data))
+    return signals
 
 
 def read_incremental(

@@ -134,8 +134,8 @@ class Ledger:
 
     def delivered_by(self, after: int, upto: int) -> list[Transaction]:
         """The transactions with rows whose commits are in (after, upto], in the order of their commits."""
-        found = [t for t in self.committed if t.commit is not None and after < t.commit <= upto]
-        wanted = (t for t in found if t.rows and not t.dropped and t.user not in self._excluded)
+        delivered = [t for t in self.committed if t.commit is not None and after < t.commit <= upto]
+        wanted = (t for t in delivered if t.rows and not t.dropped and t.user not in self._excluded)
         return sorted(wanted, key=lambda t: t.order)
 
     def pending(self, upto: int) -> list[Transaction]:
@@ -153,17 +153,19 @@ class Ledger:
 
     def newest_commits(self, upto: int, before: Mapping[str, str]) -> dict[str, str]:
         """For each redo thread its newest commit up to an SCN, as `scn:thread:xid-xid`."""
-        found: dict[str, tuple[int, list[str]]] = {}
+        by_table: dict[str, tuple[int, list[str]]] = {}
         for transaction in self.committed:
             at, thread = transaction.commit, str(transaction.thread)
             if at is None or at > upto:
                 continue
-            newest = found.get(thread, (0, []))
+            newest = by_table.get(thread, (0, []))
             if at > newest[0]:
-                found[thread] = (at, [transaction.xid])
+                by_table[thread] = (at, [transaction.xid])
             elif at == newest[0]:
                 newest[1].append(transaction.xid)
-        newest_of_threads = {thread: f"{at}:{thread}:{'-'.join(sorted(xids))}" for thread, (at, xids) in found.items()}
+        newest_of_threads = {
+            thread: f"{at}:{thread}:{'-'.join(sorted(xids))}" for thread, (at, xids) in by_table.items()
+        }
         return {**before, **newest_of_threads}
 
 

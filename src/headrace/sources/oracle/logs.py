@@ -55,9 +55,9 @@ def destination(wanted: Sequence[str], rows: Iterable[tuple[object, ...]]) -> in
     """
     valid = [(int(str(id)), str(name), str(kind)) for id, name, status, kind in rows if status == "VALID"]
     for name in wanted:
-        found = next((id for id, known, _ in valid if known.upper() == name.upper()), None)
-        if found is not None:
-            return found
+        number = next((id for id, known, _ in valid if known.upper() == name.upper()), None)
+        if number is not None:
+            return number
     if wanted:
         raise CaptureError(
             f"No archive destination of {', '.join(wanted)} is valid.", remedy="Check 'archive_destination_name'."
@@ -67,9 +67,9 @@ def destination(wanted: Sequence[str], rows: Iterable[tuple[object, ...]]) -> in
 
 def chosen(online: Iterable[LogFile], archived: Iterable[LogFile], low: int, high: int) -> list[LogFile]:
     """The logs that hold the SCNs (low, high], each once; the archived copy before the online one."""
-    found: dict[tuple[int, int], LogFile] = {(log.thread, log.sequence): log for log in online}
-    found |= {(log.thread, log.sequence): log for log in archived}
-    return sorted(log for log in found.values() if log.next > low + 1 and log.first <= high)
+    logs: dict[tuple[int, int], LogFile] = {(log.thread, log.sequence): log for log in online}
+    logs |= {(log.thread, log.sequence): log for log in archived}
+    return sorted(log for log in logs.values() if log.next > low + 1 and log.first <= high)
 
 
 def whole_after(logs: Sequence[LogFile], threads: Iterable[int], high: int, begun: Mapping[int, int]) -> int:
@@ -140,23 +140,23 @@ def strategy(text: str) -> str:
     Raises:
         ValueError: it is `hybrid`.
     """
-    found = text.strip().lower()
-    if found == "hybrid":
+    name = text.strip().lower()
+    if name == "hybrid":
         raise ValueError("names are not worked out from a history of schemas; redo_log_catalog follows definitions")
-    return found
+    return name
 
 
 def dictionaries(archived: Sequence[LogFile]) -> list[tuple[LogFile, LogFile]]:
     """The first and the last log of each dictionary that is there as a whole, oldest first."""
     by_index = {(log.thread, log.sequence): log for log in archived}
-    found = []
+    pairs = []
     for last in archived:
         first: LogFile | None = last if last.ends_dictionary else None
         while first is not None and not first.begins_dictionary:
             first = by_index.get((first.thread, first.sequence - 1))
         if first is not None:
-            found.append((first, last))
-    return sorted(found, key=lambda pair: pair[1].next)
+            pairs.append((first, last))
+    return sorted(pairs, key=lambda pair: pair[1].next)
 
 
 def mined_from(archived: Sequence[LogFile], low: int) -> int:
@@ -188,8 +188,8 @@ def write(root: Connection) -> None:
 
 def is_old(archived: Sequence[LogFile], most: int) -> bool:
     """Whether there is no whole dictionary, or more than so many logs were filled since the newest."""
-    found = dictionaries(archived)
-    if not found:
+    pairs = dictionaries(archived)
+    if not pairs:
         return True
-    last = found[-1][1]
+    last = pairs[-1][1]
     return sum(1 for log in archived if log.thread == last.thread and log.sequence > last.sequence) > most

@@ -228,26 +228,26 @@ class MinedRanges:
         """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
         if self._restarted:
             return self._staged_ahead(reached, schemas)
-        found = [scns for scns in self._ahead if scns.low >= reached]
-        if found and found[0].low != reached:
-            found = []
-        self._ahead[:] = found
-        return found
+        ahead = [scns for scns in self._ahead if scns.low >= reached]
+        if ahead and ahead[0].low != reached:
+            ahead = []
+        self._ahead[:] = ahead
+        return ahead
 
     def _staged_ahead(self, reached: int, schemas: Mapping[str, Any]) -> list[ScnRange]:
         """What staging has beyond an offset: an idle stream names nothing of it, and its logs may be gone."""
-        found = self._staging(schemas).following(reached)
-        self._ahead[:] = found
-        return list(found)
+        ahead = self._staging(schemas).following(reached)
+        self._ahead[:] = ahead
+        return list(ahead)
 
     def wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[ScnRange]:
         """The ranges to be mined next."""
         if limit.upto:
             upper = min(upper, max(scn.number(limit.upto), after))
         size = self._settings.mining_range_scns
-        found: list[ScnRange] = []
-        while reached < upper and len(found) < self._settings.mining_sessions:
+        ranges: list[ScnRange] = []
+        while reached < upper and len(ranges) < self._settings.mining_sessions:
             high = min(upper, reached + size)
-            found.append(ScnRange(reached, high))
+            ranges.append(ScnRange(reached, high))
             reached = high
-        return found
+        return ranges

@@ -30,7 +30,7 @@ def restricted_reads(connection: Connection, captured: Mapping[str, OracleTable]
     without it a table is taken for one that is read otherwise.
     """
     exempt = {str(privilege) for (privilege,) in connection.rows(statements.EXEMPTIONS)}
-    found = []
+    reads = []
     if _ACCESS not in exempt:
         for path, policies in _by_table(connection, statements.POLICIES, captured).items():
             sentence = (
@@ -41,7 +41,7 @@ def restricted_reads(connection: Connection, captured: Mapping[str, OracleTable]
                 f"Run: GRANT {_ACCESS} TO {user}. Or say what is wanted by 'snapshot_select_statement_overrides', or "
                 "leave the rows unread (snapshot_mode: no_data)."
             )
-            found.append(RestrictedRead(path, sentence, remedy, certain=True))
+            reads.append(RestrictedRead(path, sentence, remedy, certain=True))
     if _REDACTION not in exempt and sees_redaction(connection):
         for path, columns in _by_table(connection, statements.REDACTED, captured).items():
             names = [column for column in columns if column in captured[path].names]
@@ -50,8 +50,8 @@ def restricted_reads(connection: Connection, captured: Mapping[str, OracleTable]
                     f"Data Redaction changes the values of {_named(names)} when they are read, and not in the log."
                 )
                 remedy = f"Run: GRANT {_REDACTION} TO {user}. Or leave the columns out with 'column_exclude_list'."
-                found.append(RestrictedRead(path, sentence, remedy, certain=True))
-    return found
+                reads.append(RestrictedRead(path, sentence, remedy, certain=True))
+    return reads
 
 
 def sees_redaction(connection: Connection) -> bool:
@@ -66,12 +66,12 @@ def sees_redaction(connection: Connection) -> bool:
 
 
 def _by_table(connection: Connection, sql: str, captured: Mapping[str, OracleTable]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    columns: dict[str, list[str]] = defaultdict(list)
     for owner, name, what in connection.rows(sql):
         path = f"{owner}.{name}"
-        if path in captured and str(what) not in found[path]:
-            found[path].append(str(what))
-    return {path: names for path, names in found.items() if names}
+        if path in captured and str(what) not in columns[path]:
+            columns[path].append(str(what))
+    return {path: names for path, names in columns.items() if names}
 
 
 def _named(names: list[str]) -> str:

@@ -244,12 +244,12 @@ class OraclePlanner:
     def _with_fresh(self, start: Offset) -> Offset:
         """With the tables that the options mean since the last run; their snapshot is as of where the stream is."""
         with self._connect(self._settings.pdb) as connection:
-            found = captured_tables(connection, self.database, self._settings, strict=False)
+            captured = captured_tables(connection, self.database, self._settings, strict=False)
             selection = Selection(self._settings)
             gone = [path for path in start.known if not selection.means(*path.split(".", 1))]
             fresh = {
                 path: table
-                for path, table in found.items()
+                for path, table in captured.items()
                 if path not in start.known and readable(connection, table, start.commit)
             }
         uncaptured = {
@@ -258,17 +258,19 @@ class OraclePlanner:
             if path not in fresh and selection.means_path(path)
         }
         self._say_uncaptured(uncaptured, start.known, ())
-        require_matched_tables(self._settings, start.schemas, found, fresh)
+        require_matched_tables(self._settings, start.schemas, captured, fresh)
         kept = tuple(path for path in start.known if path not in gone)
         schemas = {path: data for path, data in start.schemas.items() if path not in gone}
         state = MiningState.of(start)
         if (state.rules or "") != self._rules.digest:
             known = tables_of(start.schemas)
             schemas |= {
-                path: self._rules.reshaped(known[path], found[path]).to_json() for path in schemas if path in found
+                path: self._rules.reshaped(known[path], captured[path]).to_json()
+                for path in schemas
+                if path in captured
             }
         elif self._settings.snapshot_mode == "recovery":
-            schemas |= {path: found[path].to_json() for path in schemas if path in found}
+            schemas |= {path: captured[path].to_json() for path in schemas if path in captured}
         elif not fresh and not gone and uncaptured == start.uncaptured:
             return start
         begun = {
@@ -319,7 +321,7 @@ class OraclePlanner:
             raise error
         _LOG.warning("%s", error)
         with self._connect(self._settings.pdb) as connection:
-            found = captured_tables(connection, self.database, self._settings, strict=False)
+            captured = captured_tables(connection, self.database, self._settings, strict=False)
         # Transactions that began before lack what they did there.
         since = start.commit if low > after else scn.to_text(min(after, state.needed_after))
         state = replace(state.settled(), needed_after=low, mined=low, ranges=(), mining=(), open={})
@@ -327,8 +329,8 @@ class OraclePlanner:
             start,
             commit=scn.to_text(low),
             log=state.to_json(),
-            schemas={path: found[path].to_json() for path in start.known if path in found},
-            known=tuple(path for path in start.known if path in found),
+            schemas={path: captured[path].to_json() for path in start.known if path in captured},
+            known=tuple(path for path in start.known if path in captured),
             tables={},
             gaps=dict.fromkeys(start.known, (since, scn.to_text(low))),
             ad_hoc=AdHoc.from_json(start.ad_hoc).advanced().restart().to_json(),
@@ -464,8 +466,8 @@ class OraclePlanner:
     def _estimates(self, tables: Sequence[OracleTable]) -> dict[str, int]:
         """About how many rows tables have, by path, without those of which the server has no statistics."""
         with self._connect(self._settings.pdb) as connection:
-            found = {(str(a), str(b)): int(rows) for a, b, rows in connection.rows(statements.ROW_ESTIMATES)}
-        known = {table.id.path: found.get((table.id.schema, table.id.name)) for table in tables}
+            estimates = {(str(a), str(b)): int(rows) for a, b, rows in connection.rows(statements.ROW_ESTIMATES)}
+        known = {table.id.path: estimates.get((table.id.schema, table.id.name)) for table in tables}
         return {path: rows for path, rows in known.items() if rows is not None}
 
     def _state_at(

@@ -59,7 +59,7 @@ class MinedTransaction:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        found: dict[str, Any] = {
+        data: dict[str, Any] = {
             "start": self.start,
             "start_time": self.start_time,
             "user": self.user,
@@ -68,9 +68,9 @@ class MinedTransaction:
             "undo": self.undo if self.rows else None,
             "marker": self.replicated or None,
         }
-        found = {name: value for name, value in found.items() if value is not None}
+        data = {name: value for name, value in data.items() if value is not None}
         if self.end is not None:
-            found |= {
+            data |= {
                 "end": "commit" if self.end.committed else "rollback",
                 "scn": self.end.scn,
                 "time": self.end.time,
@@ -78,7 +78,7 @@ class MinedTransaction:
                 "rs_id": self.end.rs_id,
                 "ssn": self.end.ssn,
             }
-        return found
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MinedTransaction:

@@ -86,11 +86,11 @@ class ImageReader:
         assert row is not None
         before = self._image(event, row.before, row.shape.before_calls, large=False)
         after = self._image(event, row.after, row.shape.after_calls, large=True)
-        found = RowImages(before, after)
+        both = RowImages(before, after)
         if event.op is Operation.UPDATE:
             names = {column[0] for column in self._columns}
             changed = [n for n in (*row.shape.changed, *event.values, *event.lost) if n in names]
-            found.changed = list(dict.fromkeys(changed))
+            both.changed = list(dict.fromkeys(changed))
         if self._key:
             image = dict((after if after is not None else before) or [])
             missing = next((name for name in self._key if name not in image), None)
@@ -101,9 +101,9 @@ class ImageReader:
                     "snapshot.",
                 )
             values = [image[name] for name in self._key]
-            found.key = list(zip(self._key, values, strict=True))
-            found.key_text = key_text(values)
-        return found
+            both.key = list(zip(self._key, values, strict=True))
+            both.key_text = key_text(values)
+        return both
 
     def changes(self, event: Event) -> bool:
         """Whether an update changes a captured column, or may do so."""
@@ -137,10 +137,10 @@ class ImageReader:
             return None
         row = event.row
         unsupported = row.shape.unsupported if row is not None else frozenset()
-        found: RowImage = []
+        image: RowImage = []
         for name, native, plain, is_large, is_document in self._columns:
             if large and name in event.values:
-                found.append((name, _large(event.values[name])))
+                image.append((name, _large(event.values[name])))
                 continue
             if name not in texts or name in unsupported or (large and name in event.lost):
                 continue
@@ -149,10 +149,10 @@ class ImageReader:
                 # What is printed of a large value before a change is never the value.
                 continue
             if is_document and text is None and event.op is Operation.UPDATE:
-                found.append((name, None))
+                image.append((name, None))
                 continue
             try:
-                found.append((name, native.from_redo(text, True) if name in calls else plain(text)))
+                image.append((name, native.from_redo(text, True) if name in calls else plain(text)))
             except ValueError as error:
                 raise UnreadableValue(
                     f"The value of column '{name}' of table {self._path} can't be read: {error} (SCN {event.scn}).",
@@ -160,8 +160,8 @@ class ImageReader:
                     "type.",
                 ) from None
         if not self._masks:
-            return found
-        return [(name, self._masks[name](text) if name in self._masks else text) for name, text in found]
+            return image
+        return [(name, self._masks[name](text) if name in self._masks else text) for name, text in image]
 
 
 def _single(change: Change, length: int | None) -> Callable[[str | None], str | None]:
@@ -169,8 +169,8 @@ def _single(change: Change, length: int | None) -> Callable[[str | None], str | 
 
     @lru_cache(maxsize=4096)
     def masked(text: str | None) -> str | None:
-        found: str | None = change(pa.array([text], pa.string()), length)[0].as_py()
-        return found
+        masked_text: str | None = change(pa.array([text], pa.string()), length)[0].as_py()
+        return masked_text
 
     return masked
 

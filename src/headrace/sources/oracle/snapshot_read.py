@@ -138,18 +138,18 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
         return replace(progress, bounds=(None,), done=True)
     last = progress.last or keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
     sql, parameters = statements.chunk_bounds(table, progress.lower, rows, budget)
-    found = keys(connection, table, sql, {**parameters, "scn": at})
-    return with_bounds(progress, found, last, budget)
+    more_keys = keys(connection, table, sql, {**parameters, "scn": at})
+    return with_bounds(progress, more_keys, last, budget)
 
 
 def keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:
     """The keys that a statement gives, as canonical texts."""
     natives = [table.native(name) for name in table.chunk_key]
-    found: list[Key] = []
+    bounds: list[Key] = []
     for batch in connection.batches(sql, **dict[str, Any](parameters)):
         columns = [native.texts(batch.column(n)).to_pylist() for n, native in enumerate(natives)]
-        found += zip(*columns, strict=True)
-    return found
+        bounds += zip(*columns, strict=True)
+    return bounds
 
 
 def read_chunk(

@@ -121,8 +121,8 @@ class OracleSource(Source):
         with self._connect("") as root:
             require_set_up(root)
         with self._connect(self.settings.pdb) as connection:
-            found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
-        return [table.schema for table in found.values()]
+            captured = captured_tables(connection, self._database, self.settings, strict=True, known=known)
+        return [table.schema for table in captured.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The schema of each table."""
@@ -133,11 +133,11 @@ class OracleSource(Source):
         if not has_names(self.settings):
             return ()
         with self._connect(self.settings.pdb) as connection:
-            found = captured_tables(connection, self._database, self.settings, strict=False)
+            captured = captured_tables(connection, self._database, self.settings, strict=False)
             rows = connection.rows(statements.TABLES)
-        gone = [gone_table(path, self._database) for path in offset.tables_seen if path not in found]
+        gone = [gone_table(path, self._database) for path in offset.tables_seen if path not in captured]
         tables = [TableId(self._database, str(owner), str(name)) for owner, name in rows]
-        return unmatched(self.settings, [*map(columns_of, found.values()), *gone], tables, selects=False)
+        return unmatched(self.settings, [*map(columns_of, captured.values()), *gone], tables, selects=False)
 
     def head(self) -> str:
         """The SCN up to which the log is complete. It moves on even where nothing is changed."""
@@ -196,10 +196,10 @@ class OracleSource(Source):
         """See that tables are read as the log has them; of those that were read before this is only logged."""
         with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
-            found = restricted_reads(connection, tables, self.settings.user or "?")
+            restricted = restricted_reads(connection, tables, self.settings.user or "?")
         own = SelectOverrides.of(self.settings)
         ids = [table.id for table in tables.values() if own.select(table.id) is None]
-        known = [replace(one, certain=one.certain and one.table not in start.known) for one in found]
+        known = [replace(one, certain=one.certain and one.table not in start.known) for one in restricted]
         require_whole_reads(known, read_first(self.settings, ids))
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
@@ -314,11 +314,11 @@ class OracleSource(Source):
             at = int(root.value(statements.CURRENT_SCN))
         with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
-            found = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, found.values()):
+            by_id = {table.id: table for table in tables.values()}
+            for id, filter in requested_tables(signal, by_id.values()):
                 try:
                     connection.rows(
-                        statements.greatest_key(found[id].cut_by(found[id].row_key), NO_ROW.format(filter=filter)),
+                        statements.greatest_key(by_id[id].cut_by(by_id[id].row_key), NO_ROW.format(filter=filter)),
                         scn=at,
                     )
                 except OracleError as error:
@@ -384,17 +384,17 @@ class OracleSource(Source):
         """What a range holds; it is mined where staging lacks it."""
         mark = self._mark(schemas, resetlogs)
         key = (scns, "\n".join(mark))
-        found = self._indexes.get(key)
-        if found is None:
+        index = self._indexes.get(key)
+        if index is None:
             staging = Staging(self.settings.staging_location, mark)
-            found = staging.index(scns)
-            if found is None:
+            index = staging.index(scns)
+            if index is None:
                 tables = owners_and_names(sorted(schemas))
-                found = mine(lambda: self._connect(""), scns, tables, self.settings, staging)
+                index = mine(lambda: self._connect(""), scns, tables, self.settings, staging)
             while len(self._indexes) >= _KEPT_INDEXES:
                 self._indexes.pop(next(iter(self._indexes)))
-            self._indexes[key] = found
-        return found
+            self._indexes[key] = index
+        return index
 
     def _upper(self) -> int:
         """The SCN up to which every open redo thread has written its log."""

@@ -100,11 +100,11 @@ class Staging:
             last, _, tail = rest.partition("-")
             if tail == f"{self._mark}.json" and first.isdigit() and last.isdigit():
                 longest[int(first)] = max(longest.get(int(first), 0), int(last))
-        found: list[ScnRange] = []
+        ranges: list[ScnRange] = []
         while low in longest and longest[low] > low:
-            found.append(ScnRange(low, longest[low]))
+            ranges.append(ScnRange(low, longest[low]))
             low = longest[low]
-        return found
+        return ranges
 
     def joined(self, ranges: Sequence[ScnRange]) -> tuple[ScnRange, RangeIndex] | None:
         """Make one range of some that follow on each other, and remove them; None where one of them is not there.
@@ -163,9 +163,9 @@ class Staging:
         names = None if columns is None else [*dict.fromkeys(("xid", *columns))]
         with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(scns, 'parquet')}")) as file:
             for batch in file.iter_batches(batch_size=ROW_GROUP // 5, columns=names):
-                found = batch.filter(pc.is_in(batch.column("xid"), value_set=wanted))
-                if found.num_rows:
-                    yield found
+                staged = batch.filter(pc.is_in(batch.column("xid"), value_set=wanted))
+                if staged.num_rows:
+                    yield staged
 
     def write(self, scns: ScnRange, batches: Iterable[pa.RecordBatch], index: RangeIndex) -> None:
         """Keep a range: rows as they come, then the index, which is complete when the rows have ended."""

@@ -65,7 +65,7 @@ class OracleTableRules:
         """
         return _oracle_table(self._rules.chosen(id, columns, keys))
 
-    def reshaped(self, known: OracleTable, found: OracleTable) -> OracleTable:
+    def reshaped(self, known: OracleTable, catalogued: OracleTable) -> OracleTable:
         """A table that was captured under other options, as these change it.
 
         Its changes in the log are still to be read by the schema that it had there: so a column that is known stays
@@ -73,23 +73,23 @@ class OracleTableRules:
 
         Args:
             known: as the offset has it.
-            found: as the server's catalog shows it now, under these options.
+            catalogued: as the server's catalog shows it now, under these options.
         """
-        now = {column.name: column for column in found.schema.columns}
+        now = {column.name: column for column in catalogued.schema.columns}
         old = {column.name for column in known.schema.columns}
         kept = [
-            (now.get(column.name, column) if _native(found, column.name) == native else column, native)
+            (now.get(column.name, column) if _native(catalogued, column.name) == native else column, native)
             for column, native in zip(known.schema.columns, known.natives, strict=True)
-            if column.name in found.schema.key or self._rules.keeps(known.id, column.name)
+            if column.name in catalogued.schema.key or self._rules.keeps(known.id, column.name)
         ]
-        fresh = zip(found.schema.columns, found.natives, strict=True)
+        fresh = zip(catalogued.schema.columns, catalogued.natives, strict=True)
         kept += [(column, native) for column, native in fresh if column.name not in old]
         names = [column.name for column, _ in kept]
-        keyed = found.schema if set(names).issuperset(found.schema.key) else known.schema
+        keyed = catalogued.schema if set(names).issuperset(catalogued.schema.key) else known.schema
         chunk_key = known.chunk_key if set(names).issuperset(known.chunk_key) else ()
         schema = TableSchema(known.id, numbered(kept), keyed.key, primary_key=keyed.primary_key)
         natives = tuple(native for _, native in kept)
-        table = _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *found.columns]))
+        table = _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *catalogued.columns]))
         return replace(table, dropped=known.dropped)
 
 

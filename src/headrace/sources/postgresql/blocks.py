@@ -55,7 +55,7 @@ class Block:
         data = np.frombuffer(b"".join(payloads), np.uint8)
         starts = np.zeros(count + 1, np.int64)
         np.cumsum(sizes, out=starts[1:])
-        found = Messages(
+        messages = Messages(
             np.zeros(count, np.uint8),
             np.zeros(count, np.int64),
             np.zeros(count, np.int64),
@@ -63,16 +63,16 @@ class Block:
             np.zeros(count, np.int64),
             np.zeros(count, np.int64),
         )
-        bad = int(kernels.scan(data, starts, found))
-        after = np.flatnonzero((found.kinds == kernels.BEGIN) & (found.firsts >= end_boundary))
+        bad = int(kernels.scan(data, starts, messages))
+        after = np.flatnonzero((messages.kinds == kernels.BEGIN) & (messages.firsts >= end_boundary))
         upto = int(after[0]) if len(after) else count
-        unknown = np.flatnonzero(~_KNOWN[found.kinds[: count if bad < 0 else bad]])
+        unknown = np.flatnonzero(~_KNOWN[messages.kinds[: count if bad < 0 else bad]])
         if len(unknown):
             bad = int(unknown[0])
         if 0 <= bad < upto:
             read(payloads[bad])
-            raise FormatError(f"The message of pgoutput at {lsn.to_server(int(found.lsns[bad]))} is malformed.")
-        return cls(payloads[:upto], data, starts[: upto + 1], Messages(*(column[:upto] for column in found)))
+            raise FormatError(f"The message of pgoutput at {lsn.to_server(int(messages.lsns[bad]))} is malformed.")
+        return cls(payloads[:upto], data, starts[: upto + 1], Messages(*(column[:upto] for column in messages)))
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -88,9 +88,9 @@ class Block:
 
     def content(self, number: int) -> Content:
         """What one message says, by the exact reader."""
-        found = read(self.payloads[number])
-        assert isinstance(found, XLogData)
-        return found.content
+        parsed = read(self.payloads[number])
+        assert isinstance(parsed, XLogData)
+        return parsed.content
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Transactions:
             origin = block.content(number)
             assert isinstance(origin, Origin)
             origins[int(begun[number])] = origin
-        found = cls(
+        transactions = cls(
             begun,
             counted - first_rows[begun],
             ends[ended],
@@ -192,7 +192,7 @@ class Transactions:
             origins,
             before,
         )
-        return replace(found, between=found._between_after(int(ends[-1]), bool(len(block) and depth[-1])))
+        return replace(transactions, between=transactions._between_after(int(ends[-1]), bool(len(block) and depth[-1])))
 
     def _between_after(self, previous: int, goes_on: bool) -> Between:
         if not len(self.of):

@@ -91,13 +91,13 @@ class PostgresTable(SourceTable[NativeType]):
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:
     """Numbers as first ones and how many follow each, because most tables have all from 1 on."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in numbers:
-        if found and number == sum(found[-1]):
-            found[-1][1] += 1
+        if runs and number == sum(runs[-1]):
+            runs[-1][1] += 1
         else:
-            found.append([number, 1])
-    return found
+            runs.append([number, 1])
+    return runs
 
 
 _TABLES: Recent[dict[str, PostgresTable]] = Recent()

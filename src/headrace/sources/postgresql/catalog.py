@@ -61,23 +61,23 @@ def constant_defaults(connection: Connection, columns: Sequence[tuple[str | None
     Raises:
         LostConnection: the connection broke.
     """
-    found: list[str | None] = [None] * len(columns)
+    defaults: list[str | None] = [None] * len(columns)
     at = [n for n, (expression, _) in enumerate(columns) if expression is not None and is_constant(expression)]
     if not at:
-        return found
+        return defaults
     natives = [columns[n][1] for n in at]
     names = connection.rows(TYPE_NAMES, ([native.oid for native in natives], [native.typmod for native in natives]))
     asked = [f"format('%s', ({columns[n][0]})::{name})" for n, (name,) in zip(at, names, strict=True)]
     for start in range(0, len(asked), _MOST_COLUMNS):
         part = asked[start : start + _MOST_COLUMNS]
         for place, text in zip(at[start : start + _MOST_COLUMNS], _answers(connection, part), strict=True):
-            found[place] = None if text is None else _canonical(text, columns[place][1])
-    return found
+            defaults[place] = None if text is None else _canonical(text, columns[place][1])
+    return defaults
 
 
 def _canonical(text: str, native: NativeType) -> str | None:
-    found: str | None = native.texts(pa.array([text], pa.string()))[0].as_py()
-    return found
+    canonical: str | None = native.texts(pa.array([text], pa.string()))[0].as_py()
+    return canonical
 
 
 def _answers(connection: Connection, asked: Sequence[str]) -> tuple[str | None, ...]:
@@ -151,18 +151,18 @@ def captured_tables(
             key can't be as the options say.
         OptionError: an option can't be applied to a table.
     """
-    found = _Tables(connection, settings)
-    chosen = found.chosen(database, strict=strict, known=known)
-    return found.described(chosen, database, types or TypeCatalog.of(connection), strict=strict)
+    tables = _Tables(connection, settings)
+    chosen = tables.chosen(database, strict=strict, known=known)
+    return tables.described(chosen, database, types or TypeCatalog.of(connection), strict=strict)
 
 
 def estimated_rows(connection: Connection, tables: Iterable[PostgresTable]) -> dict[str, int]:
     """About how many rows tables have, by path, without those that the server has not counted."""
     leaves = {table.id.path: table.leaves for table in tables}
-    oids = sorted({oid for found in leaves.values() for oid in found})
+    oids = sorted({oid for oids_of in leaves.values() for oid in oids_of})
     counted = {oid: int(rows) for oid, rows in connection.rows(statements.ESTIMATES, (oids,))}
-    rows = {path: [counted.get(oid, -1) for oid in found] for path, found in leaves.items()}
-    return {path: sum(found) for path, found in rows.items() if found and min(found) >= 0}
+    rows = {path: [counted.get(oid, -1) for oid in oids_of] for path, oids_of in leaves.items()}
+    return {path: sum(oids_of) for path, oids_of in rows.items() if oids_of and min(oids_of) >= 0}
 
 
 def catalog_state(connection: Connection, oids: Collection[int]) -> str:
@@ -213,8 +213,8 @@ class _Tables:
             FoundTable(relation.schema, relation.name, relation.oid, self._lack(relation) is None)
             for relation in self._relations.values()
         ]
-        found = [self._relations[table.number] for table in selection.among(tables, self._not_captured, "")]
-        if strict and not found and not known:
+        relations = [self._relations[table.number] for table in selection.among(tables, self._not_captured, "")]
+        if strict and not relations and not known:
             if self._publication is not None:
                 name = self._publication.name
                 raise CaptureError(
@@ -225,8 +225,8 @@ class _Tables:
                 f"Database '{database}' has no table to capture.", remedy="Check 'database' and 'tables_excluded'."
             )
         if strict and self._publication is None and self._settings.publication_autocreate != _FILTERED:
-            raise no_publication(self._settings, [relation.quoted for relation in found])
-        return found
+            raise no_publication(self._settings, [relation.quoted for relation in relations])
+        return relations
 
     def _lack(self, relation: CatalogTable) -> CaptureError | None:
         """Why a table is not captured; None where it is, or would be if the options meant it."""
@@ -295,7 +295,7 @@ class _Tables:
         keys = _grouped(self._connection.rows(statements.KEYS, (own,)))
         comments = {int(oid): str(text) for oid, text in self._connection.rows(statements.COMMENTS, (own,))}
         rules = TableRules.of(self._settings)
-        found = {}
+        by_path = {}
         for relation, described in zip(chosen, self._columns(chosen, columns, types), strict=True):
             if not described and not strict:
                 # It has none, or was dropped since the tables were listed.
@@ -326,8 +326,8 @@ class _Tables:
                 for name, type, modifier, _, _, kind, expression, *_ in columns[relation.oid]
                 if kind and name not in names and expression
             }
-            found[table.id.path] = replace(table, lacking=lacking)
-        return found
+            by_path[table.id.path] = replace(table, lacking=lacking)
+        return by_path
 
     def _columns(
         self, chosen: Sequence[CatalogTable], columns: Mapping[int, list[Any]], types: TypeCatalog
@@ -341,7 +341,7 @@ class _Tables:
             ]
             for relation in chosen
         ]
-        asked = [(None if row[5] else row[6], native) for found in published for row, native in found]
+        asked = [(None if row[5] else row[6], native) for rows_of_tables in published for row, native in rows_of_tables]
         defaults = iter(constant_defaults(self._connection, asked))
         return [
             [
@@ -356,9 +356,9 @@ class _Tables:
                     comment=comment,
                     number=int(number),
                 )
-                for (name, _, _, required, identity, generated, expression, comment, number), native in found
+                for (name, _, _, required, identity, generated, expression, comment, number), native in rows_of_tables
             ]
-            for found in published
+            for rows_of_tables in published
         ]
 
 
@@ -389,10 +389,10 @@ def _array(oids: Iterable[int]) -> str:
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = defaultdict(list)
+    grouped: dict[int, list[Any]] = defaultdict(list)
     for oid, *rest in rows:
-        found[int(oid)].append(rest)
-    return found
+        grouped[int(oid)].append(rest)
+    return grouped
 
 
 _PUBLISHES_STORED = 180000
@@ -433,5 +433,5 @@ def left_out(tables: Iterable[PostgresTable], publication: str, version: int) ->
 
 def say_left_out(tables: Iterable[PostgresTable], publication: str, version: int) -> None:
     """Log them, once per process."""
-    for found in left_out(tables, publication, version):
-        say_once(f"Table '{found.table}': {found.sentence} {found.remedy}")
+    for lack in left_out(tables, publication, version):
+        say_once(f"Table '{lack.table}': {lack.sentence} {lack.remedy}")

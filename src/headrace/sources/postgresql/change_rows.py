@@ -105,8 +105,8 @@ class Rows(NamedTuple):
             transactions, ordinals, lsns, subs, tables, old, new, total: as of the class, or one number for all.
         """
 
-        def whole(found: Array | int) -> Array:
-            return found if isinstance(found, np.ndarray) else np.full(len(messages), found, np.int64)
+        def whole(part: Array | int) -> Array:
+            return part if isinstance(part, np.ndarray) else np.full(len(messages), part, np.int64)
 
         return cls(
             messages * _RANKS + rank,
@@ -126,12 +126,12 @@ class Rows(NamedTuple):
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
         """All rows in their order; those of one place stay in the order given."""
-        found = [part for part in parts if len(part.order)]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        filled = [part for part in parts if len(part.order)]
+        if len(filled) == 1:
+            return filled[0]
+        if not filled:
             return parts[0]
-        joined = cls(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        joined = cls(*(np.concatenate(columns) for columns in zip(*filled, strict=True)))
         return joined.only(np.argsort(joined.order, kind="stable"))
 
     @property
@@ -246,10 +246,10 @@ def _facts(lsns: Array, xids: Array, previous: Array) -> pa.MapArray:
 def _with_origins(batch: pa.RecordBatch, numbers: Array, transactions: Transactions) -> pa.RecordBatch:
     """The rows with the origin of those transactions that have one."""
     count = len(transactions.commits)
-    found = [transactions.origins.get(number) for number in range(count)]
+    origins = [transactions.origins.get(number) for number in range(count)]
     at = pa.array(numbers)
-    names = pa.array([origin and origin.name for origin in found], pa.string()).take(at)
-    commits = pa.array([origin and str(origin.commit) for origin in found], pa.string()).take(at)
+    names = pa.array([origin and origin.name for origin in origins], pa.string()).take(at)
+    commits = pa.array([origin and str(origin.commit) for origin in origins], pa.string()).take(at)
     return with_fact(with_fact(batch, "origin", names), "origin_lsn", commits)
 
 

@@ -200,14 +200,14 @@ class Connection(DriverConnection):
         try:
             block, size = [], 0
             while True:
-                found, data = self._pg.get_copy_data(1)
-                if found > 0:
+                status, data = self._pg.get_copy_data(1)
+                if status > 0:
                     block.append(bytes(data))
-                    size += found
+                    size += status
                     if size >= _MANY_BYTES:
                         yield b"".join(block)
                         block, size = [], 0
-                elif found == 0:
+                elif status == 0:
                     self._wait()
                 else:
                     break
@@ -248,10 +248,10 @@ class Connection(DriverConnection):
         """Leave out what a statement still gives, so that the next can begin."""
         while (result := self._result()) is not None:
             while result.status == _driver().pq.ExecStatus.COPY_OUT:
-                found, _ = self._pg.get_copy_data(1)
-                if found < 0:
+                status, _ = self._pg.get_copy_data(1)
+                if status < 0:
                     break
-                if found == 0:
+                if status == 0:
                     self._wait()
 
     def _require(self, result: PGresult | None, status: str) -> None:
@@ -369,9 +369,9 @@ class ReplicationConnection(Connection):
         until = time.monotonic() + timeout_s
         while True:
             with self._lock:
-                found, self._kept, self._kept_size = self._kept or self._taken(), [], 0
-            if found:
-                return found
+                payloads, self._kept, self._kept_size = self._kept or self._taken(), [], 0
+            if payloads:
+                return payloads
             now = time.monotonic()
             if now >= until:
                 return []
@@ -405,21 +405,21 @@ class ReplicationConnection(Connection):
         payloads: list[bytes] = []
         take, size, answer = self._pg.get_copy_data, 0, False
         while size < _MANY_BYTES:
-            found, data = take(1)
-            if found == 0:
+            status, data = take(1)
+            if status == 0:
                 try:
                     self._pg.consume_input()
                 except _driver().Error as error:
                     raise self._refused(error) from None
-                found, data = take(1)
-                if found == 0:
+                status, data = take(1)
+                if status == 0:
                     break
-            if found < 0:
+            if status < 0:
                 self._over = True
                 break
             payloads.append(bytes(data))
-            size += found
-            if found == _KEEPALIVE_BYTES and data[0] == _KEEPALIVE:
+            size += status
+            if status == _KEEPALIVE_BYTES and data[0] == _KEEPALIVE:
                 answer = answer or data[17] == 1
         if payloads:
             # Of XLogData where the change stands, of a keepalive how far everything was sent.

@@ -188,10 +188,10 @@ class WindowDecoder:
         self._between = transactions.between
         states = self._states_in(block)
         changes, images = self._changes(block, transactions, states)
-        found = self._messages.read(block, transactions)
-        transactions = found.transactions
-        rows = Rows.together([changes, self._truncates(block, transactions, states), found.rows])
-        facts = found.facts
+        logical = self._messages.read(block, transactions)
+        transactions = logical.transactions
+        rows = Rows.together([changes, self._truncates(block, transactions, states), logical.rows])
+        facts = logical.facts
         if self._numbered:
             rows, said = self._numbers.number(rows, block, transactions)
             facts = {**facts, **said}
@@ -213,7 +213,7 @@ class WindowDecoder:
 
     def _states_in(self, block: Block) -> _States:
         """The state of each table at each message of a block."""
-        found = [(oid, 0, *numbers) for oid, numbers in self._states.items()]
+        states = [(oid, 0, *numbers) for oid, numbers in self._states.items()]
         for at in block.of_kinds(b"RY"):
             content = block.content(at)
             if isinstance(content, TypeMessage):
@@ -224,9 +224,9 @@ class WindowDecoder:
             assert isinstance(content, Relation)
             number = self._layouts.number(content)
             before = self._layouts.number(content, before=True) if self._before.until else number
-            found.append((content.oid, at + 1, number, before))
+            states.append((content.oid, at + 1, number, before))
             self._states[content.oid] = number, before
-        return _States(found, self._before.until)
+        return _States(states, self._before.until)
 
     def _changes(self, block: Block, transactions: Transactions, states: _States) -> tuple[Rows, RowImages]:
         messages = block.messages
@@ -300,7 +300,7 @@ class WindowDecoder:
         raise about(error, table)
 
     def _truncates(self, block: Block, transactions: Transactions, states: _States) -> Rows:
-        found: list[tuple[int, int, int]] = []
+        truncates: list[tuple[int, int, int]] = []
         if "t" not in self._settings.skipped_operations:
             for at in block.of_kinds(b"T"):
                 content = block.content(at)
@@ -313,8 +313,10 @@ class WindowDecoder:
                 commit = transactions.commits[transactions.of[at]]
                 if commit >= self._start:
                     chosen = enumerate(zip(content.oids, tables.tolist(), strict=True))
-                    found += [(at, sub, t) for sub, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)]
-        numbers, lsns, of = np.array(found, np.int64).reshape(-1, 3).T
+                    truncates += [
+                        (at, sub, t) for sub, (oid, t) in chosen if t >= 0 and commit > self._after.get(oid, -1)
+                    ]
+        numbers, lsns, of = np.array(truncates, np.int64).reshape(-1, 3).T
         return Rows.at(
             numbers,
             ITSELF,
@@ -349,14 +351,14 @@ class WindowDecoder:
 
     def _statements(self, schemas: Rows) -> dict[int, str]:
         """What was done to the names of columns since the structure before, by the order of the row."""
-        found = {}
+        statements = {}
         for order, number in zip(schemas.order.tolist(), schemas.tables.tolist(), strict=True):
             table = self._layouts.all[number].table
             before = self._shown.get(table.oid)
             if before is not None and (text := statement(before, table)):
-                found[order] = text
+                statements[order] = text
             self._shown[table.oid] = table
-        return found
+        return statements
 
     @property
     def shown(self) -> Mapping[int, PostgresTable]:
@@ -384,12 +386,12 @@ class _States:
         until: the LSN after that change; 0 for none.
     """
 
-    def __init__(self, found: list[tuple[int, int, int, int]], until: int) -> None:
-        found = sorted(found)
-        self._keys = np.array([oid << 31 | at for oid, at, *_ in found], np.int64)
-        self._oids = np.array([oid for oid, *_ in found], np.int64)
-        self._numbers = np.array([number for _, _, number, _ in found], np.int64)
-        self._before = np.array([number for *_, number in found], np.int64)
+    def __init__(self, states: list[tuple[int, int, int, int]], until: int) -> None:
+        states = sorted(states)
+        self._keys = np.array([oid << 31 | at for oid, at, *_ in states], np.int64)
+        self._oids = np.array([oid for oid, *_ in states], np.int64)
+        self._numbers = np.array([number for _, _, number, _ in states], np.int64)
+        self._before = np.array([number for *_, number in states], np.int64)
         self._until = until
 
     def at(self, oids: Array, messages: Array, lsns: Array) -> Array:
@@ -402,11 +404,11 @@ class _States:
         """
         if not len(self._keys):
             return np.full(len(oids), _UNKNOWN, np.int64)
-        found = np.searchsorted(self._keys, (oids << 31) | (messages + 1), side="right") - 1
-        numbers = self._numbers[found]
+        indexes = np.searchsorted(self._keys, (oids << 31) | (messages + 1), side="right") - 1
+        numbers = self._numbers[indexes]
         if self._until:
-            numbers = np.where(lsns < self._until, self._before[found], numbers)
-        return np.where((found >= 0) & (self._oids[found] == oids), numbers, _UNKNOWN)
+            numbers = np.where(lsns < self._until, self._before[indexes], numbers)
+        return np.where((indexes >= 0) & (self._oids[indexes] == oids), numbers, _UNKNOWN)
 
 
 def _without_relation(place: int) -> FormatError:

@@ -52,7 +52,7 @@ class EarlierStructures:
     def with_changes(
         self,
         known: Mapping[str, PostgresTable],
-        found: Mapping[str, PostgresTable],
+        captured: Mapping[str, PostgresTable],
         types: TypeCatalog,
         now: TypeCatalog,
         until: str,
@@ -61,13 +61,13 @@ class EarlierStructures:
 
         Args:
             known: the tables as the catalog showed them before.
-            found: as they are now.
+            captured: as they are now.
             types: the types as the catalog showed them before.
             now: as they are now.
             until: a commit after the changes.
         """
         tables = {}
-        for path, new in found.items():
+        for path, new in captured.items():
             last = known.get(path)
             if last is None or last.oid != new.oid:
                 continue
@@ -89,8 +89,8 @@ class EarlierStructures:
         Args:
             now: the tables as the offset has them.
         """
-        found = ((path, self.table(path, now[path])) for path in self.tables if path in now)
-        return {path: table for path, table in found if table is not None}
+        pairs = ((path, self.table(path, now[path])) for path in self.tables if path in now)
+        return {path: table for path, table in pairs if table is not None}
 
     def table(self, path: str, now: PostgresTable) -> PostgresTable | None:
         """A table as it was; None where it is the same.

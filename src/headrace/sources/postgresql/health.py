@@ -160,10 +160,10 @@ class _Examination:
         if prepared:
             [(name, age)] = prepared
             return f"the prepared transaction '{name}', {span_text(age)} old"
-        found = self.connection.rows(_OLDEST)
-        if not found:
+        lines = self.connection.rows(_OLDEST)
+        if not lines:
             return ""
-        [(pid, application, age)] = found
+        [(pid, application, age)] = lines
         return f"the transaction of process {pid} (application '{application}'), open for {span_text(age)}"
 
 

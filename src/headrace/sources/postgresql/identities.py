@@ -69,19 +69,19 @@ def require_identities(connection: Connection, oids: Collection[int]) -> None:
     Raises:
         CaptureError: it could not.
     """
-    found = [leaf for leaf in leaves_of(connection, oids) if leaf.columns == frozenset()]
-    if not found:
+    lacking = [leaf for leaf in leaves_of(connection, oids) if leaf.columns == frozenset()]
+    if not lacking:
         return
-    names = ", ".join(f"'{leaf.schema}.{leaf.name}'" for leaf in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    one = len(found) == 1
+    names = ", ".join(f"'{leaf.schema}.{leaf.name}'" for leaf in lacking[:_SHOWN])
+    more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+    one = len(lacking) == 1
     raise CaptureError(
         f"{'Table' if one else 'Tables'} {names}{more} {'has' if one else 'have'} no primary key and no other replica "
         "identity, so once changes are published the server refuses the application's updates and deletes of "
         f"{'it' if one else 'them'}.",
-        remedy=f"{_full(found)} or leave the {'table' if one else 'tables'} out with 'tables_excluded'; or, for "
+        remedy=f"{_full(lacking)} or leave the {'table' if one else 'tables'} out with 'tables_excluded'; or, for "
         "inserts only, run: CREATE PUBLICATION headrace_inserts FOR TABLE "
-        f"{', '.join(f'ONLY {leaf.quoted}' for leaf in found[:_SHOWN])} WITH (publish = 'insert, truncate'); and "
+        f"{', '.join(f'ONLY {leaf.quoted}' for leaf in lacking[:_SHOWN])} WITH (publish = 'insert, truncate'); and "
         "capture what it has with another pipeline that has 'publication' headrace_inserts and 'skipped_operations' "
         "u,d.",
     )
@@ -109,11 +109,11 @@ def lacking_identities(connection: Connection, tables: Collection[PostgresTable]
         connection: to the database.
         tables: tables of a publication that has their updates and deletes.
     """
-    found: dict[int, list[Leaf]] = {}
+    by_table: dict[int, list[Leaf]] = {}
     for leaf in leaves_of(connection, [table.oid for table in tables]):
-        found.setdefault(leaf.root, []).append(leaf)
+        by_table.setdefault(leaf.root, []).append(leaf)
     for table in tables:
-        path, leaves, key = table.id.path, found.get(table.oid, []), table.schema.key
+        path, leaves, key = table.id.path, by_table.get(table.oid, []), table.schema.key
         closed = [leaf for leaf in leaves if leaf.columns == frozenset()]
         blind = [leaf for leaf in leaves if leaf.columns and not (key and leaf.columns.issuperset(key))]
         if closed:

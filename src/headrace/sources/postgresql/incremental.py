@@ -103,10 +103,10 @@ class KeysNow:
         try:
             self._require_known(table)
             key = key_columns(self.connection, table)
-            found = greatest_key(self.connection, table, key, _all_of(condition))
+            greatest_of = greatest_key(self.connection, table, key, _all_of(condition))
         except PostgresError as error:
             raise _waiting(table, error) from error
-        return [] if found is None else [found]
+        return [] if greatest_of is None else [greatest_of]
 
     def bounds(
         self, table: PostgresTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
@@ -122,8 +122,8 @@ class KeysNow:
     def definition(self, table: PostgresTable, before: str = "") -> str:
         """As `KeyRanges.definition`: how many columns there were, and a hash."""
         most = int(before.partition(":")[0]) if before else None
-        found = self.connection.rows(_DEFINITION, (most, most, table.oid))
-        return str(found[0][0]) if found else "none"
+        lines = self.connection.rows(_DEFINITION, (most, most, table.oid))
+        return str(lines[0][0]) if lines else "none"
 
     def _require_known(self, table: PostgresTable) -> None:
         if not is_as_known(self.connection, table):

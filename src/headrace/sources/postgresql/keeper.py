@@ -183,11 +183,11 @@ def not_locked(connection: Connection, table: PostgresTable, settings: PostgresS
     """
     seconds = f"{settings.snapshot_lock_timeout_ms / 1000:g} s"
     sentence = f"Table '{table.id.path}' could not be locked for reading within {seconds}"
-    found = connection.rows(statements.LOCKED_BY, (sorted({table.oid, *table.leaves}),))
+    lines = connection.rows(statements.LOCKED_BY, (sorted({table.oid, *table.leaves}),))
     longer = "set 'snapshot_lock_timeout_ms' to more."
-    if not found:
+    if not lines:
         return CaptureError(f"{sentence}.", remedy=f"Try again, or {longer}")
-    pid, application, user, granted = found[0]
+    pid, application, user, granted = lines[0]
     if pid is None:
         return CaptureError(
             f"{sentence}, because a prepared transaction has locked it.",

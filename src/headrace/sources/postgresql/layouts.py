@@ -69,11 +69,11 @@ class Layout:
         Raises:
             SchemaError: the log does not have a column that is captured.
         """
-        found = {column.name: index for index, column in enumerate(relation.columns)}
-        missing = [column.name for column in table.schema.columns if column.name not in found]
+        indexes = {column.name: index for index, column in enumerate(relation.columns)}
+        missing = [column.name for column in table.schema.columns if column.name not in indexes]
         if missing:
             raise SchemaError(f"The log shows table '{table.id.path}' without its column '{missing[0]}'.")
-        return cls(relation, table, tuple(found[column.name] for column in table.schema.columns))
+        return cls(relation, table, tuple(indexes[column.name] for column in table.schema.columns))
 
     @cached_property
     def key(self) -> tuple[int, ...]:
@@ -106,10 +106,10 @@ class Layouts:
         """
         number = self._numbers.get((relation, before))
         if number is None:
-            found = self._table_of(relation, before)
-            number = -1 if found is None else len(self.all)
-            if found is not None:
-                self.all.append(Layout.of(*found))
+            table = self._table_of(relation, before)
+            number = -1 if table is None else len(self.all)
+            if table is not None:
+                self.all.append(Layout.of(*table))
                 self._arrays = None
             self._numbers[relation, before] = number
         return number
@@ -190,13 +190,13 @@ class Arrays:
         return np.diff(self.key.firsts)
 
 
-def _numbers(found: Sequence[int]) -> Array:
-    return np.array(found, np.int64)
+def _numbers(numbers: Sequence[int]) -> Array:
+    return np.array(numbers, np.int64)
 
 
-def _columns(found: Sequence[Sequence[int]]) -> Columns:
-    firsts = np.cumsum([0, *(len(columns) for columns in found)]).astype(np.int64)
-    return Columns(firsts, _numbers([column for columns in found for column in columns]))
+def _columns(rows: Sequence[Sequence[int]]) -> Columns:
+    firsts = np.cumsum([0, *(len(columns) for columns in rows)]).astype(np.int64)
+    return Columns(firsts, _numbers([column for columns in rows for column in columns]))
 
 
 def read_images(

@@ -163,12 +163,12 @@ class LogScan:
             self._open = _Transaction(message.commit, _EPOCH + dt.timedelta(microseconds=message.time))
         elif isinstance(message, pgoutput.Commit):
             ended = self._open
-            found = tuple((ended.commit, signal) for signal in ended.signals)
+            committed = tuple((ended.commit, signal) for signal in ended.signals)
             self._result = replace(
                 self._result,
                 rows=self._result.rows or ended.rows,
                 commit_time=ended.time if ended.rows else self._result.commit_time,
-                signals=self._result.signals + found,
+                signals=self._result.signals + committed,
             )
             # Any position after the commit record's beginning ends a window with this commit in it.
             self._reach(ended.commit + 1)
@@ -214,9 +214,9 @@ class LogScan:
 
 
 def _content(payload: bytes) -> pgoutput.Content:
-    found = pgoutput.read(payload)
-    assert isinstance(found, pgoutput.XLogData)
-    return found.content
+    content = pgoutput.read(payload)
+    assert isinstance(content, pgoutput.XLogData)
+    return content.content
 
 
 def _begins_at(payload: bytes) -> int:
@@ -228,11 +228,11 @@ def _begins_at(payload: bytes) -> int:
 
 def _signal_of(content: bytes) -> Signal | None:
     try:
-        found = json.loads(content)
+        parsed = json.loads(content)
     except ValueError:
         return None
-    if not isinstance(found, dict) or "type" not in found:
+    if not isinstance(parsed, dict) or "type" not in parsed:
         return None
-    data = found.get("data")
+    data = parsed.get("data")
     text = data if isinstance(data, str) or data is None else json.dumps(data)
-    return Signal(str(found.get("id", "")), str(found["type"]), text)
+    return Signal(str(parsed.get("id", "")), str(parsed["type"]), text)

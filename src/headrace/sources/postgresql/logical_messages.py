@@ -68,19 +68,19 @@ class LogicalMessages:
     def read(self, block: Block, transactions: Transactions) -> FoundMessages:
         """The messages of a block that become rows."""
         at: list[int] = []
-        found: list[Message] = []
+        messages: list[Message] = []
         for number in block.of_kinds(b"M") if self._settings.messages else ():
             message = block.content(number)
             assert isinstance(message, Message)
             if self._is_of_window(message, int(transactions.commits[transactions.of[number]])) and self._keeps(message):
                 at.append(number)
-                found.append(message)
-        return self._rows(block, transactions, np.array(at, np.int64), found)
+                messages.append(message)
+        return self._rows(block, transactions, np.array(at, np.int64), messages)
 
     def _rows(
-        self, block: Block, transactions: Transactions, at: np.ndarray, found: Sequence[Message]
+        self, block: Block, transactions: Transactions, at: np.ndarray, messages: Sequence[Message]
     ) -> FoundMessages:
-        inside = np.array([message.transactional for message in found], np.bool_)
+        inside = np.array([message.transactional for message in messages], np.bool_)
         outside = at[~inside]
         more = len(transactions.commits)
         of = transactions.of[at].copy()
@@ -97,12 +97,13 @@ class LogicalMessages:
         order = rows.order.tolist()
         facts = {
             "db": dict.fromkeys(order, self._settings.database),
-            "prefix": {place: message.prefix for place, message in zip(order, found, strict=True)},
+            "prefix": {place: message.prefix for place, message in zip(order, messages, strict=True)},
             "content": {
-                place: base64.b64encode(message.content).decode() for place, message in zip(order, found, strict=True)
+                place: base64.b64encode(message.content).decode()
+                for place, message in zip(order, messages, strict=True)
             },
             "transactional": {
-                place: str(message.transactional).lower() for place, message in zip(order, found, strict=True)
+                place: str(message.transactional).lower() for place, message in zip(order, messages, strict=True)
             },
         }
         if len(outside):
@@ -128,14 +129,14 @@ class LogicalMessages:
 
 
 def _patterns(option: str, given: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    found = []
+    patterns = []
     for pattern in given:
         try:
-            found.append(re.compile(bare(pattern), re.IGNORECASE))
+            patterns.append(re.compile(bare(pattern), re.IGNORECASE))
         except re.error as error:
             raise OptionError(
                 f"Option '{option}' has '{pattern}', which is not a regular expression ({error}).",
                 remedy="Mend it; a backslash stands before a character that is meant as it is.",
                 option=option,
             ) from error
-    return tuple(found)
+    return tuple(patterns)

@@ -120,8 +120,8 @@ class _Writer:
 
     def texts(self) -> list[str | None]:
         """The rows' texts."""
-        for native, places, found in self._singles.values():
-            texts = native.texts(pa.array(found, pa.string())).to_pylist()
+        for native, places, singles in self._singles.values():
+            texts = native.texts(pa.array(singles, pa.string())).to_pylist()
             own = native.logical.kind in _OWN
             for place, text in zip(places, texts, strict=True):
                 self._parts[place] = text if own and text not in _WORDS else to_text(text)
@@ -144,9 +144,9 @@ class _Writer:
             except OddForm:
                 self._parts.append(text if outermost else to_text(text))
         else:
-            _, places, found = self._singles.setdefault(id(native), (native, [], []))
+            _, places, singles = self._singles.setdefault(id(native), (native, [], []))
             places.append(len(self._parts))
-            found.append(text)
+            singles.append(text)
             self._parts.append("")
 
     def _nested(self, native: Printed, text: str) -> None:
@@ -187,8 +187,8 @@ def array_items(text: str, delimiter: str = ",") -> Items:
     """
     if not text.startswith("{"):
         raise OddForm("the array has bounds of its own")
-    found: Items = []
-    open_lists: list[Items] = [found]
+    items: Items = []
+    open_lists: list[Items] = [items]
     token = _tokens(delimiter)
     at, due = 1, True
     while open_lists:
@@ -221,7 +221,7 @@ def array_items(text: str, delimiter: str = ",") -> Items:
             due = True
     if at != len(text):
         raise OddForm("something follows the array")
-    return found
+    return items
 
 
 _TOKENS: dict[str, re.Pattern[str]] = {}
@@ -229,12 +229,12 @@ _TOKENS: dict[str, re.Pattern[str]] = {}
 
 def _tokens(delimiter: str) -> re.Pattern[str]:
     """An element in quotes, one without, or a mark."""
-    found = _TOKENS.get(delimiter)
-    if found is None:
+    compiled = _TOKENS.get(delimiter)
+    if compiled is None:
         mark = re.escape(delimiter)
         pattern = rf'"((?:[^"\\]|\\.)*)"|((?:[^"\\{{}}{mark}])+)|([{{}}{mark}])'
-        found = _TOKENS[delimiter] = re.compile(pattern, re.DOTALL)
-    return found
+        compiled = _TOKENS[delimiter] = re.compile(pattern, re.DOTALL)
+    return compiled
 
 
 _FIELD = re.compile(r'((?:"(?:[^"\\]|\\.|"")*"|[^"\\,()]|\\.)*)([,)])', re.DOTALL)
@@ -249,17 +249,17 @@ def record_values(text: str) -> list[str | None]:
     """
     if not text.startswith("("):
         raise OddForm("not a composite value")
-    found: list[str | None] = []
+    values: list[str | None] = []
     at, mark = 1, ","
     while mark == ",":
         match = _FIELD.match(text, at)
         if match is None:
             raise OddForm("not a composite value")
         at, printed, mark = match.end(), match[1], match[2]
-        found.append(_field(printed) if printed else None)
+        values.append(_field(printed) if printed else None)
     if at != len(text):
         raise OddForm("something follows the composite value")
-    return found
+    return values
 
 
 def _field(printed: str) -> str:
@@ -274,7 +274,7 @@ def hstore_pairs(text: str) -> dict[str, str | None]:
     Raises:
         OddForm: it is none.
     """
-    found: dict[str, str | None] = {}
+    pairs: dict[str, str | None] = {}
     at = 0
     while at < len(text):
         match = _PAIR.match(text, at)
@@ -282,5 +282,5 @@ def hstore_pairs(text: str) -> dict[str, str | None]:
             raise OddForm("not an hstore")
         at = match.end()
         key = _ESCAPED.sub(r"\1", match[1])
-        found[key] = None if match[3] else _ESCAPED.sub(r"\1", match[2])
-    return found
+        pairs[key] = None if match[3] else _ESCAPED.sub(r"\1", match[2])
+    return pairs

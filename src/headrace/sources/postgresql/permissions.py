@@ -249,10 +249,10 @@ class _Questions:
         it.
         """
         asked = list(tables)
-        found = {oid: rights for oid, *rights in self.connection.rows(_TABLES, ([table.oid for table in asked],))}
+        rights_of = {oid: rights for oid, *rights in self.connection.rows(_TABLES, ([table.oid for table in asked],))}
         for table in asked:
-            if table.oid in found:
-                enters, reads, filtered, owns = found[table.oid]
+            if table.oid in rights_of:
+                enters, reads, filtered, owns = rights_of[table.oid]
                 yield table, (enters, reads, filtered, owns)
 
 

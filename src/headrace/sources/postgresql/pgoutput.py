@@ -191,16 +191,16 @@ class _Reader:
         kind = self._letter()
         if kind == "k":
             position, _, reply = self._numbers(">qqB")
-            found: XLogData | Keepalive = Keepalive(position, bool(reply))
+            message: XLogData | Keepalive = Keepalive(position, bool(reply))
         elif kind == "w":
             start, _, _ = self._numbers(">qqq")
             self._start = start
-            found = XLogData(start, self._content(self._letter()))
+            message = XLogData(start, self._content(self._letter()))
         else:
             raise self._wrong(f"begins with {kind!r}")
         if self._place != len(self._payload):
             raise self._wrong("is longer than its parts")
-        return found
+        return message
 
     def _content(self, kind: str) -> Content:
         match kind:
@@ -287,9 +287,9 @@ class _Reader:
         end = self._payload.find(b"\0", self._place)
         if end < 0:
             raise self._wrong("has a name without an end")
-        found = self._bytes(end - self._place)
+        raw = self._bytes(end - self._place)
         self._place += 1
-        return self._text(found)
+        return self._text(raw)
 
     def _text(self, data: bytes) -> str:
         try:
@@ -300,9 +300,9 @@ class _Reader:
     def _bytes(self, size: int) -> bytes:
         if size < 0 or self._place + size > len(self._payload):
             raise self._wrong("is shorter than its parts")
-        found = self._payload[self._place : self._place + size]
+        taken = self._payload[self._place : self._place + size]
         self._place += size
-        return found
+        return taken
 
     def _wrong(self, what: str) -> FormatError:
         return FormatError(f"The message of pgoutput at {lsn.to_server(self._start)} {what}.")

@@ -195,7 +195,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
     def _altered(self, start: Offset) -> Collection[str]:
         tables = tables_of(start.schemas)
         under_way = [path for path, p in start.tables.items() if path in tables and not (p.done and not p.bounds)]
-        found = [
+        altered = [
             path
             for path in under_way
             if tables[path].chunk_key
@@ -203,7 +203,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
             and (path in self._left_out or not is_as_known(self._sql, tables[path]))
         ]
         self._left_out.clear()
-        return found
+        return altered
 
     def _point(self, tables: Mapping[str, PostgresTable], *, waits: bool) -> str:
         self._moment = SnapshotPoint.made(self._settings, tables, permanent=False, waits=waits)

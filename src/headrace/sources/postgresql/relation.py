@@ -69,8 +69,8 @@ def under_known_names(
     now = {number: column.name for column, _, number in newest.numbered if number}
     there = {stated.name for stated in relation.columns}
     columns = []
-    for stated, found in zip(relation.columns, _columns(relation, states, types), strict=True):
-        name = stated.name if stated.name in shown else now.get(found.number, stated.name)
+    for stated, matched in zip(relation.columns, _columns(relation, states, types), strict=True):
+        name = stated.name if stated.name in shown else now.get(matched.number, stated.name)
         columns.append(stated if name in there else replace(stated, name=name))
     return replace(relation, columns=tuple(columns))
 
@@ -159,7 +159,7 @@ def _require_protected(table: PostgresTable, known: PostgresTable, columns: Sequ
 def _columns(relation: Relation, states: Sequence[PostgresTable], types: TypeCatalog) -> list[FoundColumn]:
     """The columns of a message, with what the catalog says of them."""
     by_name = [{column.name: (column, native, number) for column, native, number in s.numbered} for s in states]
-    found = []
+    columns = []
     for stated in relation.columns:
         native = types.resolve(stated.oid, stated.typmod)
         shown = (state[stated.name] for state in by_name if stated.name in state)
@@ -169,9 +169,9 @@ def _columns(relation: Relation, states: Sequence[PostgresTable], types: TypeCat
             numbers = {state[stated.name][2] for state in by_name if stated.name in state}
             # A name that belonged to one column only at all times that are known.
             number = numbers.pop() if len(numbers) == 1 else 0
-            found.append(FoundColumn(stated.name, native, number=number))
+            columns.append(FoundColumn(stated.name, native, number=number))
         else:
-            found.append(
+            columns.append(
                 FoundColumn(
                     column.name,
                     native,
@@ -184,7 +184,7 @@ def _columns(relation: Relation, states: Sequence[PostgresTable], types: TypeCat
                     number,
                 )
             )
-    return _numbered(found, states)
+    return _numbered(columns, states)
 
 
 def _numbered(columns: Sequence[FoundColumn], states: Sequence[PostgresTable]) -> list[FoundColumn]:
@@ -194,21 +194,23 @@ def _numbered(columns: Sequence[FoundColumn], states: Sequence[PostgresTable]) -
     """
     numbers = [{number for *_, number in state.numbered if number} for state in states]
     always = sorted(set.intersection(*numbers)) if len(numbers) > 1 else []
-    found = list(columns)
+    numbered = list(columns)
     first = 0
     for is_numbered, run in groupby(columns, key=lambda column: column.number > 0):
         upto = first + len(list(run))
         if not is_numbered:
-            low = found[first - 1].number if first else 0
-            high = found[upto].number if upto < len(found) else 0
+            low = numbered[first - 1].number if first else 0
+            high = numbered[upto].number if upto < len(numbered) else 0
             between = [number for number in always if low < number and (number < high or not high)]
             possible = range(low + 1, high)
             for sure in (between, possible):
                 if len(sure) == upto - first:
-                    found[first:upto] = (replace(c, number=n) for c, n in zip(found[first:upto], sure, strict=True))
+                    numbered[first:upto] = (
+                        replace(c, number=n) for c, n in zip(numbered[first:upto], sure, strict=True)
+                    )
                     break
         first = upto
-    return found
+    return numbered
 
 
 def _own_key(known: PostgresTable, columns: Sequence[FoundColumn]) -> tuple[str, ...]:
@@ -223,5 +225,5 @@ def _under_names(known: PostgresTable, names: Sequence[str], columns: Sequence[F
     numbers = {column.name: number for column, _, number in known.numbered if number}
     called = {column.number: column.name for column in columns if column.number}
     there = {column.name for column in columns if not (column.number and column.name in numbers)}
-    found = [called.get(numbers[name]) if name in numbers else name if name in there else None for name in names]
-    return tuple(name for name in found if name is not None) if None not in found else ()
+    known_names = [called.get(numbers[name]) if name in numbers else name if name in there else None for name in names]
+    return tuple(name for name in known_names if name is not None) if None not in known_names else ()

@@ -159,8 +159,8 @@ def _more_chunks(
     if last is None:
         # Emptied since it was looked at.
         return replace(progress, done=True, empty=True)
-    found = key_bounds(connection, table, key, progress.lower, last, rows, budget, [])
-    return with_bounds(progress, found, last, budget)
+    more_keys = key_bounds(connection, table, key, progress.lower, last, rows, budget, [])
+    return with_bounds(progress, more_keys, last, budget)
 
 
 def _whole(
@@ -200,8 +200,8 @@ def greatest_key(
     connection: Connection, table: PostgresTable, key: Sequence[KeyColumn], conditions: Sequence[str]
 ) -> Key | None:
     """The last key of the rows that meet conditions; None where there is none."""
-    found = connection.rows(statements.greatest_key(table, key, conditions))
-    return tuple(found[0]) if found else None
+    lines = connection.rows(statements.greatest_key(table, key, conditions))
+    return tuple(lines[0]) if lines else None
 
 
 def key_bounds(
@@ -228,10 +228,10 @@ def key_bounds(
     """
     bounds: list[Key] = []
     while len(bounds) < chunks:
-        found = connection.rows(statements.chunk_bound(table, key, lower, last, rows, conditions))
-        if not found:
+        lines = connection.rows(statements.chunk_bound(table, key, lower, last, rows, conditions))
+        if not lines:
             break
-        lower = tuple(found[0])
+        lower = tuple(lines[0])
         bounds.append(lower)
     return bounds
 
@@ -347,7 +347,7 @@ def begin_as_it_is(connection: Connection, table: PostgresTable, settings: Postg
 
 def is_as_known(connection: Connection, table: PostgresTable) -> bool:
     """Whether a table is there, under its name and with its columns as the offset knows them."""
-    found = {
+    columns = {
         str(name): (int(oid), int(typmod))
         for name, oid, typmod in connection.rows(statements.STRUCTURE, (table.oid, table.id.schema, table.id.name))
     }
@@ -355,14 +355,14 @@ def is_as_known(connection: Connection, table: PostgresTable) -> bool:
         column.name: (native.oid, native.typmod)
         for column, native in zip(table.schema.columns, table.natives, strict=True)
     }
-    if not found.keys() >= known.keys():
+    if not columns.keys() >= known.keys():
         return False
-    others = [name for name, declared in known.items() if found[name] != declared]
+    others = [name for name, declared in known.items() if columns[name] != declared]
     if not others:
         return True
     # A domain is not declared as what it is made of.
     types = TypeCatalog.of(connection)
-    resolved = {name: types.resolve(*found[name]) for name in others}
+    resolved = {name: types.resolve(*columns[name]) for name in others}
     return all((native.oid, native.typmod) == known[name] for name, native in resolved.items())
 
 

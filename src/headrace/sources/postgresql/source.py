@@ -95,14 +95,14 @@ class PostgresSource(Source):
         """What is captured now, in include-list order."""
         known = forgiven(known, self.settings)
         with connect(self.settings) as connection:
-            found = captured_tables(connection, self.settings.database, self.settings, strict=True, known=known)
-        return [table.schema for table in found.values()]
+            captured = captured_tables(connection, self.settings.database, self.settings, strict=True, known=known)
+        return [table.schema for table in captured.values()]
 
     def left_out(self) -> Sequence[Unlogged]:
         """Tables with columns that the server computes and does not send."""
         with connect(self.settings) as connection:
-            found = captured_tables(connection, self.settings.database, self.settings, strict=False)
-            return list(left_out(found.values(), self.settings.publication_name, connection.version))
+            captured = captured_tables(connection, self.settings.database, self.settings, strict=False)
+            return list(left_out(captured.values(), self.settings.publication_name, connection.version))
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The schema of each table."""
@@ -113,11 +113,11 @@ class PostgresSource(Source):
         if not has_names(self.settings):
             return ()
         with connect(self.settings) as connection:
-            found = captured_tables(connection, self.settings.database, self.settings, strict=False)
+            captured = captured_tables(connection, self.settings.database, self.settings, strict=False)
             rows = connection.rows(catalog_statements.TABLES)
         tables = [TableId(self.settings.database, str(schema), str(name)) for _, schema, name, *_ in rows]
-        gone = [gone_table(path, self.settings.database) for path in offset.tables_seen if path not in found]
-        return unmatched(self.settings, [*map(columns_of, found.values()), *gone], tables, selects=False)
+        gone = [gone_table(path, self.settings.database) for path in offset.tables_seen if path not in captured]
+        return unmatched(self.settings, [*map(columns_of, captured.values()), *gone], tables, selects=False)
 
     def head(self) -> str:
         """How far the log is written. It moves on even where nothing is changed."""
@@ -175,7 +175,7 @@ class PostgresSource(Source):
         for path, position in found_empty(start, end):
             yield MarkerSlice((empty_table(tables[path].schema, position),), end.capture_time)
         if end.gaps and end.gaps != start.gaps:
-            asked = {path for path, found in end.gaps.items() if end.skipped.get(path) == found}
+            asked = {path for path, lost in end.gaps.items() if end.skipped.get(path) == lost}
             gaps = [
                 gap(self.settings.database, path, after, upto, skipped=path in asked)
                 for path, (after, upto) in sorted(end.gaps.items())
@@ -242,10 +242,10 @@ class PostgresSource(Source):
         """The known tables that are not captured now; those that a run has found where the server can't be reached."""
         try:
             with connect(self.settings) as connection:
-                found = captured_tables(connection, self.settings.database, self.settings, strict=False)
+                captured = captured_tables(connection, self.settings.database, self.settings, strict=False)
         except HeadraceError:
             return tuple(offset.uncaptured)
-        return tuple(uncaptured_tables(offset, found, lambda path: means(self.settings, path)))
+        return tuple(uncaptured_tables(offset, captured, lambda path: means(self.settings, path)))
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
@@ -256,9 +256,9 @@ class PostgresSource(Source):
             )
         with connect(self.settings) as connection:
             tables = captured_tables(connection, self.settings.database, self.settings, strict=False)
-            found = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, found.values()):
-                check_filter(connection, found[id], filter)
+            by_id = {table.id: table for table in tables.values()}
+            for id, filter in requested_tables(signal, by_id.values()):
+                check_filter(connection, by_id[id], filter)
 
     def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
         """What it takes to leave out changes of one table. A position is an LSN as the server writes it, or `now`."""
@@ -319,8 +319,8 @@ def _altered(start: Offset, end: Offset) -> tuple[Marker, ...]:
     if state.reads or not start.commit < state.earlier.until <= end.commit:
         return ()
     now = tables_of(end.schemas)
-    found = ((now[path], statement(table, now[path])) for path, table in state.earlier.before(now).items())
-    return tuple(altered(table.schema, end.commit, text) for table, text in found if text)
+    statements = ((now[path], statement(table, now[path])) for path, table in state.earlier.before(now).items())
+    return tuple(altered(table.schema, end.commit, text) for table, text in statements if text)
 
 
 def _place(text: str, head: str) -> str:

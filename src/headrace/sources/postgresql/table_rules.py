@@ -129,11 +129,11 @@ def postgres_table(
         CaptureError: the key can't be as the options say.
         OptionError: no column is left, or a mask can't be applied.
     """
-    found = [
+    captured = [
         (column.column(place, large=column.native.large and storage.identity.may_lack(column.name)), column.native)
         for place, column in enumerate(columns, 1)
     ]
-    table = rules.chosen(id, found, storage.identity.preferred(keys), comment)
+    table = rules.chosen(id, captured, storage.identity.preferred(keys), comment)
     numbers = {column.name: column.number for column in columns if column.number}
     return PostgresTable(
         table.schema,

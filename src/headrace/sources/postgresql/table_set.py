@@ -113,62 +113,64 @@ class TableSet:
         if not restarted and catalog_state(connection, [table.oid for table in known.values()]) == state.catalog:
             return start if earlier == state.earlier else replace(state, earlier=earlier).in_offset(start)
         visible = visible_now(connection)
-        found = self.captured(connection, strict=False)
-        self._require_matched(known, found, [path for path in found if path not in known])
+        captured = self.captured(connection, strict=False)
+        self._require_matched(known, captured, [path for path in captured if path not in known])
         if publishes:
-            self.publish(connection, found, known)
-        new = self.state(connection, found, visible) if publishes else replace(state, catalog="")
-        if publishes and self.captured(connection, strict=False) != found:
+            self.publish(connection, captured, known)
+        new = self.state(connection, captured, visible) if publishes else replace(state, catalog="")
+        if publishes and self.captured(connection, strict=False) != captured:
             # It was changed in between, so the state may be newer than the tables: the next plan looks again.
             new = replace(new, catalog="")
         rejoined = new.log.rejoined(state.log)
         fresh = [
             path
-            for path, table in found.items()
+            for path, table in captured.items()
             if path not in known or table.oid != known[path].oid or table.oid in rejoined
         ]
-        kept = [path for path in start.known if path in found]
-        uncaptured = uncaptured_tables(start, found, lambda path: means(self._settings, path))
+        kept = [path for path in start.known if path in captured]
+        uncaptured = uncaptured_tables(start, captured, lambda path: means(self._settings, path))
         say_uncaptured(list(uncaptured), () if restarted else start.uncaptured, self._settings, _REMEDY)
-        read = read_first(self._settings, (table.id for table in found.values()))
+        read = read_first(self._settings, (table.id for table in captured.values()))
         for path in fresh:
             if path in start.tables_seen:
                 after = start.uncaptured.get(path, start.commit)
                 say_returned(path, f"commit {after}", self._settings, read_again=path in read)
         ad_hoc = AdHoc.from_json(start.ad_hoc).after_added(start.commit)
-        waiting = tuple(path for path in state.waiting if path in found)
+        waiting = tuple(path for path in state.waiting if path in captured)
         wanted = [path for path in fresh if path in read]
         if wanted:
             ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
             waiting = tuple(dict.fromkeys((*waiting, *wanted)))
         written = written_commit(connection)
-        later = earlier.with_changes(known, found, state.types, new.types, written)
+        later = earlier.with_changes(known, captured, state.types, new.types, written)
         changed_types = state.types.changed_by(new.types)
         if later.until != earlier.until:
             # Rows that were written between two changes would be read by the types from before the first one.
             changed_types |= TypeCatalog(earlier.types).changed_by(new.types)
-        rewrites = unsent_changes(connection, known, found, state.files, new.files, changed_types)
+        rewrites = unsent_changes(connection, known, captured, state.files, new.files, changed_types)
         rewrites += unpublished_changes(connection, self._settings.publication_name, known, state.files)
         rewrites = [rewrite for rewrite in rewrites if rewrite.path not in fresh]
         ad_hoc = follow_rewrites(
             rewrites,
             ad_hoc,
-            found,
+            captured,
             self._settings,
             read=read,
             rows=lambda tables: estimated_rows(connection, tables),
             after=written,
             since=start.commit,
             under_way=start.tables,
-            renamed=[path for path, was in later.before(found).items() if has_renames(was, found[path])],
+            renamed=[path for path, was in later.before(captured).items() if has_renames(was, captured[path])],
         )
         end = replace(
             start,
             known=(*kept, *(path for path in fresh if path not in kept)),
-            schemas={path: table.to_json() for path, table in found.items()},
+            schemas={path: table.to_json() for path, table in captured.items()},
             uncaptured=uncaptured,
             ad_hoc=ad_hoc.to_json(),
-            tables={path: progress for path, progress in start.tables.items() if path in found and path not in fresh},
+            tables={
+                path: progress for path, progress in start.tables.items() if path in captured and path not in fresh
+            },
         )
         new = replace(
             state,
@@ -182,12 +184,12 @@ class TableSet:
         return new.in_offset(end)
 
     def _require_matched(
-        self, known: Mapping[str, PostgresTable], found: Mapping[str, PostgresTable], fresh: list[str]
+        self, known: Mapping[str, PostgresTable], captured: Mapping[str, PostgresTable], fresh: list[str]
     ) -> None:
         """See that names and patterns of the options still match something in tables that may have changed."""
         for path in fresh:
-            require_matched_by(self._settings, found[path].id, list(map(columns_of, found.values())))
+            require_matched_by(self._settings, captured[path].id, list(map(columns_of, captured.values())))
         for path, table in known.items():
-            if path in found:
+            if path in captured:
                 held = [column.name for column in table.schema.columns]
-                require_still_matched(self._settings, columns_of(found[path]), table.names, table.protected, held)
+                require_still_matched(self._settings, columns_of(captured[path]), table.names, table.protected, held)

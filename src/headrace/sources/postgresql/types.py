@@ -233,8 +233,8 @@ class NativeType:
 
     def fields_of(self, count: int) -> Sequence[tuple[str, NativeType]] | None:
         """The fields of a composite value that has so many; None where that is not known."""
-        found = [fields for fields in (self.fields, self.other_fields) if fields and len(fields) == count]
-        return found[0] if len(found) == 1 else None
+        matching = [fields for fields in (self.fields, self.other_fields) if fields and len(fields) == count]
+        return matching[0] if len(matching) == 1 else None
 
     @property
     def parts(self) -> Iterator[NativeType]:
@@ -247,13 +247,13 @@ class NativeType:
         """The arguments that make it again, without those at the end that are usual."""
         element = None if self.element is None else self.element.to_json()
         fields = [[name, native.to_json()] for name, native in self.fields]
-        found = [
+        parts = [
             self.oid, self.typmod, self.name, self.kind, self.variable, self.delimiter, element, fields,
             list(self.labels),
         ]  # fmt: skip
-        while len(found) > 3 and found[-1] == _USUAL[len(found) - 1]:
-            found.pop()
-        return found
+        while len(parts) > 3 and parts[-1] == _USUAL[len(parts) - 1]:
+            parts.pop()
+        return parts
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> NativeType:
@@ -356,16 +356,16 @@ class CatalogType:
 
 
 def _built_in(lines: Iterable[str]) -> dict[int, CatalogType]:
-    found = {}
+    types = {}
     for line in lines:
         oid, name, array = line.split()
         plain = name.rstrip("rm") if "*" in name else name
         kind = name[len(plain) :] or "b"
         bare = plain.rstrip("*;")
-        found[int(oid)] = CatalogType(bare, kind, "*" in plain, ";" if ";" in plain else ",")
+        types[int(oid)] = CatalogType(bare, kind, "*" in plain, ";" if ";" in plain else ",")
         if int(array):
-            found[int(array)] = CatalogType(f"_{bare}", variable=True, element=int(oid))
-    return found
+            types[int(array)] = CatalogType(f"_{bare}", variable=True, element=int(oid))
+    return types
 
 
 BUILT_IN = _built_in(_BUILT_IN.split(","))
@@ -405,11 +405,11 @@ class TypeCatalog:
     @classmethod
     def of(cls, connection: Queries) -> TypeCatalog:
         """All types of a database that are not built in."""
-        found = {}
+        types = {}
         for oid, name, kind, variable, delimiter, element, base, typmod, fields, labels in connection.rows(_TYPES):
             parts = json.loads(fields or "[]") if kind == "c" else []
             members = json.loads(labels or "[]")
-            found[int(oid)] = CatalogType(
+            types[int(oid)] = CatalogType(
                 str(name),
                 str(kind),
                 bool(variable),
@@ -421,7 +421,7 @@ class TypeCatalog:
                 tuple(str(label) for label, _ in members),
                 tuple(int(member[-1]) for member in (*parts, *members)),
             )
-        return cls(found)
+        return cls(types)
 
     def resolve(self, oid: int, typmod: int = -1) -> NativeType:
         """The type that a column has; a string where the number is not known.
@@ -430,10 +430,10 @@ class TypeCatalog:
             oid: the type's number, or a domain's.
             typmod: the column's modifier.
         """
-        found = self._resolved.get((oid, typmod))
-        if found is None:
-            found = self._resolved[oid, typmod] = self._resolve(oid, typmod)
-        return found
+        native = self._resolved.get((oid, typmod))
+        if native is None:
+            native = self._resolved[oid, typmod] = self._resolve(oid, typmod)
+        return native
 
     def _resolve(self, oid: int, typmod: int) -> NativeType:
         known = BUILT_IN.get(oid) or self.types.get(oid)
@@ -483,12 +483,12 @@ class TypeCatalog:
     def changed_by(self, now: TypeCatalog) -> dict[int, str]:
         """The types of which a later state prints values from before otherwise, each with what changed in it."""
         both = ((oid, known.changed_by(now.types[oid])) for oid, known in self.types.items() if oid in now.types)
-        found = {oid: change for oid, change in both if change}
+        changes = {oid: change for oid, change in both if change}
         for kind in "rm":
             # A range prints values of its type, and a multirange ranges.
-            made = ((oid, found.get(known.base)) for oid, known in now.types.items() if known.kind == kind)
-            found |= {oid: change for oid, change in made if change}
-        return found
+            made = ((oid, changes.get(known.base)) for oid, known in now.types.items() if known.kind == kind)
+            changes |= {oid: change for oid, change in made if change}
+        return changes
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, by number as text."""

@@ -155,7 +155,7 @@ def unpublished_changes(
 def unsent_changes(
     connection: Connection,
     known: Mapping[str, PostgresTable],
-    found: Mapping[str, PostgresTable],
+    captured: Mapping[str, PostgresTable],
     before: TableFiles,
     now: TableFiles,
     types: Mapping[int, str],
@@ -165,14 +165,16 @@ def unsent_changes(
     Args:
         connection: to the database.
         known: the tables as the offset has them.
-        found: as the catalog shows them now.
+        captured: as the catalog shows them now.
         before: their files at the offset.
         now: their files, from before this is called.
         types: the types that changed, with what changed in each.
     """
-    same = [path for path in found if path in known and known[path].oid == found[path].oid]
-    leaves = _leaves(connection, [(known[path], found[path]) for path in same], before, now)
-    changes = (change_of(known[path], found[path], [leaves[o] for o in found[path].leaves], types) for path in same)
+    same = [path for path in captured if path in known and known[path].oid == captured[path].oid]
+    leaves = _leaves(connection, [(known[path], captured[path]) for path in same], before, now)
+    changes = (
+        change_of(known[path], captured[path], [leaves[o] for o in captured[path].leaves], types) for path in same
+    )
     return [change for change in changes if change is not None]
 
 
@@ -291,10 +293,10 @@ def _leaves(
     since = _since("a", before) or "true"
     asked = sorted(moved | came)
     facts = {o: of for o, *of in connection.rows(_LEAVES.format(since=since), (asked,))} if asked else {}
-    found = {}
+    leaves = {}
     for oid in all_leaves:
         name, counted, empty, has_store, new_store = facts.get(oid, ("", True, False, False, False))
-        found[oid] = Leaf(
+        leaves[oid] = Leaf(
             name,
             frozenset(written[oid]) if before.visible else None,
             filled[oid],
@@ -303,7 +305,7 @@ def _leaves(
             emptied=oid in moved and not counted,
             attached=oid in came and (not empty or oid in before.numbers),
         )
-    return found
+    return leaves
 
 
 def _since(row: str, before: TableFiles) -> str:
@@ -322,12 +324,12 @@ def _came(
     rows = connection.rows(_EDGES.format(since=since), ([new.oid for _, new in partitioned],))
     parents = {child: parent for child, parent, *_ in rows}
     open_edges = {child for child, _, is_new, as_partition in rows if is_new and not as_partition}
-    found = set()
+    oids = set()
     for old, new in partitioned:
         for leaf in new.leaves if before.visible else set(new.leaves) - set(old.leaves):
             at = leaf
             while at in parents and at != new.oid:
                 if at in open_edges:
-                    found.add(leaf)
+                    oids.add(leaf)
                 at = parents[at]
-    return found
+    return oids

@@ -67,10 +67,10 @@ def _sentence(connection: Connection, xid: int) -> str:
     prepared = connection.value(_PREPARED, (short,))
     if prepared is not None:
         return f"Transaction {xid} is prepared as '{prepared}' and not ended."
-    found = connection.rows(_WHO, (short,))
-    if not found:
+    lines = connection.rows(_WHO, (short,))
+    if not lines:
         return f"Transaction {xid} is not ended."
-    pid, application, user, waits = found[0]
+    pid, application, user, waits = lines[0]
     who = ", ".join(part for part in (application, f"user {user}" if user else "") if part)
     session = f"session {pid} ({who})" if who else f"session {pid}"
     if waits:

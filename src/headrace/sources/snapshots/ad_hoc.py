@@ -55,12 +55,12 @@ def requested_tables(signal: Signal, tables: Iterable[SourceTable[Any]]) -> list
     known = {table.id: table for table in tables}
     meant: dict[TableId, None] = {}
     for pattern in meaning.collections or ():
-        found = chosen(pattern, known)
-        if not found:
+        chosen_tables = chosen(pattern, known)
+        if not chosen_tables:
             raise OptionError(
                 f"No captured table matches '{pattern}'.", remedy=did_you_mean(pattern, [id.path for id in known])
             )
-        meant |= dict.fromkeys(found)
+        meant |= dict.fromkeys(chosen_tables)
     if not isinstance(meaning, ExecuteSnapshot):
         return []
     for id in meant if meaning.kind == "incremental" else ():
@@ -213,8 +213,8 @@ class AdHoc:
 
     def with_values(self, table: str, values: Mapping[str, str | None], *, since: str, upto: str) -> AdHoc:
         """Add columns whose one value in older rows the batch reports. See `AddedColumn`."""
-        found = (AddedColumn(table, column, value, since, upto) for column, value in values.items())
-        return replace(self, added=tuple(dict.fromkeys((*self.added, *found))))
+        columns = (AddedColumn(table, column, value, since, upto) for column, value in values.items())
+        return replace(self, added=tuple(dict.fromkeys((*self.added, *columns))))
 
     def is_read(self, table: str) -> bool:
         """Whether rows of a table are read beside the stream, or are going to be, or its rows are not known."""
@@ -258,9 +258,9 @@ class AdHoc:
 
         The stream waits while such tables are read, so of those that were altered only one is at a time.
         """
-        found = [path for path in self.blocking if path in captured]
-        waiting = [path for path in found if path in self.unequal][1:]
-        return [path for path in found if path not in waiting], tuple(waiting)
+        captured_paths = [path for path in self.blocking if path in captured]
+        waiting = [path for path in captured_paths if path in self.unequal][1:]
+        return [path for path in captured_paths if path not in waiting], tuple(waiting)
 
     def with_requests(self, requests: tuple[Request, ...]) -> AdHoc:
         """With other requests; where none is left there is nothing to hold up either."""
@@ -327,11 +327,11 @@ class AdHoc:
         by_id = {table.id: table for table in tables}
         taken: set[TableId] = set()
         for pattern in wanted.collections:
-            found = chosen(pattern, by_id)
-            if not found:
+            chosen_tables = chosen(pattern, by_id)
+            if not chosen_tables:
                 database = f" of database '{tables[0].id.database}'" if tables else ""
                 say(f"{who} names '{pattern}', which no captured table{database} matches; it is skipped.")
-            for id in found:
+            for id in chosen_tables:
                 if id in taken:
                     continue
                 taken.add(id)
@@ -353,13 +353,13 @@ class AdHoc:
     def _move(
         self, who: str, wanted: MoveTables, tables: Sequence[SourceTable[Any]], say: Callable[[str], None]
     ) -> AdHoc:
-        found: dict[str, TableMove] = {}
+        by_path: dict[str, TableMove] = {}
         for pattern in wanted.collections:
             meant = chosen(pattern, [table.id for table in tables])
             if not meant:
                 say(f"{who} names '{pattern}', which no captured table matches; it is left out.")
-            found |= {id.path: TableMove(id.path, wanted.kind, wanted.position) for id in meant}
-        return replace(self, moves=(*self.moves, *found.values()))
+            by_path |= {id.path: TableMove(id.path, wanted.kind, wanted.position) for id in meant}
+        return replace(self, moves=(*self.moves, *by_path.values()))
 
     def rewritten(self, table: str, *, keyed: bool, again: bool, after: str = "") -> AdHoc:
         """With a table whose rows may have changed, and what was read of them with them.
@@ -411,10 +411,10 @@ class AdHoc:
         waiting = [*(request.table for request in self.requests), *self.blocking]
         for pattern in wanted.collections:
             # A table that is captured no longer is known by its path only.
-            found = {path for path in waiting if names(pattern, ids.get(path) or _of_path(path))}
-            if not found:
+            ended = {path for path in waiting if names(pattern, ids.get(path) or _of_path(path))}
+            if not ended:
                 say(f"{who} stops '{pattern}', of which no snapshot is running.")
-            stopped |= found
+            stopped |= ended
         left = self.with_requests(tuple(request for request in self.requests if request.table not in stopped))
         return replace(left, blocking=tuple(path for path in self.blocking if path not in stopped))
 

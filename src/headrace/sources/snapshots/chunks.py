@@ -92,22 +92,22 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
     return chunks
 
 
-def next_bounds(found: Sequence[Key], last: Key, budget: int) -> tuple[tuple[Key, ...], bool]:
+def next_bounds(keys: Sequence[Key], last: Key, budget: int) -> tuple[tuple[Key, ...], bool]:
     """The upper keys of the next chunks of a table, and whether the table ends with them.
 
     Args:
-        found: the keys at which chunks end, up to the last one; the server's answer.
+        keys: the keys at which chunks end, up to the last one; the server's answer.
         last: the table's last key.
         budget: how many keys were asked for, at least one.
     """
-    if found and found[-1] == last:
-        return tuple(found), True
-    return ((*found, last), True) if len(found) < budget else (tuple(found), False)
+    if keys and keys[-1] == last:
+        return tuple(keys), True
+    return ((*keys, last), True) if len(keys) < budget else (tuple(keys), False)
 
 
-def with_bounds(progress: TableProgress, found: Sequence[Key], last: Key, budget: int) -> TableProgress:
+def with_bounds(progress: TableProgress, keys: Sequence[Key], last: Key, budget: int) -> TableProgress:
     """A table's snapshot with its next chunks; the arguments are those of `next_bounds`."""
-    bounds, done = next_bounds(found, last, budget)
+    bounds, done = next_bounds(keys, last, budget)
     if bounds == (last,) and progress.chunk == 0:
         # One chunk is the whole table: it needs no bound, and the server reads it in the way it likes best.
         return replace(progress, last=last, bounds=(None,), done=done)
@@ -145,12 +145,12 @@ def marks(chunk: Chunk, row: int, count: int, *, last: bool) -> list[str]:
         count: how many they are, at least one.
         last: whether no more rows of the chunk follow.
     """
-    found = [BETWEEN] * count
+    between = [BETWEEN] * count
     if row == 0:
-        found[0] = mark(chunk, first=True, last=last and count == 1)
+        between[0] = mark(chunk, first=True, last=last and count == 1)
     if last and not (row == 0 and count == 1):
-        found[-1] = mark(chunk, first=False, last=True)
-    return found
+        between[-1] = mark(chunk, first=False, last=True)
+    return between
 
 
 def mark(chunk: Chunk, *, first: bool, last: bool) -> str:
@@ -299,13 +299,13 @@ def collections(given: Any) -> tuple[str, ...]:
     Raises:
         ValueError: one of them is not a regular expression.
     """
-    found = tuple(items(given, _COMMA.split))
-    for text in found:
+    names = tuple(items(given, _COMMA.split))
+    for text in names:
         pattern = TablePattern(text, in_source=True)
         if pattern.is_expression:
             # Found wrong before a run, not at the first table.
             _ = pattern.expression
-    return found
+    return names
 
 
 def is_read_first(settings: FirstReadSettings, table: TableId) -> bool:

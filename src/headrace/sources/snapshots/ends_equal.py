@@ -121,8 +121,8 @@ def added_column_markers(
         tables: the tables of the offset by path.
     """
     reported = frozenset(AdHoc.from_json(start.ad_hoc).added)
-    found = sorted(AdHoc.from_json(end.ad_hoc).added, key=lambda one: (one.table, one.column))
-    for number, (path, columns) in enumerate(groupby(found, key=lambda one: one.table)):
+    added = sorted(AdHoc.from_json(end.ad_hoc).added, key=lambda one: (one.table, one.column))
+    for number, (path, columns) in enumerate(groupby(added, key=lambda one: one.table)):
         if path not in tables:
             continue
         values = {column.column: [column.value, "" if column in reported else column.before] for column in columns}

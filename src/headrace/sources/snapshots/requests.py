@@ -243,10 +243,10 @@ class Request:
             raise RequestEnds("its key is not what it was when the snapshot began; ask for it again.")
         last = self.last
         if last is None:
-            found = greatest()
-            if not found:
+            greatest_keys = greatest()
+            if not greatest_keys:
                 return replace(self, key=key, done=True)
-            last = found[0]
+            last = greatest_keys[0]
         upper, done = next_bounds(bounds(last), last, budget)
         return replace(self, key=key, last=last, bounds=upper, done=done)
 
@@ -322,25 +322,25 @@ def further_requests(
         further: gives a request with so many further chunks. It raises `RequestWaits` to hold all requests from this
             one on, and `RequestEnds` to end this one.
     """
-    found: list[Request] = []
+    all_requests: list[Request] = []
     held = False
     for request in requests:
         if held or not budget:
-            found.append(request)
+            all_requests.append(request)
             continue
         try:
             moved = further(request, budget)
         except RequestWaits:
             held = True
-            found.append(request)
+            all_requests.append(request)
             continue
         except RequestEnds as reason:
             say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {reason}")
             continue
         budget -= max(len(moved.bounds), 1)
         held = not moved.done
-        found.append(moved)
-    return tuple(found)
+        all_requests.append(moved)
+    return tuple(all_requests)
 
 
 def _list(key: Key | None) -> list[str | None] | None:

@@ -64,7 +64,7 @@ def altered(
     reasons = [reason for statement in statements for reason in _said(statement, new)]
     constants: dict[str, str | None] = {}
     gone = set(before.dropped)
-    numbers = {found.number: name for name, found in old.items() if found.number is not None}
+    numbers = {old_column.number: name for name, old_column in old.items() if old_column.number is not None}
     for name, now in new.items():
         was = old.get(name)
         other = was is not None and None not in (was.number, now.number) and was.number != now.number
@@ -97,8 +97,8 @@ def _columns(table: CapturedTable) -> dict[str, _Captured]:
 
 def _said(statement: str, columns: dict[str, _Captured]) -> Iterator[str]:
     """What a statement did to captured columns that the structure after it does not show."""
-    found = _ALTER.match(_COMMENT.sub(" ", statement))
-    rest = found["rest"] if found else ""
+    match = _ALTER.match(_COMMENT.sub(" ", statement))
+    rest = match["rest"] if match else ""
     altered_column = _COLUMN.match(rest)
     if altered_column is None:
         if not _HARMLESS.match(rest):
@@ -118,16 +118,16 @@ def _plain(name: str) -> str:
 
 def _declares(text: str, native: NativeType) -> bool:
     """Whether a declaration is that of the type that the column has now."""
-    found = _TYPE.fullmatch(text.strip())
-    if found is None:
+    match = _TYPE.fullmatch(text.strip())
+    if match is None:
         return False
-    name = _SYNONYMS.get(found["name"].lower(), found["name"].lower())
-    sizes = re.sub(r"\s", "", found["sizes"] or _SIZES.get(name, "")).lower()
+    name = _SYNONYMS.get(match["name"].lower(), match["name"].lower())
+    sizes = re.sub(r"\s", "", match["sizes"] or _SIZES.get(name, "")).lower()
     if name in ("decimal", "numeric") and "," not in sizes:
         sizes += ",0"
     wanted = f"{name}({sizes})" if sizes else name
     collation = getattr(native, "collation", "")
-    return wanted == native.declaration and (found["collation"] or collation).lower() == collation.lower()
+    return wanted == native.declaration and (match["collation"] or collation).lower() == collation.lower()
 
 
 def _converts(was: NativeType, now: NativeType) -> bool:

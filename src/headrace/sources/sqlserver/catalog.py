@@ -79,11 +79,11 @@ def captured_tables(connection: Connection, selection: TableSelection, rules: Ta
     captured = []
     for table in chosen:
         id = TableId(selection.database, table.schema, table.name)
-        found = instances.get(table.number, ())
-        if found:
+        of_table = instances.get(table.number, ())
+        if of_table:
             own, key = columns.get(table.number, []), keys.get(table.number, [])
             comment = comments.get(table.number)
-            versions = (_captured(id, own, key, instance, ids, comment, rules) for instance, ids in found)
+            versions = (_captured(id, own, key, instance, ids, comment, rules) for instance, ids in of_table)
             captured.append(CatalogTable(id, tuple(versions), tuple(str(column.name) for column in own)))
         elif selection.strict and id.path not in selection.known:
             raise _not_captured(table, selection.database)
@@ -99,7 +99,7 @@ def _captured(
     comment: str | None,
     rules: TableRules,
 ) -> CapturedTable:
-    found: list[tuple[Column, NativeType]] = []
+    described: list[tuple[Column, NativeType]] = []
     foreign: list[tuple[str, str]] = []
     encrypted: list[tuple[str, str]] = []
     names_by_id = {facts.number: str(facts.name) for facts in columns}
@@ -114,12 +114,12 @@ def _captured(
         if not native.supported:
             foreign.append((str(facts.name), native.name))
             continue
-        found.append((_column(facts, len(found) + 1, native), native))
+        described.append((_column(facts, len(described) + 1, native), native))
     if encrypted:
         say_left_out(id.full_path, tuple(encrypted), "Always Encrypted keeps its values from the server")
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
-    table = captured_table(rules, id, found, _unique_keys(keys, names_by_id), instance, comment)
+    table = captured_table(rules, id, described, _unique_keys(keys, names_by_id), instance, comment)
     numbers = {str(facts.name): int(facts.number) for facts in columns}
     return replace(table, numbers=tuple(numbers[column.name] for column in table.schema.columns))
 
@@ -169,9 +169,9 @@ def _instances(connection: Connection) -> Instances:
         columns[object_id].append((str(name), int(ordinal)))
         ids[object_id].add((str(name), int(number)))
     with_command = {object_id for (object_id,) in connection.rows(statements.CHANGE_TABLES_WITH_COMMAND)}
-    found: dict[int, list[CaptureInstance]] = defaultdict(list)
+    by_table: dict[int, list[CaptureInstance]] = defaultdict(list)
     for source, name, object_id, start, _ in connection.rows(statements.CAPTURE_INSTANCES):
-        found[source].append(
+        by_table[source].append(
             CaptureInstance(
                 str(name),
                 None if start is None else lsn.to_text(bytes(start)),
@@ -186,7 +186,7 @@ def _instances(connection: Connection) -> Instances:
             (instance, frozenset(ids[instance.object_id]))
             for instance in sorted(instances, key=lambda i: (i.start_lsn is None, i.start_lsn or ""))
         )
-        for source, instances in found.items()
+        for source, instances in by_table.items()
     }
 
 

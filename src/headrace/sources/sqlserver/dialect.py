@@ -104,10 +104,10 @@ class SqlServer:
         old = too_old(server)
         if old is not None:
             return old
-        found = server.row(statements.DATABASE, (database,))
-        if found is None:
+        facts = server.row(statements.DATABASE, (database,))
+        if facts is None:
             return None
-        _, enabled = found
+        _, enabled = facts
         if enabled:
             return None
         return CaptureError(

@@ -98,10 +98,10 @@ def _one_of(
     if not value:
         return None
     wanted = value.strip().lower()
-    found = {name.lower(): name for name in allowed} | dict(others or {})
-    if wanted not in found:
+    names = {name.lower(): name for name in allowed} | dict(others or {})
+    if wanted not in names:
         raise OptionError(f"Option '{option}' can't be '{value}'.", remedy=f"Use one of {', '.join(allowed)}.")
-    return found[wanted]
+    return names[wanted]
 
 
 def _braced(value: str) -> str:

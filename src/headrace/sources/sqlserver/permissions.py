@@ -119,7 +119,7 @@ def restricted_reads(server: Queries, tables: Sequence[CapturedTable]) -> list[R
 
 
 def _filtered(server: Queries, captured: dict[str, CapturedTable]) -> list[RestrictedRead]:
-    found = []
+    reads = []
     policies: dict[str, list[str]] = defaultdict(list)
     for schema, name, policy in server.rows(statements.POLICIES):
         policies[f"{schema}.{name}"].append(f"'{policy}'")
@@ -132,7 +132,7 @@ def _filtered(server: Queries, captured: dict[str, CapturedTable]) -> list[Restr
             continue
         empty = counted.get(path, 0) > 0 and not server.rows(statements.any_row(table))
         sees = f"It shows the login no row, of {counted.get(path)}." if empty else "Whether it hides rows is not known."
-        found.append(
+        reads.append(
             RestrictedRead(
                 path,
                 f"Security policy {', '.join(dict.fromkeys(names))} filters its rows for who reads it, and not for "
@@ -142,20 +142,20 @@ def _filtered(server: Queries, captured: dict[str, CapturedTable]) -> list[Restr
                 certain=empty,
             )
         )
-    return found
+    return reads
 
 
 def _masked(server: Queries, captured: dict[str, CapturedTable]) -> list[RestrictedRead]:
     masked = _columns(server, statements.MASKED, captured)
     if not masked or server.value(statements.MAY_UNMASK_ALL) == 1:
         return []
-    found = []
+    reads = []
     for path, columns in masked.items():
         names = [name for name in columns if name in {column.name for column in captured[path].schema.columns}]
         table = statements.table_name(captured[path])
         hidden = [name for name in names if server.value(statements.MAY_UNMASK, (table, name)) != 1]
         if hidden:
-            found.append(
+            reads.append(
                 RestrictedRead(
                     path,
                     f"{_named(hidden)} masked for the login (dynamic data masking): rows that are read have masked "
@@ -164,7 +164,7 @@ def _masked(server: Queries, captured: dict[str, CapturedTable]) -> list[Restric
                     certain=True,
                 )
             )
-    return found
+    return reads
 
 
 def _encrypted(server: Queries, captured: dict[str, CapturedTable]) -> list[RestrictedRead]:
@@ -180,11 +180,11 @@ def _encrypted(server: Queries, captured: dict[str, CapturedTable]) -> list[Rest
 
 
 def _columns(server: Queries, sql: str, captured: dict[str, CapturedTable]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    columns: dict[str, list[str]] = defaultdict(list)
     for schema, name, column in server.rows(sql):
         if f"{schema}.{name}" in captured:
-            found[f"{schema}.{name}"].append(str(column))
-    return found
+            columns[f"{schema}.{name}"].append(str(column))
+    return columns
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -30,10 +30,10 @@ def patterns(given: Any) -> tuple[str, ...]:
     Raises:
         ValueError: one of them is not a regular expression.
     """
-    found = tuple(items(given, _COMMA.split))
-    for pattern in found:
+    expressions = tuple(items(given, _COMMA.split))
+    for pattern in expressions:
         _compiled(pattern)
-    return found
+    return expressions
 
 
 @lru_cache(maxsize=4096)
@@ -44,10 +44,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise ValueError(f"'{pattern}' is not a regular expression ({error})") from error
 
 
-def matching(found: Sequence[str], table: TableId, column: str) -> str | None:
+def matching(expressions: Sequence[str], table: TableId, column: str) -> str | None:
     """The first pattern that names a column; None when none does."""
     names = (f"{table.path}.{column}", f"{table.full_path}.{column}")
-    return next((p for p in found if any(_compiled(p).fullmatch(name) for name in names)), None)
+    return next((p for p in expressions if any(_compiled(p).fullmatch(name) for name in names)), None)
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,13 @@ def message_keys(given: Any) -> tuple[str, ...]:
             if not colon or ":" in columns:
                 raise ValueError(f"'{part}' is not of the form schema.table:column,column")
             entries.append((table, columns.split(",")))
-    found = []
+    keys = []
     for table, listed in entries:
         names = [str(name).strip() for name in listed]
         if not table.strip() or not all(names):
             raise ValueError("a table or column has no name")
-        found += [f"{table.strip()}\\.{name}" for name in names]
-    return patterns(found)
+        keys += [f"{table.strip()}\\.{name}" for name in names]
+    return patterns(keys)
 
 
 @dataclass(frozen=True)
@@ -127,17 +127,17 @@ def choose_keys(
 
 
 def _named(table: TableId, columns: Sequence[Column], named: Sequence[str]) -> tuple[str, ...]:
-    found: dict[str, Column] = {}
+    by_name: dict[str, Column] = {}
     for pattern in named:
-        found.update({c.name: c for c in columns if c.name not in found and matching((pattern,), table, c.name)})
-    large = next((column for column in found.values() if column.large), None)
+        by_name.update({c.name: c for c in columns if c.name not in by_name and matching((pattern,), table, c.name)})
+    large = next((column for column in by_name.values() if column.large), None)
     if large is not None:
         raise CaptureError(
             f"Option 'message_key_columns' names column '{large.name}' ({large.native_type}) of table '{table.path}', "
             "whose value is missing in changes that leave it as it was.",
             remedy="Name columns of other types.",
         )
-    return tuple(found)
+    return tuple(by_name)
 
 
 @lru_cache(maxsize=10_000)

@@ -49,12 +49,12 @@ def uncaptured_tables(offset: Offset, captured: Collection[str], means: Means) -
     Returns:
         For each table the commit up to which its changes are delivered.
     """
-    found = {}
+    uncaptured = {}
     for path in offset.tables_seen:
         if path not in captured and means(path):
             progress = offset.tables.get(path)
-            found[path] = offset.uncaptured.get(path) or (offset.commit if progress is None else progress.commit)
-    return found
+            uncaptured[path] = offset.uncaptured.get(path) or (offset.commit if progress is None else progress.commit)
+    return uncaptured
 
 
 _MISSING = "Its changes are missing from now on"

@@ -125,7 +125,7 @@ class Masks:
         """
         if not self._rules:
             return NO_MASKS
-        found = []
+        masks = []
         for index, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
             rule = self._rule(schema.id, column.name)
             if rule is None:
@@ -142,8 +142,8 @@ class Masks:
                     f"{native.name} has no characters.",
                     remedy="Name character columns only; 'column_exclude_list' keeps any column back.",
                 )
-            found.append((index, _change(rule.mask), native.length))
-        return TableMasks(tuple(found))
+            masks.append((index, _change(rule.mask), native.length))
+        return TableMasks(tuple(masks))
 
     def described(self, schema: TableSchema, natives: Sequence[Declared]) -> TableSchema:
         """The schema with masked columns as plain text, because a masked uniqueidentifier or xml is none any more.
@@ -159,14 +159,14 @@ class Masks:
         return replace(schema, columns=tuple(columns))
 
     def _rule(self, table: TableId, column: str) -> Rule | None:
-        found = [rule for rule in self._rules if matching(rule.columns, table, column) is not None]
-        if len(found) > 1:
+        rules = [rule for rule in self._rules if matching(rule.columns, table, column) is not None]
+        if len(rules) > 1:
             raise OptionError(
-                f"Options '{found[0].option}' and '{found[1].option}' both match column '{column}' of table "
+                f"Options '{rules[0].option}' and '{rules[1].option}' both match column '{column}' of table "
                 f"'{table.path}'.",
                 remedy="Leave the column out of one of them.",
             )
-        return found[0] if found else None
+        return rules[0] if rules else None
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,17 @@ class RestrictedRead:
     certain: bool = False
 
 
-def require_whole_reads(found: Iterable[RestrictedRead], read: Collection[str]) -> None:
+def require_whole_reads(reads: Iterable[RestrictedRead], read: Collection[str]) -> None:
     """See that the tables whose rows are going to be read are read as the log has them; log what is not known.
 
     Args:
-        found: the tables that a login may not read so.
+        reads: the tables that a login may not read so.
         read: the paths of the tables whose rows are read, and not by a statement of the user's own.
 
     Raises:
         CaptureError: it is certain of one of them that it is read otherwise.
     """
-    for restricted in found:
+    for restricted in reads:
         if restricted.table not in read:
             continue
         sentence = f"Table '{restricted.table}': {restricted.sentence}"

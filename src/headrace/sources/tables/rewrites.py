@@ -181,9 +181,11 @@ def follow_rewrites(
     ad_hoc, unclear = ad_hoc.without_added(names)
     reason = "a column was added, and then columns got other names or are gone"
     rewrites = [*(Rewrite(path, reason) for path in unclear), *rewrites]
-    found = [rewrite for rewrite in rewrites if rewrite.path in tables]
-    estimated = rows([tables[path] for path in dict.fromkeys(rewrite.path for rewrite in found)]) if found else {}
-    for rewrite in found:
+    of_tables = [rewrite for rewrite in rewrites if rewrite.path in tables]
+    estimated = (
+        rows([tables[path] for path in dict.fromkeys(rewrite.path for rewrite in of_tables)]) if of_tables else {}
+    )
+    for rewrite in of_tables:
         path = rewrite.path
         sentence = f"Rows of table '{path}' may have changed without a change in the log: {rewrite.reason}."
         if settings.on_rewrite == FAIL:

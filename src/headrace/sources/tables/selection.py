@@ -79,9 +79,9 @@ class TableSelection:
         """
         chosen = self._included(tables, not_captured, capture)
         excluded = {table for pattern in self.exclude for table in self._matching(tables, pattern)}
-        found = [table for table in chosen if table not in excluded]
-        require_own_paths(TableId(self.database, table.schema, table.name) for table in found)
-        return found
+        left = [table for table in chosen if table not in excluded]
+        require_own_paths(TableId(self.database, table.schema, table.name) for table in left)
+        return left
 
     def _included(
         self, tables: list[FoundTable], not_captured: Callable[[FoundTable, str], CaptureError], capture: str
@@ -132,8 +132,8 @@ class TableSelection:
 
     def _matching(self, tables: list[FoundTable], pattern: str) -> list[FoundTable]:
         try:
-            found = TablePattern(pattern, in_source=True)
-            return found.among(tables, lambda table: TableId(self.database, table.schema, table.name))
+            expression = TablePattern(pattern, in_source=True)
+            return expression.among(tables, lambda table: TableId(self.database, table.schema, table.name))
         except ValueError as error:
             raise CaptureError(
                 f"'{pattern}' is neither a table nor a regular expression ({error.__cause__}).",

@@ -93,7 +93,7 @@ def unmatched(
         tables: all tables that there are, captured or not, against which lists of tables are held.
         selects: whether the lists by which tables are chosen are looked at, too.
     """
-    found = []
+    unmatched_options = []
     for option, names, text in _named(settings):
         if is_optional(text) or (names.does == "selects" and not selects):
             continue
@@ -102,17 +102,17 @@ def unmatched(
         else:
             near = _stands_for_column(text, candidates, every=names.what == "columns")
         if near is not None and not any(table.gone and _may_be_for(text, table.id) for table in candidates):
-            found.append(Unmatched(shown_name(option), text, names, near))
-    return found
+            unmatched_options.append(Unmatched(shown_name(option), text, names, near))
+    return unmatched_options
 
 
-def require_matched(settings: Settings, found: Iterable[Unmatched]) -> None:
+def require_matched(settings: Settings, unmatched_options: Iterable[Unmatched]) -> None:
     """Stop where something stands for nothing, or say so where the options ask for no more.
 
     Raises:
         OptionError: with all of them.
     """
-    stopping = [fromkey for fromkey in dict.fromkeys(found) if fromkey.stops]
+    stopping = [fromkey for fromkey in dict.fromkeys(unmatched_options) if fromkey.stops]
     if not stopping:
         return
     message = " ".join(one.sentence for one in stopping)
@@ -145,10 +145,10 @@ def _stands_for_table(text: str, option: str, tables: Sequence[TableId]) -> str 
     """What may be meant where it stands for none of the tables; None where it stands for one."""
     if "overrides" in option:
         # A name, whatever its dots mean elsewhere.
-        found = any(bare(text).lower() in (id.path.lower(), id.full_path.lower()) for id in tables)
+        is_table = any(bare(text).lower() in (id.path.lower(), id.full_path.lower()) for id in tables)
     else:
-        found = bool(TablePattern(text, in_source=True).among(tables, lambda id: id))
-    return None if found else _near(text, [id.path for id in tables])
+        is_table = bool(TablePattern(text, in_source=True).among(tables, lambda id: id))
+    return None if is_table else _near(text, [id.path for id in tables])
 
 
 def _stands_for_column(text: str, candidates: Sequence[TableColumns], *, every: bool) -> str | None:
@@ -164,8 +164,8 @@ def require_matched_by(settings: Settings, table: TableId, candidates: Sequence[
     Raises:
         OptionError: one of them stands for nothing.
     """
-    found = unmatched(settings, candidates, [candidate.id for candidate in candidates], selects=False)
-    require_matched(settings, [one for one in found if _may_be_for(one.text, table)])
+    unmatched_options = unmatched(settings, candidates, [candidate.id for candidate in candidates], selects=False)
+    require_matched(settings, [one for one in unmatched_options if _may_be_for(one.text, table)])
 
 
 def _may_be_for(text: str, table: TableId) -> bool:

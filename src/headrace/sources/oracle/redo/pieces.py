@@ -243,9 +243,9 @@ def xml_write(sql: str) -> RedoPiece | None:
     for form in (_NULL, _DIGITS, _TEXT, _OPEN_TEXT):
         match = form.match(sql, start.end())
         if match:
-            found = match.groupdict()
-            text, length = found.get("text"), found.get("length")
+            parts = match.groupdict()
+            text, length = parts.get("text"), parts.get("length")
             if text is not None and "'" not in text.replace("''", ""):
                 text = text.replace("''", "'")
-            return RedoPiece("xml_write", hex=found.get("hex"), text=text, length=int(length) if length else None)
+            return RedoPiece("xml_write", hex=parts.get("hex"), text=text, length=int(length) if length else None)
     raise RedoSyntaxError(start.end(), "a literal, HEXTORAW of pairs of hexadecimal digits, or NULL")

@@ -39,15 +39,15 @@ class Call(NamedTuple):
 
     def joined(self) -> list[tuple[str, int, int, str]]:
         """Heads with their quote, literals from and before, tails with their quote; blanks and `||` are in them."""
-        found: list[tuple[str, int, int, str]] = []
+        pieces: list[tuple[str, int, int, str]] = []
         head = ""
         for piece in self.slices:
-            head += (" || " if found or head else "") + piece.head
+            head += (" || " if pieces or head else "") + piece.head
             if piece.last >= 0:
-                found.append((head + "'", piece.first, piece.last + 1, "'" + piece.tail))
+                pieces.append((head + "'", piece.first, piece.last + 1, "'" + piece.tail))
                 head = ""
         # Calls without literals at the end belong to the last tail.
-        *most, (first_head, first, stop, tail) = found
+        *most, (first_head, first, stop, tail) = pieces
         return [*most, (first_head, first, stop, tail + head)]
 
 

@@ -64,12 +64,12 @@ class RedoReader:
         self._tokens: list[Token] = []
         self._text_of: list[int] = []
         for index, text in enumerate(texts):
-            found = tokens_of(text)
+            tokens = tokens_of(text)
             kind = "literal" if index < len(texts) - 1 else "end"
-            if kind == "end" and found and found[-1].kind == "rest":
-                found = found[:-1]
-            self._tokens += found
-            self._text_of += [index] * (len(found) + 1)
+            if kind == "end" and tokens and tokens[-1].kind == "rest":
+                tokens = tokens[:-1]
+            self._tokens += tokens
+            self._text_of += [index] * (len(tokens) + 1)
             self._tokens.append(Token(kind, "", len(text), len(text), len(text)))
         self._next = 0
 
@@ -193,10 +193,10 @@ class RedoReader:
         """`where` with predicates joined by `and`; nothing when it is missing."""
         if not self.accept_word("WHERE"):
             return []
-        found = [self._predicate(table)]
+        predicates = [self._predicate(table)]
         while self.accept_word("AND"):
-            found.append(self._predicate(table))
-        return found
+            predicates.append(self._predicate(table))
+        return predicates
 
     def value(self) -> RedoValue:
         """A literal, a number, NULL, a type that LogMiner can't print, or function calls."""

@@ -24,9 +24,9 @@ def place_of(value: RedoValue, values: Values) -> int:
     return values.constant(value.text)
 
 
-def columns_of(reader: RedoReader, found: Iterable[RedoColumn]) -> list[RedoColumn]:
+def columns_of(reader: RedoReader, named: Iterable[RedoColumn]) -> list[RedoColumn]:
     """The columns of the table among those that a statement names; none may be named twice."""
-    columns = [column for column in found if not column.pseudo and column.name != HIDDEN]
+    columns = [column for column in named if not column.pseudo and column.name != HIDDEN]
     if len({column.name for column in columns}) < len(columns):
         reader.fail("every column once before here")
     return columns

@@ -169,7 +169,7 @@ class Token(NamedTuple):
 @lru_cache(maxsize=8192)
 def tokens_of(text: str) -> tuple[Token, ...]:
     """The tokens of a text, comments and blanks left out. Texts repeat even where whole statements do not."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     lead = -1
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -184,9 +184,9 @@ def tokens_of(text: str) -> tuple[Token, ...]:
         elif kind == "word":
             value = value.upper()
         start, end = match.span()
-        found.append(_new(Token, (kind, value, start, end, start if lead < 0 else lead)))
+        tokens.append(_new(Token, (kind, value, start, end, start if lead < 0 else lead)))
         lead = -1
-    return tuple(found)
+    return tuple(tokens)
 
 
 _FOLLOWS_VALUE = frozenset({",", ")", ";"})
