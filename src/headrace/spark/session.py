@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import OptionError
-from headrace.spark import class_archive
+from headrace.spark import class_archive, memory
 from headrace.spark.jars import DELTA, KAFKA, maven_jars
 from headrace.spark.java import spark_environment
 from headrace.spark.releases import release_of
@@ -101,7 +101,8 @@ def spark_session(
         jars: Maven coordinates, such as `KAFKA` and `DELTA`; asking for Delta also sets its extension and catalog,
             asking for Iceberg its extension. An empty one is left out: `ICEBERG` where Iceberg has no release for this
             Spark.
-        conf: Spark settings, which win over ours (`spark.driver.memory` is 4g otherwise).
+        conf: Spark settings, which win over ours. `spark.driver.memory` is otherwise `SPARK_DRIVER_MEMORY`, or half of
+            the memory that the machine or its container has, at most 4 GB.
         master: where to run.
         short_lived: for minutes, not days: the JVM compiles less and is warm sooner, but slower in the long run.
 
@@ -156,7 +157,7 @@ def silence(spark: SparkSession) -> None:
 def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dict[str, str]:
     """Our settings with the given ones over them; lists (jars, extensions, Java options) are joined."""
     settings = {
-        "spark.driver.memory": "4g",
+        "spark.driver.memory": memory.heap(),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
