@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.object_store.slow_store import KEY, SECRET, SlowStore
@@ -27,6 +29,25 @@ def test_ways_that_are_switched_at_random_leave_what_a_model_has(
     run(tables, 60, [(15, 60)])
     assert len(reached) > 3
     assert len(files) > 1
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_only_a_file_that_no_version_names_is_an_orphan(spark: Any, bucket: str, kind: str) -> None:
+    mirror = made(kind, spark, f"s3a://{bucket}/a lake")
+    for number in range(3):
+        mirror.bring(Batch(T).add("u", T, 10 + number, {"id": "1", "a": str(number)}))
+    before = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    assert mirror.kept.orphan_files(spark, T.id, before) == []
+    folder = mirror.kept.target(spark, T.id)._data_folder()
+    paths = [path for path, *_ in folder.storage.files_below(folder.path) if "/headrace-" in path]
+    orphan = folder.location(f"headrace-{uuid4()}.zstd.parquet")
+    folder.storage.write(orphan, folder.storage.read(paths[0]))
+    (found,) = mirror.kept.orphan_files(spark, T.id, before)
+    assert (found.path, found.size) == (orphan, folder.storage.size(paths[0]))
+    mirror.kept.delete_orphans(spark, T.id, [found])
+    assert folder.storage.size(orphan) is None
+    assert mirror.kept.orphan_files(spark, T.id, before) == []
+    assert [tuple(row)[:2] for row in mirror.read().collect()] == [(1, "2")]
 
 
 def test_a_catalogue_that_reaches_s3_by_itself_has_the_same(

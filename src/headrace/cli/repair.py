@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.pipeline import Pipeline
+    from headrace.pipeline.orphans import Orphans
     from headrace.pipeline.repair import Repair
 
 commands = typer.Typer(
@@ -128,6 +129,57 @@ def skip(
         return loaded.skip(tables, to, spark=spark)
 
     _show_and_do(pipeline, made, yes=yes, dry_run=dry_run, as_json=as_json, debug=debug, loses=True)
+
+
+@commands.command()
+def orphans(
+    pipeline: PipelineFile,
+    older_than: Annotated[
+        int, typer.Option(help="Only files that were written more than so many hours ago; 24 or more.")
+    ] = 24,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Delete data files in folders of Delta and Iceberg tables that no version of them names.
+
+    Killed tasks leave such files. Only files that Headrace wrote are deleted, and only while the pipeline is stopped.
+    """
+    out = Console(highlight=False, markup=False, soft_wrap=True)
+    with errors_reported(debug) as shown:
+        from headrace.pipeline import load_pipeline
+
+        loaded = load_pipeline(pipeline)
+        shown.hide = loaded.hide
+        orphans = loaded.orphans(session_for([loaded], debug, short_lived=True), hours=older_than)
+        if not as_json:
+            for line in orphan_lines(orphans):
+                out.print(loaded.hide(line))
+        done: list[str] = []
+        if orphans.tables and not dry_run:
+            if not confirmed(yes):
+                return
+            done = list(orphans.delete())
+        if as_json:
+            document = {**orphans.to_json(), "done": done}
+            out.print(loaded.hide(json.dumps(document, indent=2, ensure_ascii=False)))
+            return
+        for sentence in done:
+            out.print(loaded.hide(sentence))
+
+
+def orphan_lines(orphans: Orphans) -> list[str]:
+    """Orphans as text for people."""
+    texts = [f"{orphans.pipeline}: files of tables that no version names (checkpoint {orphans.checkpoint})"]
+    for one in orphans.tables:
+        texts.append(f"  {one.name}: {_files(len(one.files))}, {one.size:,} bytes")
+        texts += [f"    {file.modified:%Y-%m-%d %H:%M}  {file.size:>12,}  {file.path}" for file in one.files]
+    return texts if orphans.tables else [*texts, f"  None that is older than {orphans.hours} hours."]
+
+
+def _files(number: int) -> str:
+    return f"{number:,} {'file' if number == 1 else 'files'}"
 
 
 def _show_and_do(

@@ -18,6 +18,7 @@ from headrace.observe.status import PipelineStatus
 from headrace.pipeline.checkpoint import check_free, check_sound, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.orphans import LEAST_HOURS, Orphans, find_orphans
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.repair import Repair, move_tables, reread_tables
 from headrace.pipeline.replay import DeadLetterGroup, OnTrimmed, OutOfOrder, Replay, list_dead_letters, prepared_replay
@@ -230,6 +231,12 @@ class Pipeline:
     def skip(self, tables: Sequence[str], to: str, *, spark: SparkSession | None = None) -> Repair:
         """Look what it takes to leave out changes of tables up to a place, which loses them; as `rewind` else."""
         return self._move("skip", tables, to, spark)
+
+    def orphans(self, spark: SparkSession, *, hours: int = LEAST_HOURS) -> Orphans:
+        """List the data files of the pipeline's lake tables that no version of them names; `Orphans.delete` deletes
+        them. Arguments and errors are those of `headrace.pipeline.orphans.find_orphans`.
+        """
+        return find_orphans(self._model, spark, hours=hours)
 
     def _move(self, kind: Kind, tables: Sequence[str], to: str, spark: SparkSession | None) -> Repair:
         if not isinstance(self._model.source, KafkaTopics):

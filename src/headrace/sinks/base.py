@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -104,6 +105,21 @@ class TargetPreview:
     exists: bool | None = None
     changes: tuple[str, ...] = ()
     way: str = ""
+
+
+@dataclass(frozen=True)
+class OrphanFile:
+    """A file of a sink that no version of a table names.
+
+    Args:
+        path: in its storage.
+        size: in bytes.
+        modified: when it was written.
+    """
+
+    path: str
+    size: int
+    modified: dt.datetime
 
 
 class FilesUnusable(SinkError):
@@ -244,6 +260,27 @@ class Sink(Component, ABC):
     def leave_out(self, table: TableId) -> None:
         """The files of such tasks could not be used (`FilesUnusable`); rows of the table come as change rows now."""
         return None
+
+    def orphan_files(self, spark: SparkSession, id: TableId, before: dt.datetime) -> Sequence[OrphanFile]:
+        """The files of this sink in the folder of a table that no version of it names, such as those of killed tasks.
+
+        Args:
+            spark: a classic session.
+            id: the table, as the sink's rows name it.
+            before: files that were written later are not looked at.
+
+        Raises:
+            SinkError: the files can't be listed.
+        """
+        return ()
+
+    def delete_orphans(self, spark: SparkSession, id: TableId, files: Sequence[OrphanFile]) -> None:
+        """Delete files that `orphan_files` has just found.
+
+        Raises:
+            SinkError: one can't be deleted.
+        """
+        raise TypeError(f"Sink '{self.name}' has no files that no table names.")
 
     def storage_login(self, spark: SparkSession) -> str:
         """The login by which workers reach the folders of `table_files`; empty for none. It may hold secrets.

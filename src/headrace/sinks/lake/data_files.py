@@ -16,12 +16,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType, TracebackType
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.sinks.lake.orphans import new_name
 from headrace.sinks.lake.partitions import WHOLE, Partition
 from headrace.sinks.lake.storage import Folder
 
@@ -134,7 +134,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         self._partition = partition
         if partition.folder:
             self._storage.make_folder(folder.location(partition.folder))
-        self._path = f"{partition.folder}part-00000-{uuid4()}-c000.{_COMPRESSION}.parquet"
+        self._path = f"{partition.folder}{new_name(_COMPRESSION)}"
         self._location = folder.location(self._path)
         self._schema = schema
         self._inside = pa.schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from headrace.changes.table import TableId, TableSchema
 from headrace.changes.table_files import DecodedRowWriter, TableFiles
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError
-from headrace.sinks.base import BatchId, FilesUnusable, Sink, TargetPreview
+from headrace.sinks.base import BatchId, FilesUnusable, OrphanFile, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
@@ -468,6 +469,22 @@ class LakeSink(Sink):
             else:
                 files[place_of(schema)] = prepared
         return (self.files(files) if self.files is not None and files else None), reasons
+
+    def orphan_files(self, spark: SparkSession, id: TableId, before: dt.datetime) -> Sequence[OrphanFile]:
+        """Of a table that is there."""
+        target = self.target(spark, id)
+        try:
+            return target.orphans(before) if target.exists else ()
+        finally:
+            target.release()
+
+    def delete_orphans(self, spark: SparkSession, id: TableId, files: Sequence[OrphanFile]) -> None:
+        """Delete files that `orphan_files` has just found."""
+        target = self.target(spark, id)
+        try:
+            target.delete(files)
+        finally:
+            target.release()
 
     def no_files(self, schema: TableSchema | None = None) -> str:
         """Only rows of tables with a key that are kept as they are now go into files."""

@@ -6,6 +6,7 @@ log in the same way; where pyarrow can't, Spark writes the files (`headrace.sink
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import functools
 import hashlib
@@ -118,6 +119,16 @@ class Storage:
         """
         infos = self.system.get_file_info(fs.FileSelector(folder))
         return [info.base_name for info in infos if info.is_file]
+
+    def files_below(self, folder: str) -> Iterator[tuple[str, int, dt.datetime]]:
+        """All files in a folder and in those below it: path, bytes and when it was written.
+
+        Raises:
+            OSError: they can't be listed.
+        """
+        for info in self.system.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True)):
+            if info.is_file:
+                yield info.path, info.size, info.mtime
 
     def make_folder(self, folder: str) -> None:
         """Make a folder, where a file needs one."""

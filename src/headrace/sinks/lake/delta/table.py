@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import re
@@ -13,20 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError
-from headrace.sinks.base import BatchId, LastBatch
+from headrace.sinks.base import BatchId, LastBatch, OrphanFile
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace, escaped
 from headrace.sinks.lake.delta.actions import INDEXED, INDEXED_ANYWAY
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
-from headrace.sinks.lake.delta.live_files import LiveFiles
+from headrace.sinks.lake.delta.live_files import LiveFiles, paths_in_log
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found, other_commits
 from headrace.sinks.lake.delta.replacement import has_types, replaced
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout, column_ddl
+from headrace.sinks.lake.orphans import orphans_in
 from headrace.sinks.lake.sessions import can_clone
+from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
@@ -285,6 +288,19 @@ class DeltaTable(LakeTable):
         if log is None:
             return "Spark Connect reaches no files"
         return log.facts if log.known else "this build of Delta is not known"
+
+    def orphans(self, before: dt.datetime) -> list[OrphanFile]:
+        """Compared with all commits and checkpoints that the log has."""
+        folder = self._data_folder()
+        return orphans_in(folder, lambda: paths_in_log(folder), before)
+
+    def _data_folder(self) -> Folder:
+        facts = self.facts()
+        if isinstance(facts, str):
+            raise self._unreached(facts)
+        if facts.folder is None:
+            raise self._unreached(str(facts.storage))
+        return facts.folder
 
     def commits_since_compaction(self, most: int) -> int:
         """Commits of data in the table's history before the last OPTIMIZE."""
