@@ -54,8 +54,16 @@ def _rooms(*but: str) -> tuple[str, ...]:
     return tuple(f"tests/{name}" for name in sorted(names - {*but}))
 
 
+def _faults(*, of_logs: bool) -> tuple[str, ...]:
+    """The files of tests that kill pipelines: of databases with a log of their own, or the others."""
+    logs = {f"test_kill_{database}.py" for database in ("mysql", "oracle", "postgresql")}
+    files = sorted((ROOT / "tests" / "faults").glob("test_*.py"))
+    return tuple(f"tests/faults/{file.name}" for file in files if (file.name in logs) == of_logs)
+
+
 SHORT = "not system and not soak and not live and not real"
 """What `make test` runs."""
+_LONG = "soak and not real"
 _SYSTEM = "system and not soak and not real"
 _OF_POSTGRESQL = (
     "tests/sources/postgresql",
@@ -82,8 +90,11 @@ PARTS = (
     ),
     Part("object_store", "lake tables in a store that speaks S3 (moto)", _SYSTEM, ("tests/object_store",)),
     Part("real", "Debezium Server on a real MariaDB and PostgreSQL", "real and not soak"),
-    Part("kills", "whole pipelines that are killed at many points", "soak and not real", ("tests/faults",)),
-    Part("soak", "other long runs", "soak and not real", _rooms("faults")),
+    Part("kills", "pipelines of change tables, and targets, killed at many points", _LONG, _faults(of_logs=False)),
+    Part("kills_of_logs", "pipelines of database logs, killed at many points", _LONG, _faults(of_logs=True)),
+    Part("soak", "other long runs", _LONG, _rooms("faults", "sinks", "sources")),
+    Part("soak_of_sinks", "many histories into every target", _LONG, ("tests/sinks",)),
+    Part("soak_of_sources", "many changes of every database", _LONG, ("tests/sources",)),
     *(
         Part(
             f"postgresql_{release}",
