@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.sinks.lake import options
+from headrace.sinks.lake.options import IndexSettings
 from headrace.spark import memory, session
 
 MB = 1 << 20
@@ -48,6 +50,10 @@ def test_where_nothing_limits_memory_it_is_the_machines() -> None:
     assert memory.memory_limit() > 256 * MB
 
 
+def indexes(given: dict[str, int]) -> IndexSettings:
+    return IndexSettings.parse(given, owner="sink")
+
+
 @pytest.mark.parametrize(
     ("limit", "heap", "index"),
     [(64_000, "4096m", 512), (4_000, "2000m", 500), (2_048, "1024m", 256), (600, "512m", 75)],
@@ -59,9 +65,10 @@ def test_heap_and_index_are_shares_of_the_memory_that_there_is(
     monkeypatch.delenv("SPARK_DRIVER_MEMORY", raising=False)
     monkeypatch.setattr(session, "maven_jars", lambda jars: ())
     assert session._settings([], {}, "local[2]")["spark.driver.memory"] == heap
-    assert memory.index_bytes(None) == index * MB
-    assert memory.index_bytes(7) == 7 * MB
-    assert memory.index_bytes(0) == 0
+    monkeypatch.setattr(options, "memory_limit", lambda: limit * MB)
+    assert indexes({}).index_bytes == index * MB
+    assert indexes({"index_memory": 7}).index_bytes == 7 * MB
+    assert indexes({"index_memory": 0}).index_bytes == 0
 
 
 def test_the_environment_variable_of_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:

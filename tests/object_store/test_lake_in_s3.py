@@ -38,7 +38,8 @@ def test_only_a_file_that_no_version_names_is_an_orphan(spark: Any, bucket: str,
         mirror.bring(Batch(T).add("u", T, 10 + number, {"id": "1", "a": str(number)}))
     before = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
     assert mirror.kept.orphan_files(spark, T.id, before) == []
-    folder = mirror.kept.target(spark, T.id)._data_folder()
+    folder = mirror.kept.target(spark, T.id).data_folder()
+    assert not isinstance(folder, str)
     paths = [path for path, *_ in folder.storage.files_below(folder.path) if "/headrace-" in path]
     orphan = folder.location(f"headrace-{uuid4()}.zstd.parquet")
     folder.storage.write(orphan, folder.storage.read(paths[0]))

@@ -71,11 +71,11 @@ def test_only_old_files_of_ours_that_no_version_names_are_deleted(
         before = sorted((tmp_path / "lake").rglob("*"))
 
         found = load_pipeline(file).orphans(spark)
-        (table,) = found.tables
+        (table,) = found.parts
         assert {Path(one.path) for one in table.files} == {orphan, nested}
         assert table.name.endswith(" dbo.t")
         assert {one["path"] for one in found.to_json()["tables"][0]["files"]} == {str(orphan), str(nested)}
-        assert load_pipeline(file).orphans(spark, hours=31).tables == ()
+        assert load_pipeline(file).orphans(spark, hours=31).parts == ()
         with pytest.raises(OptionError, match="at work"):
             load_pipeline(file).orphans(spark, hours=23)
 
@@ -90,26 +90,29 @@ def test_only_old_files_of_ours_that_no_version_names_are_deleted(
 
         # What was shown and is a part of the table by now, or gone, stays as it is.
         nested.unlink()
-        (done,) = found.delete()
+        (done,) = found.do()
         assert done.endswith(f"dbo.t: 1 file, {table.files[0].size:,} bytes, deleted.")
         assert {*before} - {*(tmp_path / "lake").rglob("*")} == {orphan, nested}
         assert "None that is older than 24 hours." in CliRunner().invoke(app, [*arguments, "--yes"]).output
         run()
 
 
+FILES = {"type": "files", "path": "out", "format": {"type": "debezium_json", "topic.prefix": "p"}}
+TOPICS = {"type": "kafka", "bootstrap.servers": "127.0.0.1:1", "topics": ["t"], "format": {"type": "maxwell_json"}}
+
+
 @pytest.mark.parametrize(
-    ("sinks", "match"),
-    [
-        ([{"type": "files", "path": "out", "format": {"type": "debezium_json", "topic.prefix": "p"}}], "no sink that"),
-    ],
+    ("source", "sink", "match"),
+    [("sqlserver", FILES, "no sink that writes data files"), ("kafka", {"type": "delta", "path": "lake"}, "Kafka")],
 )
-def test_a_pipeline_without_such_tables_says_so(
-    spark: SparkSession, tmp_path: Path, sinks: list[dict[str, object]], match: str
+def test_a_pipeline_whose_tables_are_not_known_or_have_no_files_says_so(
+    tmp_path: Path, source: str, sink: dict[str, object], match: str
 ) -> None:
     with closing(SqlServerDatabase(tmp_path / "server")) as database:
-        database.create("t", "id int not null primary key", [(1,)])
+        sources = {"sqlserver": {"type": "sqlserver", **database.options}, "kafka": TOPICS}
+        pipeline = {"name": "p", "checkpoint": "state"}
         file = tmp_path / "pipeline.yaml"
-        source = {"type": "sqlserver", **database.options}
-        file.write_text(json.dumps({"source": source, "sinks": sinks, "pipeline": {"name": "p", "checkpoint": "c"}}))
+        file.write_text(json.dumps({"source": sources[source], "sinks": [sink], "pipeline": pipeline}))
         with pytest.raises(OptionError, match=match):
-            load_pipeline(file).orphans(spark)
+            # Neither gets as far as to a session.
+            load_pipeline(file).orphans(None)  # type: ignore[arg-type]

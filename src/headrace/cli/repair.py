@@ -146,51 +146,24 @@ def orphans(
 
     Killed tasks leave such files. Only files that Headrace wrote are deleted, and only while the pipeline is stopped.
     """
-    out = Console(highlight=False, markup=False, soft_wrap=True)
-    with errors_reported(debug) as shown:
-        from headrace.pipeline import load_pipeline
 
-        loaded = load_pipeline(pipeline)
-        shown.hide = loaded.hide
-        orphans = loaded.orphans(session_for([loaded], debug, short_lived=True), hours=older_than)
-        if not as_json:
-            for line in orphan_lines(orphans):
-                out.print(loaded.hide(line))
-        done: list[str] = []
-        if orphans.tables and not dry_run:
-            if not confirmed(yes):
-                return
-            done = list(orphans.delete())
-        if as_json:
-            document = {**orphans.to_json(), "done": done}
-            out.print(loaded.hide(json.dumps(document, indent=2, ensure_ascii=False)))
-            return
-        for sentence in done:
-            out.print(loaded.hide(sentence))
+    def made(loaded: Pipeline, spark: SparkSession | None) -> Orphans:
+        assert spark is not None
+        return loaded.orphans(spark, hours=older_than)
 
-
-def orphan_lines(orphans: Orphans) -> list[str]:
-    """Orphans as text for people."""
-    texts = [f"{orphans.pipeline}: files of tables that no version names (checkpoint {orphans.checkpoint})"]
-    for one in orphans.tables:
-        texts.append(f"  {one.name}: {_files(len(one.files))}, {one.size:,} bytes")
-        texts += [f"    {file.modified:%Y-%m-%d %H:%M}  {file.size:>12,}  {file.path}" for file in one.files]
-    return texts if orphans.tables else [*texts, f"  None that is older than {orphans.hours} hours."]
-
-
-def _files(number: int) -> str:
-    return f"{number:,} {'file' if number == 1 else 'files'}"
+    _show_and_do(pipeline, made, yes=yes, dry_run=dry_run, as_json=as_json, debug=debug, needs_spark=True)
 
 
 def _show_and_do(
     pipeline: Path,
-    make: Callable[[Pipeline, SparkSession | None], Repair],
+    make: Callable[[Pipeline, SparkSession | None], Repair | Orphans],
     *,
     yes: bool,
     dry_run: bool,
     as_json: bool,
     debug: bool,
     loses: bool = False,
+    needs_spark: bool = False,
 ) -> None:
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
@@ -199,13 +172,14 @@ def _show_and_do(
 
         loaded = load_pipeline(pipeline)
         shown.hide = loaded.hide
-        spark = session_for([loaded], debug, short_lived=True) if loaded.repairs_with_spark else None
+        needs_spark = needs_spark or loaded.repairs_with_spark
+        spark = session_for([loaded], debug, short_lived=True) if needs_spark else None
         repair = make(loaded, spark)
         if not as_json:
             for line in lines(repair):
                 out.print(loaded.hide(line))
         done: list[str] = []
-        if not dry_run:
+        if repair.parts and not dry_run:
             if loses and not yes:
                 raise OptionError("Nothing was done, because this loses changes.", remedy="Say --yes to lose them.")
             if not confirmed(yes):
@@ -219,8 +193,12 @@ def _show_and_do(
             out.print(loaded.hide(sentence))
 
 
-def lines(repair: Repair) -> list[str]:
+def lines(repair: Repair | Orphans) -> list[str]:
     """A repair as text for people."""
+    from headrace.pipeline.orphans import Orphans
+
+    if isinstance(repair, Orphans):
+        return _orphan_lines(repair)
     nouns = {"reread": "row", "rewind": "change", "skip": "change"}
     texts = [f"{repair.pipeline}: {repair.kind} (checkpoint {repair.checkpoint})"]
     for part in repair.parts:
@@ -229,3 +207,12 @@ def lines(repair: Repair) -> list[str]:
         texts.append(f"  {part.name}: {part.does}{count}")
         texts += [f"    {sink}: {effect}" for sink, effect in part.sinks]
     return [*texts, *(f"  note  {note}" for note in repair.notes)]
+
+
+def _orphan_lines(orphans: Orphans) -> list[str]:
+    texts = [f"{orphans.pipeline}: files of tables that no version names (checkpoint {orphans.checkpoint})"]
+    for part in orphans.parts:
+        files = f"{len(part.files):,} {'file' if len(part.files) == 1 else 'files'}"
+        texts.append(f"  {part.name}: {files}, {part.size:,} bytes")
+        texts += [f"    {file.modified:%Y-%m-%d %H:%M}  {file.size:>12,}  {file.path}" for file in part.files]
+    return texts if orphans.parts else [*texts, f"  None that is older than {orphans.hours} hours."]

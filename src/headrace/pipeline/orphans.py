@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +56,15 @@ class Orphans:
         pipeline: the pipeline's name.
         checkpoint: path or URL.
         hours: only files that were written longer ago are among them.
-        tables: the tables that have some.
-        delete: deletes those that still are orphans, and gives what was done, as sentences. No run may be at work.
+        parts: the tables that have some.
+        do: deletes those that still are orphans, and gives what was done, as sentences. No run may be at work.
     """
 
     pipeline: str
     checkpoint: str
     hours: int
-    tables: tuple[TableOrphans, ...]
-    delete: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
+    parts: tuple[TableOrphans, ...]
+    do: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values under stable names."""
@@ -83,7 +83,7 @@ class Orphans:
                         for file in one.files
                     ],
                 }
-                for one in self.tables
+                for one in self.parts
             ],
         }
 
@@ -121,19 +121,18 @@ def find_orphans(model: Model, spark: SparkSession, *, hours: int = LEAST_HOURS)
     if errors:
         raise first_of(errors)
 
-    def found() -> Iterator[TableOrphans]:
-        for target in targets:
-            for table in names_at(model, target, captured)[0]:
-                if files := target.sink.orphan_files(spark, table, before):
-                    yield TableOrphans(target, table, tuple(files))
+    parts = tuple(
+        TableOrphans(target, table, tuple(files))
+        for target in targets
+        for table in names_at(model, target, captured)[0]
+        if (files := target.sink.orphan_files(spark, table, before))
+    )
 
-    tables = tuple(found())
-
-    def delete() -> list[str]:
+    def do() -> list[str]:
         with held(Checkpoint(spark, model.checkpoint), model.name, model.lease_seconds):
-            return [_delete(one, spark, before) for one in tables]
+            return [_delete(part, spark, before) for part in parts]
 
-    return Orphans(model.name, model.checkpoint, hours, tables, delete)
+    return Orphans(model.name, model.checkpoint, hours, parts, do)
 
 
 def _delete(shown: TableOrphans, spark: SparkSession, before: dt.datetime) -> str:

@@ -233,7 +233,7 @@ class Pipeline:
         return self._move("skip", tables, to, spark)
 
     def orphans(self, spark: SparkSession, *, hours: int = LEAST_HOURS) -> Orphans:
-        """List the data files of the pipeline's lake tables that no version of them names; `Orphans.delete` deletes
+        """List the data files of the pipeline's lake tables that no version of them names; `Orphans.do` deletes
         them. Arguments and errors are those of `headrace.pipeline.orphans.find_orphans`.
         """
         return find_orphans(self._model, spark, hours=hours)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MOST_HEAP, _LEAST_HEAP = 4096, 512
-_MOST_INDEX = 512
 _GROUPS = Path("/proc/self/cgroup")
 _TREE = Path("/sys/fs/cgroup")
 
@@ -24,15 +23,6 @@ def heap() -> str:
     is for Python's processes. Spark's own environment variable `SPARK_DRIVER_MEMORY` wins."""
     megabytes = min(_MOST_HEAP, max(_LEAST_HEAP, memory_limit() // 2 >> 20))
     return os.environ.get("SPARK_DRIVER_MEMORY") or f"{megabytes}m"
-
-
-def index_bytes(megabytes: int | None) -> int:
-    """How many bytes the indexes of keys of a sink may take.
-
-    Args:
-        megabytes: as the user says it; None for an eighth of the memory that there is, at most 512 MB.
-    """
-    return min(_MOST_INDEX << 20, memory_limit() // 8) if megabytes is None else megabytes << 20
 
 
 def _limits(groups: Path, tree: Path) -> Iterator[int]:

@@ -10,22 +10,24 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import math
+import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType, TracebackType
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.sinks.lake.orphans import new_name
 from headrace.sinks.lake.partitions import WHOLE, Partition
 from headrace.sinks.lake.storage import Folder
 
 _COMPRESSION = "zstd"
+_OWN_NAME = re.compile(r"(?:.*/)?headrace-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[a-z]+\.parquet")
 _ROW_GROUP = 1 << 20
 _PLAIN = {
     "boolean": pa.bool_(),
@@ -51,6 +53,11 @@ _OWN_NAMES: Mapping[str, str] = MappingProxyType({})
 
 Ordered = int | float | str | Decimal
 """A value with an order: days and microseconds since 1970 are numbers."""
+
+
+def is_own_name(path: str) -> bool:
+    """Whether a file has a name that `DataFileWriter` gives, and no other writer of lake tables."""
+    return _OWN_NAME.fullmatch(path) is not None
 
 
 def arrow_type(spark_type: str) -> pa.DataType | None:
@@ -134,7 +141,7 @@ class DataFileWriter(AbstractContextManager["DataFileWriter"]):
         self._partition = partition
         if partition.folder:
             self._storage.make_folder(folder.location(partition.folder))
-        self._path = f"{partition.folder}{new_name(_COMPRESSION)}"
+        self._path = f"{partition.folder}headrace-{uuid4()}.{_COMPRESSION}.parquet"
         self._location = folder.location(self._path)
         self._schema = schema
         self._inside = pa.schema(

@@ -12,6 +12,7 @@ from headrace.sinks.lake.upkeep import UpkeepSettings
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.misfits import KeptValues
 from headrace.sinks.table_sink import TableSettings
+from headrace.spark.memory import memory_limit
 
 
 class AutoCdcSettings(Settings):
@@ -98,6 +99,9 @@ class LakeSettings(TableSettings, AutoCdcSettings, UpkeepSettings):
     )
 
 
+_MOST_INDEX = 512 << 20
+
+
 class IndexSettings(Settings):
     """The index of keys, of the sinks that have one."""
 
@@ -111,6 +115,13 @@ class IndexSettings(Settings):
         default=None,
         minimum=0,
     )
+
+    @property
+    def index_bytes(self) -> int:
+        """How many bytes the indexes of the sink's tables may take together."""
+        if self.index_memory is None:
+            return min(_MOST_INDEX, memory_limit() // 8)
+        return self.index_memory << 20
 
 
 def refuse_contradictions(settings: LakeSettings) -> None:

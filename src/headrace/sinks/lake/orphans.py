@@ -1,49 +1,73 @@
 """Data files that no version of a table names: what tasks left behind that failed or were killed.
 
 Only files with our own names are looked at, and none that is younger than the caller says: a batch at work names its
-files when it commits.
+files when it commits. No two files have one name, so names are compared without their folders: however a log writes the
+path of a file, the file is not taken for an orphan.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import re
-from collections.abc import Callable, Collection
-from uuid import uuid4
+from collections.abc import Sequence
 
 from headrace.errors import SinkError
 from headrace.sinks.base import OrphanFile
+from headrace.sinks.lake.data_files import is_own_name
+from headrace.sinks.lake.refusals import explained
 from headrace.sinks.lake.storage import Folder
-
-_NAME = re.compile(r"headrace-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[a-z]+\.parquet")
-
-
-def new_name(compression: str) -> str:
-    """The name of a new data file, which no other file has. Other writers of lake tables give no such names."""
-    return f"headrace-{uuid4()}.{compression}.parquet"
+from headrace.sinks.lake.table import LakeTable
 
 
-def orphans_in(folder: Folder, named: Callable[[], Collection[str]], before: dt.datetime) -> list[OrphanFile]:
-    """The orphans in a folder of data files, by path.
+def orphans_of(target: LakeTable, before: dt.datetime) -> list[OrphanFile]:
+    """The orphans of a table that is there, by path.
 
     Args:
-        folder: the folder.
-        named: reads the paths that retained versions of the table name. Called after the files were listed, so that a
-            file which is committed meanwhile is none.
+        target: the table.
         before: files that were written later are not looked at.
 
     Raises:
-        SinkError: the folder can't be read.
+        SinkError: its folder or its versions can't be read.
     """
+    folder = _folder_of(target)
     try:
         old = [
             OrphanFile(path, size, modified)
             for path, size, modified in folder.storage.files_below(folder.path)
-            if _NAME.fullmatch(path.rpartition("/")[2]) and modified < before
+            if is_own_name(path) and modified < before
         ]
-        known = named() if old else ()
+        # After the files were listed, so that a file which is committed meanwhile is no orphan.
+        with explained(target.label, target):
+            named = target.names_of_files() if old else set()
     except (OSError, ValueError) as failure:
         raise SinkError(
-            f"The files of {folder} can't be listed ({failure}).", remedy="Nothing was deleted. Try again."
+            f"The files of the {target.label} can't be listed: {failure}.",
+            remedy="Nothing was deleted. See that the folder can be read, and try again.",
         ) from failure
-    return sorted((file for file in old if file.path not in known), key=lambda file: file.path)
+    return sorted((file for file in old if file.path.rpartition("/")[2] not in named), key=lambda file: file.path)
+
+
+def delete_orphans(target: LakeTable, files: Sequence[OrphanFile]) -> None:
+    """Delete files that `orphans_of` has just given.
+
+    Raises:
+        SinkError: one can't be deleted.
+    """
+    storage = _folder_of(target).storage
+    try:
+        for file in files:
+            storage.delete(file.path)
+    except OSError as failure:
+        raise SinkError(
+            f"A file of the {target.label} can't be deleted: {failure}.",
+            remedy="See that this login may delete files there. You can repeat the command.",
+        ) from failure
+
+
+def _folder_of(target: LakeTable) -> Folder:
+    folder = target.data_folder()
+    if isinstance(folder, str):
+        raise SinkError(
+            f"The files of the {target.label} can't be listed, because {folder}.",
+            remedy="Delete those that no version names by VACUUM (Delta) or remove_orphan_files (Iceberg).",
+        )
+    return folder

@@ -34,6 +34,7 @@ from headrace.sinks.base import BatchId, FilesUnusable, OrphanFile, Sink, Target
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
+from headrace.sinks.lake import orphans
 from headrace.sinks.lake.index_way import IndexWay, Work
 from headrace.sinks.lake.layout import TargetLayout
 from headrace.sinks.lake.merge_source import seen_by
@@ -471,10 +472,10 @@ class LakeSink(Sink):
         return (self.files(files) if self.files is not None and files else None), reasons
 
     def orphan_files(self, spark: SparkSession, id: TableId, before: dt.datetime) -> Sequence[OrphanFile]:
-        """Of a table that is there."""
+        """Those of a table that is there (`lake.orphans`)."""
         target = self.target(spark, id)
         try:
-            return target.orphans(before) if target.exists else ()
+            return orphans.orphans_of(target, before) if target.exists else ()
         finally:
             target.release()
 
@@ -482,7 +483,7 @@ class LakeSink(Sink):
         """Delete files that `orphan_files` has just found."""
         target = self.target(spark, id)
         try:
-            target.delete(files)
+            orphans.delete_orphans(target, files)
         finally:
             target.release()
 

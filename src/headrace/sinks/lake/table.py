@@ -5,7 +5,6 @@ Everything but a commit is metadata: it comes before the data of a batch and may
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import re
 from abc import ABC, abstractmethod
@@ -19,7 +18,7 @@ from headrace import faultpoints
 from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError, SinkError
-from headrace.sinks.base import BatchId, OrphanFile
+from headrace.sinks.base import BatchId
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.lake.catalog import Namespace
@@ -275,36 +274,16 @@ class LakeTable(ABC):
         """
 
     @abstractmethod
-    def orphans(self, before: dt.datetime) -> list[OrphanFile]:
-        """The files of ours that no retained version of the table, which is there, names (`lake.orphans`).
-
-        Raises:
-            SinkError: its folder can't be reached or read.
-        """
-
-    def _unreached(self, reason: str) -> SinkError:
-        return SinkError(
-            f"Files of {self.label} can't be listed: {reason}.",
-            remedy="Delete those that no version names by VACUUM (Delta) or remove_orphan_files (Iceberg).",
-        )
-
-    def delete(self, files: Sequence[OrphanFile]) -> None:
-        """Delete orphans.
-
-        Raises:
-            SinkError: one can't be deleted.
-        """
-        folder = self._data_folder()
-        with explained(folder):
-            for file in files:
-                folder.storage.delete(file.path)
+    def data_folder(self) -> Folder | str:
+        """The folder of its data files; or why Python does not reach it, as the end of a sentence."""
 
     @abstractmethod
-    def _data_folder(self) -> Folder:
-        """The folder of its data files.
+    def names_of_files(self) -> set[str]:
+        """The names, without folders, of all files that its retained versions have.
 
         Raises:
-            SinkError: it can't be reached.
+            OSError: its log can't be read.
+            ValueError: likewise.
         """
 
     @property

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from headrace.sinks.lake.delta.actions import Entry
 from headrace.sinks.lake.delta.deletion_vectors import read_vector
 from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
-from headrace.sinks.lake.storage import Folder, Location, Storage
+from headrace.sinks.lake.storage import Folder, Storage
 
 _LOG = "_delta_log"
 _COMMIT = "{:020d}.json"
@@ -161,33 +161,32 @@ class LiveFiles(FilesAtVersion):
         self.version, self.entries, self._rows = -1, {}, {}
 
 
-def paths_in_log(folder: Folder) -> set[str]:
-    """The paths of all files that the log of a table names: those that its versions have, and those that they had.
+def names_in_log(folder: Folder) -> set[str]:
+    """The names, without folders, of all files that a log names: those of its versions, and those that these lost.
 
     Raises:
         OSError: it can't be read, or is not there.
         ValueError: likewise.
     """
-    paths: set[str] = set()
+    names: set[str] = set()
     storage = folder.storage
-    entries = [location for location, *_ in storage.files_below(folder.location(_LOG))]
+    entries = [path for path, *_ in storage.files_below(folder.location(_LOG))]
     if not entries:
         # All files would seem to be nobody's.
         raise FileNotFoundError(f"the log of {folder} is not there")
-    for location in entries:
-        if location.endswith(".json"):
-            lines = storage.read(location).decode().split("\n")
+    for path in entries:
+        if path.endswith(".json"):
+            lines = storage.read(path).decode().split("\n")
             actions = [json.loads(line) for line in lines if line.strip()]
-        elif location.endswith(".parquet"):
-            with storage.parquet(location) as file:
+        elif path.endswith(".parquet"):
+            with storage.parquet(path) as file:
                 kinds = [kind for kind in ("add", "remove") if kind in file.schema_arrow.names]
                 actions = file.read(columns=[f"{kind}.path" for kind in kinds]).to_pylist()
         else:
             continue
-        paths |= {action[kind]["path"] for action in actions for kind in ("add", "remove") if action.get(kind)}
-    return {
-        Location.of_uri(path).path if _OTHER_PLACE.match(path) else folder.location(unquote(path)) for path in paths
-    }
+        files = (action[kind]["path"] for action in actions for kind in ("add", "remove") if action.get(kind))
+        names.update(unquote(file).rpartition("/")[2] for file in files)
+    return names
 
 
 def _name(vector: Mapping[str, Any]) -> str:

@@ -43,7 +43,6 @@ from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.table_files import LakeFiles
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import DELTA
-from headrace.spark.memory import index_bytes
 from headrace.spark.releases import require_library
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ class DeltaSink(LakeSink):
             require_library("Delta Lake", "delta", DELTA)
         _refuse_two_places(settings)
         _refuse_partitions(settings)
-        self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(index_bytes(settings.index_memory))
+        self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(settings.index_bytes)
         self._naming = None if settings.catalog is None else Naming.of(settings, settings.catalog, identifier)
 
     def check(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import logging
 import re
@@ -14,20 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError
-from headrace.sinks.base import BatchId, LastBatch, OrphanFile
+from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace, escaped
 from headrace.sinks.lake.delta.actions import INDEXED, INDEXED_ANYWAY
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
-from headrace.sinks.lake.delta.live_files import LiveFiles, paths_in_log
+from headrace.sinks.lake.delta.live_files import LiveFiles, names_in_log
 from headrace.sinks.lake.delta.log import BatchMark, DeltaLog, Transaction, conflicts_found, other_commits
 from headrace.sinks.lake.delta.replacement import has_types, replaced
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout, column_ddl
-from headrace.sinks.lake.orphans import orphans_in
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable
@@ -289,18 +287,16 @@ class DeltaTable(LakeTable):
             return "Spark Connect reaches no files"
         return log.facts if log.known else "this build of Delta is not known"
 
-    def orphans(self, before: dt.datetime) -> list[OrphanFile]:
-        """Compared with all commits and checkpoints that the log has."""
-        folder = self._data_folder()
-        return orphans_in(folder, lambda: paths_in_log(folder), before)
-
-    def _data_folder(self) -> Folder:
+    def data_folder(self) -> Folder | str:
+        """The table's own folder."""
         facts = self.facts()
-        if isinstance(facts, str):
-            raise self._unreached(facts)
-        if facts.folder is None:
-            raise self._unreached(str(facts.storage))
-        return facts.folder
+        return facts if isinstance(facts, str) else facts.folder or str(facts.storage)
+
+    def names_of_files(self) -> set[str]:
+        """As all commits and checkpoints have them that the log still has."""
+        folder = self.data_folder()
+        assert isinstance(folder, Folder)
+        return names_in_log(folder)
 
     def commits_since_compaction(self, most: int) -> int:
         """Commits of data in the table's history before the last OPTIMIZE."""

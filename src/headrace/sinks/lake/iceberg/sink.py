@@ -45,7 +45,6 @@ from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.lake.table_files import LakeFiles
 from headrace.sinks.lake.variants import VARIANT
 from headrace.spark.jars import ICEBERG
-from headrace.spark.memory import index_bytes
 from headrace.spark.releases import require_library
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ class IcebergSink(LakeSink):
         written = escaped if settings.catalog_type in _TAKE_ANY_NAME else identifier
         self._naming = Naming.of(settings, settings.catalog, written)
         self._catalog = _definition(settings)
-        self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(index_bytes(settings.index_memory))
+        self._indexes: Bounded[IndexedTable[LiveFiles]] = Bounded(settings.index_bytes)
 
     def check(self) -> None:
         """Whether Iceberg is there and the warehouse can be written. Runs in the driver; creates nothing.

@@ -18,7 +18,7 @@ from uuid import uuid4
 from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
-from headrace.sinks.base import BatchId, LastBatch, OrphanFile
+from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
@@ -29,8 +29,7 @@ from headrace.sinks.lake.iceberg.live_files import LiveFiles
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import LakePlan, TargetLayout, column_ddl
-from headrace.sinks.lake.orphans import orphans_in
-from headrace.sinks.lake.storage import Folder, Location
+from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable, TargetMoved, say_no_index
 from headrace.sinks.lake.whole_rows import CollectedRows
 
@@ -406,21 +405,15 @@ class IcebergTable(LakeTable):
                 return True
         return oldest is not None and oldest.parentId() is not None
 
-    def orphans(self, before: dt.datetime) -> list[OrphanFile]:
-        """Compared with the files of all snapshots, those of branches too."""
-        scheme = self.facts().default_scheme
-
-        def named() -> set[str]:
-            lines = self.session.sql(f"select distinct file_path from {self.sql_name}.all_files").collect()
-            return {Location.of_name(line["file_path"], scheme).path for line in lines}
-
-        return orphans_in(self._data_folder(), named, before)
-
-    def _data_folder(self) -> Folder:
+    def data_folder(self) -> Folder | str:
+        """The folder that new data files go to."""
         facts = self.facts()
-        if facts.folder is None:
-            raise self._unreached(str(facts.storage))
-        return facts.folder
+        return facts.folder or str(facts.storage)
+
+    def names_of_files(self) -> set[str]:
+        """As all snapshots have them, those of branches too."""
+        lines = self.session.sql(f"select distinct file_path from {self.sql_name}.all_files").collect()
+        return {str(line["file_path"]).rpartition("/")[2] for line in lines}
 
     def commits_since_compaction(self, most: int) -> int:
         """Snapshots that brought data before the last one that replaced files by others of the same rows."""
