@@ -1,7 +1,7 @@
 """Run everything that runs on this machine, in parts that each take under an hour, and record it in `docs/tested.md`.
 
     python -m tests.parts                   # all parts that did not run at this commit yet
-    python -m tests.parts systems kills     # these parts
+    python -m tests.parts systems real      # these parts
     python -m tests.parts --age             # say whether src changed since the record was written
 
 A run that was stopped goes on with the first part that has no result at this commit.
@@ -90,7 +90,12 @@ PARTS = (
     ),
     Part("object_store", "lake tables in a store that speaks S3 (moto)", _SYSTEM, ("tests/object_store",)),
     Part("real", "Debezium Server on a real MariaDB and PostgreSQL", "real and not soak"),
-    Part("kills", "pipelines of change tables, and targets, killed at many points", _LONG, _faults(of_logs=False)),
+    Part(
+        "kills_of_change_tables",
+        "pipelines of change tables, and targets, killed at many points",
+        _LONG,
+        _faults(of_logs=False),
+    ),
     Part("kills_of_logs", "pipelines of database logs, killed at many points", _LONG, _faults(of_logs=True)),
     Part("soak", "other long runs", _LONG, _rooms("faults", "sinks", "sources")),
     Part("soak_of_sinks", "many histories into every target", _LONG, ("tests/sinks",)),
