@@ -28,7 +28,7 @@ def require_readable(number: Any, newest: int, *, what: str, remedy: str) -> Non
     """Stop at a format version that only a later release reads.
 
     Args:
-        number: the version; null where an earlier release left none, which is version 1.
+        number: the version; None where an earlier release left none, which is version 1.
         newest: the newest that this release reads.
         what: the thing, as the beginning of a sentence.
         remedy: what the user can do.

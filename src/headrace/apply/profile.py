@@ -231,7 +231,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             remedy="Set the format's option 'schema' to a list, even for one table.",
         )
     counts = ", ".join(f"count_if(op = '{op}') as n_{op}" for op in DATA_OPERATIONS)
-    collected = (
+    groups = (
         rows.where(
             f"op in ({', '.join(literal(op) for op in (*DATA_OPERATIONS, Operation.SCHEMA))}) and table is not null"
         )
@@ -262,11 +262,9 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
         .collect()
     )
     by_table: dict[TableId, list[Any]] = {}
-    for line in collected:
+    for line in groups:
         by_table.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
-    given = {
-        line["schema_id"]: line["schema_text"] for line in collected if line["schema_text"] and not line["schema_at"]
-    }
+    given = {line["schema_id"]: line["schema_text"] for line in groups if line["schema_text"] and not line["schema_at"]}
     statements = _statements(
         rows, [id for id, lines in by_table.items() if any(line["has_statement"] for line in lines)]
     )
@@ -493,9 +491,7 @@ def _table_batch(
         or folded[line["schema_id"]]
         or any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
-    keyed = [
-        version for version in versions if schemas[version[3]["schema_id"]].key or version[3]["schema_id"] in followed
-    ]
+    keyed = [one for one in versions if schemas[one[3]["schema_id"]].key or one[3]["schema_id"] in followed]
     sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
     sequences.update(*(one.sequences for one in chain(*folded.values())))
     candidates = keyed or versions
@@ -503,10 +499,8 @@ def _table_batch(
         # Offsets of several partitions don't say which schema is newer; by the one with all columns none is lost.
         names_of = {key: {column.name for column in schema.columns} for key, schema in schemas.items()}
         every = set().union(*names_of.values())
-        candidates = [
-            candidate for candidate in candidates if names_of[candidate[3]["schema_id"]] == every
-        ] or candidates
-    newest_id = max(candidates, key=lambda candidate: candidate[:3])[3]["schema_id"]
+        candidates = [one for one in candidates if names_of[one[3]["schema_id"]] == every] or candidates
+    newest_id = max(candidates, key=lambda one: one[:3])[3]["schema_id"]
     newest = schemas[newest_id]
     # A schema that the user gave says nothing of when it is true.
     later = statements.all if newest_id in given else statements.since(newest_id)

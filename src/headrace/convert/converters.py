@@ -124,10 +124,10 @@ def _avro(given: Properties) -> dict[str, str]:
     for name in (user, f"schema.registry.{user}"):
         for side in ("value", "key"):
             origin = given.given(f"{side}.converter.{name}")
-            url = given.take(f"{side}.converter.{name}")
-            if url is not None and f"registry.{user}" not in made:
+            login = given.take(f"{side}.converter.{name}")
+            if login is not None and f"registry.{user}" not in made:
                 variable = "SCHEMA_REGISTRY_USER_INFO"
-                made[f"registry.{user}"] = given.value(f"registry.{user}", url, variable, origin=origin)
+                made[f"registry.{user}"] = given.value(f"registry.{user}", login, variable, origin=origin)
     _null_as_default(given, made)
     for side in _SIDES:
         name = f"{side}.converter.schemas.enable"

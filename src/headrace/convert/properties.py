@@ -60,29 +60,25 @@ class Properties:
         self._open = {p.name: p for p in (*general, *special)}
         self._done: set[str] = set()
         own = {p.name for p in special}
-        for general_option in general:
-            if (
-                general_option.name in own
-                and f"value{general_option.name.removeprefix('key')}" in own
-                and general_option.given not in self._done
-            ):
-                self._done.add(general_option.given)
+        for entry in general:
+            if entry.name in own and f"value{entry.name.removeprefix('key')}" in own and entry.given not in self._done:
+                self._done.add(entry.given)
                 self.left.append(
-                    Left(shown_name(general_option.given), "not needed", "keys and values have settings of their own")
+                    Left(shown_name(entry.given), "not needed", "keys and values have settings of their own")
                 )
 
     def take(self, name: str) -> str | None:
         """The value of a property, which is then done with; None where it is not given."""
-        value = self._open.pop(name, None)
-        if value is None:
+        entry = self._open.pop(name, None)
+        if entry is None:
             return None
-        self._done.add(value.given)
-        return value.value
+        self._done.add(entry.given)
+        return entry.value
 
     def peek(self, name: str) -> str | None:
         """The value of a property that is looked at again later."""
-        value = self._open.get(name)
-        return value.value if value else None
+        entry = self._open.get(name)
+        return entry.value if entry else None
 
     def names(self, prefix: str = "") -> list[str]:
         """The properties that are not done with whose names begin so, in the order of the file."""
@@ -92,10 +88,10 @@ class Properties:
 
     def leave(self, name: str, why: Why, because: str) -> None:
         """Tell why a property is not carried over."""
-        value = self._open.pop(name)
-        if value.given not in self._done:
-            self._done.add(value.given)
-            self.left.append(Left(shown_name(value.given), why, because.rstrip(".")))
+        entry = self._open.pop(name)
+        if entry.given not in self._done:
+            self._done.add(entry.given)
+            self.left.append(Left(shown_name(entry.given), why, because.rstrip(".")))
 
     def leave_usual(self, name: str, usual: Iterable[str]) -> bool:
         """Leave a property whose value asks for what is done anyway; whether it is one."""

@@ -249,11 +249,11 @@ def _asked_broker(model: Model, topics: KafkaTopics) -> str:
         again = made_again(_kept_ids(model), topics.ids(jvm, _PATIENCE)())
     if again and topics.settings.fail_on_data_loss:
         raise loss(again)
-    head = trimmed(held) if topics.settings.starting_offsets == "earliest" and _is_new(model) else None
-    if head is not None and topics.settings.on_trimmed == "fail" and model.keeps_tables:
-        raise head
+    lacking = trimmed(held) if topics.settings.starting_offsets == "earliest" and _is_new(model) else None
+    if lacking is not None and topics.settings.on_trimmed == "fail" and model.keeps_tables:
+        raise lacking
     of = "1 topic" if len(held) == 1 else f"{len(held):,} topics"
-    worth_knowing = [error.message for error in (head, loss(again) if again else None) if error is not None]
+    worth_knowing = [error.message for error in (lacking, loss(again) if again else None) if error is not None]
     absent = [sentence] if (sentence := topics.absent(held)) else []
     return " ".join([f"Kafka takes the login; it has {of} to read.", *absent, *worth_knowing])
 
@@ -296,8 +296,8 @@ def _privileges(model: Model) -> Iterator[Finding]:
                 yield Finding(level, verdict, "source", health.sentence, health.remedy)
         if stops:
             # The next level would say what is wrong with the tables, and is not reached.
-            findings = (failure for error in unread for failure in _failed(level, "source", error))
-            yield from (failure for failure in findings if failure.sentence not in stops)
+            findings = (finding for error in unread for finding in _failed(level, "source", error))
+            yield from (finding for finding in findings if finding.sentence not in stops)
     for target in model.targets:
         tables, topics = names_at(model, target, captured)
         yield from _sink_permissions(target.label, target.sink, tables, topics)
@@ -354,9 +354,9 @@ def _plan(model: Model) -> Iterator[Finding]:
 def _unlogged(databases: Databases, targets: Sequence[Target]) -> Iterator[Finding]:
     several = len(databases.sources) > 1
     for name, source in databases.sources.items():
-        for sentence in (*source.left_out(), *source.unlogged(), *described(source.cascades(), targets)):
-            table = f"{name}.{sentence.table}" if several else sentence.table
-            yield Finding(Level.PLAN, Verdict.NOTE, table, sentence.sentence, sentence.remedy)
+        for lack in (*source.left_out(), *source.unlogged(), *described(source.cascades(), targets)):
+            table = f"{name}.{lack.table}" if several else lack.table
+            yield Finding(Level.PLAN, Verdict.NOTE, table, lack.sentence, lack.remedy)
         for kept in source.restricted_reads():
             table = f"{name}.{kept.table}" if several else kept.table
             verdict = Verdict.WRONG if kept.certain else Verdict.NOTE

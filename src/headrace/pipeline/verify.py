@@ -109,7 +109,7 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         orders = {target.label: target.sink.sequenced(shaped[target.shaping.key]) for target in targets}
         tables = {label: profile(ordered) for label, ordered in orders.items()}
         failures: list[Exception] = []
-        for id in sorted({table.id for verified in tables.values() for table in verified}):
+        for id in sorted({table.id for profiles in tables.values() for table in profiles}):
             for target in targets:
                 for table in tables[target.label]:
                     if table.id != id:

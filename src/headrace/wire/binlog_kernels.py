@@ -75,7 +75,7 @@ class Events(NamedTuple):
     tables: Array
 
 
-class Found(NamedTuple):
+class FilledRows(NamedTuple):
     """What `find_rows` fills; nothing of it but `rows` when it only counts.
 
     Args:
@@ -113,7 +113,7 @@ def index_events(data: Array, first: Any, end: Any, starts: Array, kinds: Array)
 
 
 @kernel
-def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, places: Found) -> Any:
+def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, filled: FilledRows) -> Any:
     """Walk the images of rows events.
 
     Args:
@@ -121,7 +121,7 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, places: Fo
         events: those events.
         shapes: the columns of their tables.
         fill: whether all is filled; else only counted.
-        places: what is filled.
+        filled: what is filled.
 
     Returns:
         How many images, values and values that are differences there are. The first is -1 where an event is wrong.
@@ -129,10 +129,10 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, places: Fo
     images, values, rows, partial = np.int64(0), np.int64(0), 0, np.int64(0)
     for e in range(events.starts.size):
         i, end, table = events.starts[e], events.ends[e], events.tables[e]
-        places.wrong[0], places.wrong[1], places.wrong[2] = e, i, -1
+        filled.wrong[0], filled.wrong[1], filled.wrong[2] = e, i, -1
         first, width = shapes.firsts[table], shapes.firsts[table + 1] - shapes.firsts[table]
         if end > data.size or i + _POST_HEADER > end:
-            places.wrong[3] = CUT_OFF
+            filled.wrong[3] = CUT_OFF
             return np.int64(-1), values, partial
         kind = np.int64(events.kinds[e])
         i += _POST_HEADER
@@ -142,57 +142,57 @@ def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, places: Fo
             # What the second version has besides begins with its own length.
             extra = _little(data, i, 2) if i + 2 <= end else np.int64(0)
             if extra < 2 or extra > end - i:
-                places.wrong[3] = CUT_OFF
+                filled.wrong[3] = CUT_OFF
                 return np.int64(-1), values, partial
             i += extra
         if kind != WRITE and kind != UPDATE and kind != DELETE and kind != PARTIAL_UPDATE:
-            places.wrong[3] = KIND
+            filled.wrong[3] = KIND
             return np.int64(-1), values, partial
         has_two = kind == UPDATE or kind == PARTIAL_UPDATE
         i, columns = _packed(data, i, end)
         bits = (width + 7) >> 3
         if i < 0 or columns != width:
-            places.wrong[3] = WIDTH
+            filled.wrong[3] = WIDTH
             return np.int64(-1), values, partial
         if i + bits * (2 if has_two else 1) > end:
-            places.wrong[3] = CUT_OFF
+            filled.wrong[3] = CUT_OFF
             return np.int64(-1), values, partial
         given = i
         i += bits * (2 if has_two else 1)
         if i == end:
-            places.wrong[1], places.wrong[3] = i, EMPTY
+            filled.wrong[1], filled.wrong[3] = i, EMPTY
             return np.int64(-1), values, partial
         count = 0
         while i < end:
             begin = i
             if fill:
-                places.old[U(rows)] = images if kind != WRITE else -1
-                places.new[U(rows)] = -1 if kind == DELETE else images + (1 if has_two else 0)
+                filled.old[U(rows)] = images if kind != WRITE else -1
+                filled.new[U(rows)] = -1 if kind == DELETE else images + (1 if has_two else 0)
             for k in range(2 if has_two else 1):
                 changes = np.int64(-1)
                 if kind == PARTIAL_UPDATE and k == 1:
                     i, changes = _value_options(data, i, end, shapes.documents[table])
                 if i >= 0:
                     if fill:
-                        places.cells.tables[U(images)], places.cells.firsts[U(images)] = table, values
+                        filled.cells.tables[U(images)], filled.cells.firsts[U(images)] = table, values
                     i, partial = _image(
-                        data, i, end, given + bits * k, changes, first, width, values, shapes, fill, partial, places
+                        data, i, end, given + bits * k, changes, first, width, values, shapes, fill, partial, filled
                     )
                 if i < 0:
-                    places.wrong[3] = CUT_OFF
+                    filled.wrong[3] = CUT_OFF
                     return np.int64(-1), values, partial
                 images += 1
                 values += width
             if i == begin:
                 # Bytes are left, and rows take none of them.
-                places.wrong[1], places.wrong[3] = i, LEFT_OVER
+                filled.wrong[1], filled.wrong[3] = i, LEFT_OVER
                 return np.int64(-1), values, partial
             rows += 1
             count += 1
         if not fill:
-            places.rows[e] = count
+            filled.rows[e] = count
     if fill:
-        places.cells.firsts[U(images)] = values
+        filled.cells.firsts[U(images)] = values
     return images, values, partial
 
 
@@ -221,7 +221,7 @@ def _image(
     shapes: Shapes,
     fill: Any,
     partial: Any,
-    rows: Found,
+    rows: FilledRows,
 ) -> Any:
     """The values of one image: the index after it, -1 where it is cut off, and how many differences there are."""
     present = 0

@@ -1,8 +1,8 @@
 """Keys and values of one batch as Connect's converters write them.
 
 The JsonConverter writes a payload, or `{"schema":..,"payload":..}`. A schema is many times as long as its payload, and
-the same for all messages of a table. So what stands in front of a payload is remembered once it was read, and cut off
-by comparing bytes where it comes again. Avro converters write data that name the schema of their writer.
+all messages of a table have the same one. So a schema is parsed once; messages that begin with the same bytes are cut
+there. Avro converters write data that name the schema of their writer.
 """
 
 from __future__ import annotations

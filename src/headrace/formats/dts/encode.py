@@ -167,8 +167,8 @@ class DtsEncoder(Codec):
         yield message_batch(rows, topics(rows, writing.topic), values, key, partition=partition)
 
 
-def _binlog_place(file: pa.StringArray, pos: pa.StringArray) -> pa.StringArray:
-    """A position in MySQL's log as DTS writes it: the offset and the number of the file; null where there is none."""
+def _binlog_position(file: pa.StringArray, pos: pa.StringArray) -> pa.StringArray:
+    """A position in MySQL's log as DTS writes it: the offset and the number of the file; null elsewhere."""
     number = pc.struct_field(pc.extract_regex(file, _FILE_NUMBER), "number")
     return pc.binary_join_element_wise(pos, number, "@")
 
@@ -206,7 +206,7 @@ class _Records:
         number = pc.cast(
             pc.struct_field(pc.extract_regex(rows.column("position"), _LEADING_NUMBER), "number"), pa.int64()
         )
-        index = _binlog_place(source.texts("file"), source.texts("pos"))
+        index = _binlog_position(source.texts("file"), source.texts("pos"))
         position = pc.fill_null(pc.coalesce(source.texts("sourcePosition"), index, rows.column("position")), "")
         txid = pc.struct_field(rows.column("transaction"), "id").fill_null("")
         tables, ids = tables_of(rows)

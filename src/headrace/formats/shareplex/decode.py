@@ -122,7 +122,7 @@ class Messages(JsonMessages):
         return pc.coalesce(own, pc.struct_field(parts, name).cast(pa.int64()))
 
     def members(self, at: int) -> dict[str, str | None]:
-        """The members of one object; empty where there is no object."""
+        """The members of one object by name; none where the value is not an object."""
         member_texts = self.tape.members(np.array([at], np.int32))
         self.tape.compact(member_texts.values)
         names, values = self.tape.texts(member_texts.names), self.tape.texts(member_texts.values)

@@ -135,12 +135,12 @@ def task_of(tasks: int) -> str:
 
 def _numbers_by_task(tasks: int) -> list[int]:
     """For each task the least number that Spark's hash partitioning sends to it."""
-    counts: dict[int, int] = {}
+    by_task: dict[int, int] = {}
     number = 0
-    while len(counts) < tasks:
-        counts.setdefault(_spark_hash(number) % tasks, number)
+    while len(by_task) < tasks:
+        by_task.setdefault(_spark_hash(number) % tasks, number)
         number += 1
-    return [counts[task] for task in range(tasks)]
+    return [by_task[task] for task in range(tasks)]
 
 
 def _spark_hash(number: int) -> int:

@@ -62,10 +62,10 @@ class KeyForm:
         self.columns = tuple(columns)
         self._types: list[pa.DataType] = []
         for name, kind in columns.items():
-            kinds = arrow_type(kind)
-            if kinds is None:
+            arrow = arrow_type(kind)
+            if arrow is None:
                 raise ValueError(f"column '{name}' is {kind}")
-            self._types.append(kinds)
+            self._types.append(arrow)
         self._nullable = frozenset(nullable)
         self._is_number = len(columns) == 1 and next(iter(columns.values())) in _NUMBERS and not nullable
         self._bits = bits

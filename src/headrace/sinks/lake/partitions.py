@@ -79,7 +79,7 @@ class PartitionField:
             return values
         if self.transform in _UNITS:
             unit = _UNITS[self.transform]
-            return _numbers(values, lambda codes: _moments(values.type, codes).astype(f"datetime64[{unit}]"))
+            return _numbers(values, lambda numbers: _moments(values.type, numbers).astype(f"datetime64[{unit}]"))
         if self.transform == "bucket":
             return _numbers(values, lambda _: (_hashes(values) & 0x7FFFFFFF) % self.number, pa.int32())
         kind = values.type
@@ -92,7 +92,7 @@ class PartitionField:
             codes = values.dictionary_encode()
             least = [value - (value % grain + grain) % grain for value in codes.dictionary.to_pylist()]
             return pa.array(least, pa.decimal128(38, kind.scale)).take(codes.indices)
-        return _numbers(values, lambda codes: codes - np.mod(codes, self.number), kind)
+        return _numbers(values, lambda numbers: numbers - np.mod(numbers, self.number), kind)
 
 
 @dataclass(frozen=True)

@@ -101,16 +101,16 @@ def _changes_between(connection: Connection, window: Window) -> tuple[Counter[Ro
                 "the row before.",
                 remedy="Capture it with images before updates, or take the snapshot while nobody writes to it.",
             )
-        for image_rows, counter in ((before, gone), (image, came)):
-            if image_rows is None:
+        for values, counter in ((before, gone), (image, came)):
+            if values is None:
                 continue
-            if len(image_rows) != len(names):
+            if len(values) != len(names):
                 raise CaptureError(
                     f"Table '{table.id.path}' has no key, and was changed while it was read by a change without whole "
                     "images.",
                     remedy="Take the snapshot while nobody writes to the table, or give it a key.",
                 )
-            counter[tuple(image_rows[name] for name in names)] += 1
+            counter[tuple(values[name] for name in names)] += 1
     return came, gone
 
 

@@ -107,9 +107,9 @@ def _container(data: bytes, kind: int, position: int, end: int, depth: int) -> A
 def _size(reader: Reader) -> int:
     """A length in groups of seven bits, the lowest first."""
     size = 0
-    for transaction in range(5):
+    for index in range(5):
         part = reader.byte()
-        size |= (part & 0x7F) << 7 * transaction
+        size |= (part & 0x7F) << 7 * index
         if part < 0x80:
             return size
     raise ValueError("a length in binary JSON has more than five bytes")

@@ -326,8 +326,8 @@ class WindowDecoder:
             for path in named:
                 self._alter(path, step)
         for sub, path in enumerate(chosen):
-            place_of_statement = (len(block.steps), step.ordinal + 1, sub, self._known(path))
-            (block.truncates if empties else block.statements).append(place_of_statement)
+            numbers = (len(block.steps), step.ordinal + 1, sub, self._known(path))
+            (block.truncates if empties else block.statements).append(numbers)
         block.steps.add(transaction, transaction.position.file, step.position, self._thread(step), statement=step.text)
 
     def _alter(self, path: str, step: StatementEvent) -> None:

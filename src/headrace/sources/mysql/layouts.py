@@ -21,7 +21,7 @@ from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.wire_columns import WireTables
 from headrace.sources.tables.masks import Change, Masks
 from headrace.wire import binlog_kernels as kernels
-from headrace.wire.binlog_kernels import Events, Found
+from headrace.wire.binlog_kernels import Events, FilledRows
 from headrace.wire.cell_kernels import ABSENT, NULL, Cells, Columns
 from headrace.wire.spans import Array
 
@@ -229,14 +229,14 @@ def read_rows(data: Array, events: Events, tables: WireTables) -> Rows:
     """
     shapes, none = tables.shapes, np.empty(0, np.int64)
     counts, wrong = np.zeros(len(events.starts), np.int64), np.zeros(4, np.int64)
-    counted = Found(counts, none, none, Cells(none, none, none, none), none, wrong)
+    counted = FilledRows(counts, none, none, Cells(none, none, none, none), none, wrong)
     images, values, partial = (int(n) for n in kernels.find_rows(data, events, shapes, False, counted))
     if images < 0:
         raise _wrong(wrong)
     rows = int(counts.sum())
     cells = Cells(*(np.empty(size, np.int64) for size in (images, images + 1, values, values)))
     cells.firsts[0] = 0
-    filled = Found(
+    filled = FilledRows(
         counts, np.empty(rows, np.int64), np.empty(rows, np.int64), cells, np.empty(partial, np.int64), wrong
     )
     kernels.find_rows(data, events, shapes, True, filled)
@@ -256,7 +256,7 @@ def read_rows(data: Array, events: Events, tables: WireTables) -> Rows:
     return Rows(RowImages(out, cells, filled.old, filled.new), np.repeat(np.arange(len(counts)), counts))
 
 
-def _differences(data: Array, filled: Found, position: int) -> bytes:
+def _differences(data: Array, filled: FilledRows, position: int) -> bytes:
     """Let cells with differences stand where the JSON before and they stand together; these bytes.
 
     Without the JSON before, a value is absent.
