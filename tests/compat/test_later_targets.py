@@ -83,6 +83,12 @@ class Told(LakeTable):
     def add_files(self, actions: Sequence[str], rows: Any) -> str:
         raise AssertionError("nobody wrote files for it")
 
+    def data_folder(self) -> str:
+        return "is no folder"
+
+    def names_of_files(self) -> set[str]:
+        return set()
+
     def commits_since_compaction(self, most: int) -> int:
         return 0
 
