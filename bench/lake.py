@@ -8,6 +8,7 @@ so many of the tables as `--beside` says: with all of them a batch of 100 tables
     python bench/lake.py --tables 1 --rows 10000000 --changes 1000 --runs 5
     python bench/lake.py --format iceberg
     python bench/lake.py --aged 1000                              # what 1,000 batches leave behind
+    python bench/lake.py --tables 30 --aged 60 --interval 10      # checkpoints of the log as Delta has them by default
 
 The figures of a table are medians of the batches after those that warm up. `--aged` says how much later batches cost
 than earlier ones, and how long readers take beside a table of the same rows that was written at once.
@@ -53,15 +54,17 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=3)
     parser.add_argument("--beside", type=int, default=5, help="with how many of the tables the other ways take part")
     parser.add_argument("--memory", default="3g")
-    parser.add_argument("--aged", type=int, default=0, help="so many batches of one table, by the index alone")
+    parser.add_argument("--aged", type=int, default=0, help="so many batches, by the index alone")
+    parser.add_argument("--interval", type=int, default=100, help="commits between checkpoints of Delta's logs")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
     arguments = parser.parse_args()
-    tables = 1 if arguments.aged else arguments.tables
+    tables = arguments.tables or (1 if arguments.aged else None)
     work = WORK if tables is None else ((tables, arguments.rows, arguments.changes),)
     folder = Path(tempfile.mkdtemp(prefix="bench-lake-"))
     try:
         spark = spark_session("bench-lake", jars=(DELTA, ICEBERG), conf=apply.settings(folder, arguments.memory))
         spark.sparkContext.setLogLevel("ERROR")
+        spark.conf.set("spark.databricks.delta.properties.defaults.checkpointInterval", str(arguments.interval))
         for tables, rows, changes in work:
             bench = Ways(spark, folder, arguments, tables, rows)
             if arguments.aged:
@@ -133,17 +136,27 @@ class Ways(apply.Bench):
         """Many batches by the index: what later ones cost beside earlier ones, and what readers then pay."""
         sink, self.sides = self.sink(INDEX), (INDEX,)
         self.base()
-        costs = []
+        costs, size = [], changes * len(self.tables)
         for run in range(batches):
             made = apply.changes(
-                self.spark, self.schema, self.columns, self.tables, self.rows, changes, run, "uniform"
+                self.spark, self.schema, self.columns, self.tables, self.rows, size, run, "uniform"
             ).persist()
             made.count()
             started, cpu = time.perf_counter(), spent()
             _write(sink, made, run)
             costs.append((time.perf_counter() - started, (spent() - cpu).cpu))
             made.unpersist()
-        print(f"{self.format}: {self.rows:,} rows, {changes:,} changes in each of {batches:,} batches", flush=True)
+        print(
+            f"{self.format}: {len(self.tables)} table(s) of {self.rows:,} rows, {changes:,} changes in each, "
+            f"{batches:,} batches",
+            flush=True,
+        )
+        later = sorted(cpu for _, cpu in costs[batches // 3 :])
+        print(
+            f"  the last two thirds: CPU mean {statistics.mean(later):.2f} s, median {statistics.median(later):.2f} s, "
+            f"95th percentile {later[int(len(later) * 0.95)]:.2f} s",
+            flush=True,
+        )
         for end in sorted({min(60, batches), batches}):
             wall, cpu = (statistics.median(values) for values in zip(*costs[max(0, end - 20) : end], strict=True))
             print(f"  the 20 batches up to {end:,}: {wall:.2f} s, CPU {cpu:.2f} s", flush=True)

@@ -293,6 +293,26 @@ def test_the_log_says_of_a_table_what_queries_say(target: DeltaTarget) -> None:
         assert mirror.types() == LakeTable.types(mirror)
 
 
+def test_new_tables_write_checkpoints_of_their_logs_rarely_and_not_all_in_one_batch(target: DeltaTarget) -> None:
+    """Unless the session has an interval for new tables."""
+    tables = [table(f"t{n}") for n in range(4)]
+    batch = Batch(*tables)
+    for n, one in enumerate(tables):
+        batch.add("c", one, n, A)
+    target.write(batch, 0)
+    name = "delta.checkpointInterval"
+    intervals = [int(DeltaTable(target.spark, target.path(f"t{n}")).properties()[name]) for n in range(4)]
+    assert all(80 <= interval < 120 for interval in intervals)
+    assert len(set(intervals)) > 1
+    setting = "spark.databricks.delta.properties.defaults.checkpointInterval"
+    target.spark.conf.set(setting, "7")
+    try:
+        target.write(Batch(asked := table("asked")).add("c", asked, 9, A), 1)
+    finally:
+        target.spark.conf.unset(setting)
+    assert DeltaTable(target.spark, target.path("asked")).properties()[name] == "7"
+
+
 def test_a_session_without_delta_is_said_and_not_a_failure_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_table, "can_clone", lambda session: True)
     session = SimpleNamespace(_jvm=SimpleNamespace(**{"io.delta.tables.DeltaTable": object()}))

@@ -219,7 +219,7 @@ class _Targets(LakeSink):
         """The text with the table's names in it."""
         return ".".join(self._pattern.of(id, str))
 
-    def new_table_properties(self) -> dict[str, str]:
+    def new_table_properties(self, target: LakeTable) -> dict[str, str]:
         """Those of the formats' own defaults."""
         return {}
 

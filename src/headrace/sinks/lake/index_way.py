@@ -50,7 +50,7 @@ class IndexWay:
     def __init__(
         self,
         settings: LakeSettings,
-        properties: Callable[[], Mapping[str, str]],
+        properties: Callable[[LakeTable], Mapping[str, str]],
         prepare: Callable[[LakeTable, TableProfile, TargetLayout], PreparedTable | str] | None,
     ) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class IndexWay:
             "it has no key": not work.table.schema.key,
         }
         why = next((reason for reason, is_so in reasons.items() if is_so), "")
-        why = why or target.no_index(None if plan.exists else self._properties()) or ""
+        why = why or target.no_index(None if plan.exists else self._properties(target)) or ""
         if not why and plan.exists:
             casts = plan.evolution.casts or {}
             rows = {c.name: arrow_type(casts.get(c.name, c.logical.spark_type)) for c in work.table.schema.columns}

@@ -86,8 +86,8 @@ class LakeSink(Sink):
         """Where the mirror of a source table lies, as messages name it; makes no request."""
 
     @abstractmethod
-    def new_table_properties(self) -> dict[str, str]:
-        """Properties of tables that are created."""
+    def new_table_properties(self, target: LakeTable) -> dict[str, str]:
+        """Properties of the table when it is created."""
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own commit.
@@ -299,7 +299,7 @@ class LakeSink(Sink):
             if self.settings.stored_as_scd_type == "2" and work.plan.exists and follows:
                 final = [column.name for column in table.schema.columns] or None
                 lake_history.rename_unseen(target, table.steps, table.id.full_path, final)
-            target.prepare(work.plan, properties=self.new_table_properties())
+            target.prepare(work.plan, properties=self.new_table_properties(target))
             vanished = work.plan.exists and table.read_again_from is not None
             if work.plan.exists and table.old_values:
                 self._give_old_values(work)
@@ -419,7 +419,7 @@ class LakeSink(Sink):
             if work.plan.append:
                 lake_history.append_first(target, versions, batch)
             else:
-                lake_history.bring(target, versions, batch, self.new_table_properties())
+                lake_history.bring(target, versions, batch, self.new_table_properties(target))
         else:
             if work.plan.append:
                 commit = lake_merge.append(rows, table, target, values)
@@ -510,7 +510,7 @@ class LakeSink(Sink):
             if work is None or work.plan.done or not work.plan.append or work.plan.evolution != Evolution():
                 return "its target has other rows already, or other columns, or this batch"
             with explained(schema.id.full_path, target, schema.id):
-                target.prepare(work.plan, properties=self.new_table_properties())
+                target.prepare(work.plan, properties=self.new_table_properties(target))
                 return self._prepared_for_files(target, work.table, work.plan.layout)
         finally:
             target.release()

@@ -293,7 +293,7 @@ class IcebergSink(LakeSink):
         storage = of_iceberg(given, bucket)
         return storage.login if isinstance(storage, Storage) else ""
 
-    def new_table_properties(self) -> dict[str, str]:
+    def new_table_properties(self, target: LakeTable) -> dict[str, str]:
         """The format, and how changes are written."""
         mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"
         modes = {f"write.{what}.mode": mode for what in ("merge", "delete", "update")}
