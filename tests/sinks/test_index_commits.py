@@ -472,6 +472,7 @@ def test_a_file_that_can_not_be_read_goes_by_merge(
     assert "can't be read (not there)" in caplog.text
 
 
+@pytest.mark.parametrize("mirror", ["delta", "iceberg"], indirect=True)
 def test_a_disk_that_is_full_stops_a_batch_in_one_sentence_and_leaves_nothing(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
