@@ -91,14 +91,14 @@ class Settings:
             for inherited in base.declared:
                 options.setdefault(base._fields[inherited.name], inherited)
         for name, annotation in inspect.get_annotations(cls).items():
-            said = cls.__dict__.get(name)
-            if not isinstance(said, Option):
+            value = cls.__dict__.get(name)
+            if not isinstance(value, Option):
                 continue
             if hasattr(Settings, name):
                 raise TypeError(f"'{name}' of {cls.__name__} is a method of Settings; give the field another name.")
             options.pop(name, None)
-            options[name] = replace(said, name=said.name or name, kind=said.kind or _kind(cls, name, annotation))
-            setattr(cls, name, _field(said))
+            options[name] = replace(value, name=value.name or name, kind=value.kind or _kind(cls, name, annotation))
+            setattr(cls, name, _field(value))
         cls.declared = tuple(options.values())
         cls._fields = {declared.name: name for name, declared in options.items()}
         dataclass(frozen=True, kw_only=True, repr=False)(cls)
@@ -149,12 +149,12 @@ def _kind(owner: type, name: str, annotation: Any) -> Any:
     return kind
 
 
-def _field(said: Option) -> Any:
-    if said.required:
+def _field(declared: Option) -> Any:
+    if declared.required:
         return field()
-    if isinstance(said.default, dict):
-        return field(default_factory=lambda: dict(said.default))
-    return field(default=said.default)
+    if isinstance(declared.default, dict):
+        return field(default_factory=lambda: dict(declared.default))
+    return field(default=declared.default)
 
 
 class Component:

@@ -72,13 +72,13 @@ def flat_changes(
         )
     fields = ", ".join(f"{quote(name)} as {quote(name)}" for name in wanted)
     filled = ", ".join(f"if({quote(name)} is null, null, {literal(name)})" for name in wanted)
-    said = f"array_compact(array({filled}))" if ignore_null_updates else "cast(null as array<string>)"
+    given_columns = f"array_compact(array({filled}))" if ignore_null_updates else "cast(null as array<string>)"
     at = _expression(sequence_by)
     flat = df.select(
         sf.when(at.isNull(), sf.expr(StopReason.SEQUENCE_MISSING.sql)).otherwise(at).alias("at"),
         _flag(apply_as_deletes).alias("deleted"),
         sf.expr(f"struct({fields})").alias("row"),
-        sf.expr(said).alias("said"),
+        sf.expr(given_columns).alias("said"),
         _flag(apply_as_truncates).alias("emptied"),
     )
     events = flat.where("not emptied").selectExpr(

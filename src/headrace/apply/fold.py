@@ -106,7 +106,7 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
     With `ignore_nulls` an image says nothing of columns that are null in it.
     """
     keys = table.schema.key_columns
-    said = "map_filter(after, (c, v) -> v is not null)" if ignore_nulls else "after"
+    image_values = "map_filter(after, (c, v) -> v is not null)" if ignore_nulls else "after"
     fresh = "false" if ignore_nulls else "op = 'c'"
     newest = "false" if ignore_nulls else _is_newest("after", "schema_id", table)
     whole = f"coalesce(size(after), 0) >= {table.own_columns}"
@@ -117,7 +117,7 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
         "event_time",
         "op = 'd' as deleted",
         f"{fresh} as fresh",
-        f"{said} as image",
+        f"{image_values} as image",
         f"{whole} as whole",
         f"{newest} as newest",
         "false as arrived",

@@ -191,10 +191,10 @@ def newest(events: DataFrame, key: Sequence[str], columns: Sequence[str], *, ign
     """
     keys = _keys(key)
     if ignore_nulls:
-        said = ", ".join(f"if(row.{quote(name)} is null, null, {literal(name)})" for name in columns)
+        present = ", ".join(f"if(row.{quote(name)} is null, null, {literal(name)})" for name in columns)
         fresh = f"coalesce(bool_or(deleted) over (partition by {keys}), false)"
         events = ordered(events, key, columns, columns).selectExpr(
-            "at", "deleted", "row", f"if({fresh}, null, array_compact(array({said}))) as present"
+            "at", "deleted", "row", f"if({fresh}, null, array_compact(array({present}))) as present"
         )
     order = "order by at desc, deleted desc, row desc"
     last = events.selectExpr("*", f"row_number() over (partition by {keys} {order}) as nth").where("nth = 1")

@@ -146,7 +146,7 @@ def _lines(
     either = laid_over("coalesce(one.key, map())", "coalesce(one.before, map())")
     content = f"coalesce(_image, {_canonical(table, stood)})"
     kind = f"case when one._within then {origin_in('one.since')} when one.row is null then '{FREE}' else '{BEFORE}' end"
-    said = f"map(cast({literal(AT_KEY_NAME)} as string), {kind})"
+    marker = f"map(cast({literal(AT_KEY_NAME)} as string), {kind})"
     return (
         lines.groupBy(*same, "_txn")
         .agg(
@@ -161,7 +161,7 @@ def _lines(
             f"if(one._within, {laid_over(content, old)}, {old}) as after",
             # Before all changes of the batch, and of no sequence.
             "if(one._within, one.since, '') as position",
-            f"map_concat(coalesce(one.source, map()), {said}) as source",
+            f"map_concat(coalesce(one.source, map()), {marker}) as source",
         )
         .select(*rows.columns)
     )

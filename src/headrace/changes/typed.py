@@ -226,13 +226,13 @@ def texts_in_order(image: str, columns: Iterable[Column]) -> str:
     )
 
 
-def presence_in_order(said: str, names: Sequence[str]) -> str:
+def presence_in_order(flags: str, names: Sequence[str]) -> str:
     """Spark SQL for an array of booleans: at each name's position, whether an array of names has it. Null stays
     null.
     """
     if not names:
-        return f"if({said} is null, null, cast(array() as array<boolean>))"
-    whole = f"map_from_arrays({said}, {said})"
+        return f"if({flags} is null, null, cast(array() as array<boolean>))"
+    whole = f"map_from_arrays({flags}, {flags})"
     # Other names follow.
     return f"slice(map_values(map_zip_with({_every(names)}, {whole}, (k, x, y) -> y is not null)), 1, {len(names)})"
 

@@ -68,13 +68,20 @@ def init(
             if not equals:
                 raise OptionError(f"'{one}' is not an option.", remedy="Write -o name=value, such as -o hostname=db.")
             given[key.strip()] = value.strip()
-        said = Answers(source or "sqlserver", sink or ["delta"], format or DEFAULT_FORMAT, given)
+        answers = Answers(source or "sqlserver", sink or ["delta"], format or DEFAULT_FORMAT, given)
         if ask and _on_terminal():
-            said = asked(source, sink, format, given, password_env)
-        called = name or said.of_source.get("database") or ("pipeline" if printed else pipeline.stem)
+            answers = asked(source, sink, format, given, password_env)
+        called = name or answers.of_source.get("database") or ("pipeline" if printed else pipeline.stem)
         called = name or re.sub(r"[^\w.-]+", "-", called)
         made = new_file(
-            called, said.source, said.sinks, said.format, said.of_source, password_env, of_sinks=said.of_sinks, ask=ask
+            called,
+            answers.source,
+            answers.sinks,
+            answers.format,
+            answers.of_source,
+            password_env,
+            of_sinks=answers.of_sinks,
+            ask=ask,
         )
         if printed:
             sys.stdout.write(made.text)
@@ -84,7 +91,7 @@ def init(
             except OSError as error:
                 raise OptionError(f"Can't write '{pipeline}': {error.strerror}.", remedy="Check the path.") from None
         notes = list(made.notes)
-        if said.password:
+        if answers.password:
             notes.append(f"Set the password before a run: export {password_env}=...")
         if not printed:
             notes = [f"Wrote {pipeline}.", *notes, f"Next: {program('headrace')} check {shlex.quote(str(pipeline))}"]

@@ -85,10 +85,10 @@ def _options(kind: type[Component], given: Mapping[str, str]) -> dict[str, str]:
     from headrace.pipeline.new_file import IN_PLACE_OF
 
     required = [option.name for option in kind.options if option.required]
-    said = {option.name for name in given if (option := option_of(kind.options, name)) is not None}
+    answered = {option.name for name in given if (option := option_of(kind.options, name)) is not None}
     answers: dict[str, str] = {}
     for name in dict.fromkeys([*kind.examples, *required]):
-        if name not in said and IN_PLACE_OF.get(name) not in said:
+        if name not in answered and IN_PLACE_OF.get(name) not in answered:
             answers[name] = _said(f"  {name}", kind.examples.get(name, ""))
     return answers
 

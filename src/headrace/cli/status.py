@@ -100,21 +100,21 @@ def _of_run(run: KeptFigures, now: dt.datetime) -> list[tuple[str, str]]:
     """What the run that works, or the last one, says of itself."""
     from headrace.sources.health import span_text
 
-    said = run.figures
+    figures = run.figures
     as_of = dt.datetime.fromtimestamp(run.time, dt.UTC)
-    counts = f"{said['rows']:,} rows in {_batches(said['batches'])}, {said['rows_per_second']:,.0f} rows/s"
+    counts = f"{figures['rows']:,} rows in {_batches(figures['batches'])}, {figures['rows_per_second']:,.0f} rows/s"
     facts = [("run", f"{counts}; as of {_time(as_of, now)}")]
-    delays = said["delays"]
+    delays = figures["delays"]
     if delays is not None:
         quantiles = ", ".join(f"{name} {_seconds(delays[name])}" for name in ("p50", "p90", "p99"))
         facts.append(("delay", f"{quantiles}; last {_batches(delays['batches'])}, each by its oldest change"))
-    recent = said["recent_batches"]
+    recent = figures["recent_batches"]
     if recent:
         names = list(dict.fromkeys(name for batch in recent for name in batch["stages"]))
         means = {name: sum(batch["stages"].get(name, 0.0) for batch in recent) / len(recent) for name in names}
         stages = ", ".join(f"{name} {_seconds(mean)}" for name, mean in means.items())
         facts.append(("batch", f"{_seconds(sum(means.values()))} on average: {stages}"))
-    for trouble in said["troubles"]:
+    for trouble in figures["troubles"]:
         ago = span_text(now.timestamp() - trouble["time"])
         times = f", {trouble['times']:,} times" if trouble["times"] > 1 else ""
         what = f"{trouble['sentence']} {trouble['remedy']}".strip()

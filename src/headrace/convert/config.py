@@ -146,11 +146,11 @@ class _Pipeline:
             different = [
                 (room, option) for room, declared in rooms if (option := _declared(declared, name)) is not None
             ]
-            said = any(
+            is_listed = any(
                 _declared((option,), other) is option for room, option in different for other in self.sections[room]
             )
             same = any(_fits(option, theirs) and option.parse(theirs) == option.default for _, option in different)
-            if different and not said and not same:
+            if different and not is_listed and not same:
                 yield f"{name}: {theirs} in Debezium, {_shown(different[0][1].default) or 'empty'} here"
 
     def _rank(self, item: tuple[str, str]) -> int:

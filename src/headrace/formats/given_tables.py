@@ -70,8 +70,8 @@ class TableOptions:
         if self.typed is not None:
             return self.typed
         for schema in self.tables:
-            said = (schema.id.database, schema.id.schema, schema.id.name)
-            if all(not ours or not theirs or ours == theirs for ours, theirs in zip(said, parts, strict=True)):
+            own_parts = (schema.id.database, schema.id.schema, schema.id.name)
+            if all(not ours or not theirs or ours == theirs for ours, theirs in zip(own_parts, parts, strict=True)):
                 return schema
         return None
 
@@ -127,8 +127,8 @@ class ResolvedTables:
         given, own = self._given, () if schema is None else schema.key
         if given.typed is not None and own:
             return own
-        said = tuple(dict.fromkeys(name for name in json.loads(named or "[]") if name is not None))
-        return (said or given.keys or own) if given.messages_first else (given.keys or own or said)
+        announced = tuple(dict.fromkeys(name for name in json.loads(named or "[]") if name is not None))
+        return (announced or given.keys or own) if given.messages_first else (given.keys or own or announced)
 
     def given(self, of: Array) -> Given | None:
         """The schemas of rows by these numbers; None where the user gave none for maps."""

@@ -110,13 +110,13 @@ class Image:
         """
         names = self.names.dictionary_encode()
         words = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
-        said = np.zeros((len(tables) + 1, len(words) + 1), np.int64)
+        by_schema = np.zeros((len(tables) + 1, len(words) + 1), np.int64)
         for number in np.unique(schema_number[schema_number >= 0]):
             for name, code in tables[number].items():
-                said[number, words.get(name, -1)] = code
-        said[:, len(words)] = 0
+                by_schema[number, words.get(name, -1)] = code
+        by_schema[:, len(words)] = 0
         word = names.indices.to_numpy(zero_copy_only=False)[self.entries.names]
-        return said[np.repeat(schema_number, np.diff(self.entries.offsets)), word]
+        return by_schema[np.repeat(schema_number, np.diff(self.entries.offsets)), word]
 
     def changed_from(self, other: Image, named: pa.ListArray) -> Image:
         """What this image has that the other has not, or has otherwise, and what `named` says besides.

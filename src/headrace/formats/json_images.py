@@ -56,15 +56,15 @@ def write_canonical(
     Returns:
         These; they keep their texts.
     """
-    names = Names([list(said) for said in encodings])
+    names = Names([list(by_column) for by_column in encodings])
     if not names.width or not objects.size:
         return []
     at = tape.fields(objects, names, of.astype(np.int32))
-    every = list(dict.fromkeys(encoding for said in encodings for encoding in said.values()))
+    every = list(dict.fromkeys(encoding for by_column in encodings for encoding in by_column.values()))
     numbers = {encoding: number for number, encoding in enumerate(every)}
     table = np.full((len(encodings), names.width), -1)
-    for number, said in enumerate(encodings):
-        table[number, : len(said)] = [numbers[encoding] for encoding in said.values()]
+    for number, by_column in enumerate(encodings):
+        table[number, : len(by_column)] = [numbers[encoding] for encoding in by_column.values()]
     chosen = table[of].T
     chosen[~tape.is_value(at)] = -1
     unread = []

@@ -164,8 +164,8 @@ def figures_of_status(status: PipelineStatus, flow: Flow, now: float) -> dict[st
         flow: what flows from where to where.
         now: seconds since 1970.
     """
-    if (told := status.told_by_run(now)) is not None:
-        return dict(told.figures)
+    if (progress := status.told_by_run(now)) is not None:
+        return dict(progress.figures)
     kept = status.run
     values = figures(Reading(now, status.progress()), flow)
     if values["state"] == _STARTING and status.batch is not None:

@@ -57,18 +57,25 @@ def described(cascades: Iterable[Cascade], targets: Sequence[Target]) -> list[Un
     lost: set[str] = set()
     for cascade in cascades:
         path, lack = cascade.key.child.path, _lack(cascade, mirror)
-        told = sentences.setdefault(path, [])
+        consequences = sentences.setdefault(path, [])
         if lack:
             lost.add(path)
-            told.append(f"{cascade.sentence}: the sinks keep these rows as they were, because {lack}.")
+            consequences.append(f"{cascade.sentence}: the sinks keep these rows as they were, because {lack}.")
         else:
             assert mirror is not None
-            told.append(f"{cascade.sentence}: these rows are looked up in {mirror.label} and given to all sinks.")
+            consequences.append(
+                f"{cascade.sentence}: these rows are looked up in {mirror.label} and given to all sinks."
+            )
             if cascade.computed:
                 lost.add(path)
                 names = ", ".join(f"'{name}'" for name in cascade.computed)
-                told.append(f"Values that the server computes in them ({names}) stay until the row's next change.")
-    return [Unlogged(path, " ".join(told), _remedy(path) if path in lost else "") for path, told in sentences.items()]
+                consequences.append(
+                    f"Values that the server computes in them ({names}) stay until the row's next change."
+                )
+    return [
+        Unlogged(path, " ".join(consequences), _remedy(path) if path in lost else "")
+        for path, consequences in sentences.items()
+    ]
 
 
 def _lack(cascade: Cascade, mirror: Target | None) -> str:

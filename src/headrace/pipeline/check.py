@@ -127,12 +127,12 @@ class Check:
 
 def check_file(path: Path, level: Level = Level.PLAN) -> Check:
     """Check a pipeline file up to a level. Secrets stand in no finding."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mistakes = find_mistakes(path)
         model = None if mistakes else read_model(path)
     findings = [Finding(Level.STATIC, Verdict.WRONG, "file", error.message, error.remedy) for error in mistakes]
-    findings += _going(said)
+    findings += _going(caught)
     if model is None:
         return Check(path, level, Level.STATIC, tuple(findings))
     reached = Level.STATIC
@@ -144,10 +144,10 @@ def check_file(path: Path, level: Level = Level.PLAN) -> Check:
     return Check(path, level, reached, tuple(findings))
 
 
-def _going(said: Iterable[warnings.WarningMessage]) -> list[Finding]:
+def _going(caught: Iterable[warnings.WarningMessage]) -> list[Finding]:
     """What the file has that a later release does not take; other warnings are shown as they would have been."""
     tables: dict[str, None] = {}
-    for warning in said:
+    for warning in caught:
         if issubclass(warning.category, HeadraceDeprecationWarning):
             tables[str(warning.message)] = None
         else:
@@ -338,15 +338,15 @@ def _plan(model: Model) -> Iterator[Finding]:
             if target.stop:
                 yield Finding(Level.PLAN, Verdict.WRONG, f"{table.table} in {target.sink}", target.stop, target.remedy)
     if any(target.shaping.has_sql for target in model.targets):
-        said = "Of expressions in transforms only names of columns were looked at; the rest takes Spark."
-        yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at all of it.")
+        text = "Of expressions in transforms only names of columns were looked at; the rest takes Spark."
+        yield Finding(Level.PLAN, Verdict.NOTE, "file", text, "headrace plan looks at all of it.")
     for sentence in (*plan.unmatched, *([plan.rewrites] if plan.rewrites else []), *plan.unsaid):
         yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)
     if not isinstance(model.source, KafkaTopics):
         yield from _unlogged(Databases(model.source), model.targets)
     for path in plan.uncaptured:
-        said, remedy = "It is not captured any more.", "Have it captured again, or take it off 'tables'."
-        yield Finding(Level.PLAN, Verdict.NOTE, path, said, remedy)
+        text, remedy = "It is not captured any more.", "Have it captured again, or take it off 'tables'."
+        yield Finding(Level.PLAN, Verdict.NOTE, path, text, remedy)
     for table_gone in plan.gone:
         yield Finding(Level.PLAN, Verdict.NOTE, table_gone, "It was captured up to now and would not be any more.")
 

@@ -558,4 +558,4 @@ def _secrets(data: Any, name: str = "") -> list[str]:
     if not (isinstance(data, str) and data and is_secret(name)):
         return []
     # Java may say a part of it (`password="..."` of a jaas config).
-    return [data, *(part for said, part in _QUOTED.findall(data) if is_secret(said))]
+    return [data, *(part for named, part in _QUOTED.findall(data) if is_secret(named))]

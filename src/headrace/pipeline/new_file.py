@@ -148,15 +148,17 @@ def _filled(
     """What was given under the options' own names, and examples for what a file can't do without."""
     declared, examples = component.options, component.examples
     values: dict[str, str] = {}
-    for said, value in given.items():
-        option = option_of(declared, said)
-        if option is None and component is KafkaTopics and KafkaTopics.is_client_setting(said):
-            values[said] = value
+    for name_given, value in given.items():
+        option = option_of(declared, name_given)
+        if option is None and component is KafkaTopics and KafkaTopics.is_client_setting(name_given):
+            values[name_given] = value
             continue
         if option is None:
             known = [accepted for option in declared for accepted in (option.name, *option.aliases)]
-            raise OptionError(f"Unknown option '{said}' for {kind} '{name}'.", remedy=did_you_mean(said, known))
-        values[said if option.prefix else option.name] = value
+            raise OptionError(
+                f"Unknown option '{name_given}' for {kind} '{name}'.", remedy=did_you_mean(name_given, known)
+            )
+        values[name_given if option.prefix else option.name] = value
     secret = next((one for one in values if is_secret(one)), None)
     if secret is not None:
         raise OptionError(

@@ -180,9 +180,11 @@ class Parking:
         out = self.out(batch)
         if not self._parks or not any(count.op == Operation.ERROR and count.id not in out for count in counts):
             return
-        said = rows.where(f"op = 'error' and map_contains_key(source, '{KIND}')").select("table", "error", "source")
+        error_rows = rows.where(f"op = 'error' and map_contains_key(source, '{KIND}')").select(
+            "table", "error", "source"
+        )
         unreadable: dict[TableId, HeadraceError] = {}
-        for row in said.collect():
+        for row in error_rows.collect():
             table = TableId(row["table"]["database"] or "", row["table"]["schema"] or "", row["table"]["name"] or "")
             if table not in out:
                 unreadable[table] = error_of(table, row["error"], row["source"])

@@ -168,5 +168,5 @@ def _of_format(target: Target, tables: Sequence[TableSchema]) -> Iterator[Unmatc
 
 
 def _near(text: str, known: Sequence[str]) -> str:
-    said = did_you_mean(bare(text), known)
-    return said if said.startswith("Did") else ""
+    suggestion = did_you_mean(bare(text), known)
+    return suggestion if suggestion.startswith("Did") else ""

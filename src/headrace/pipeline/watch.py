@@ -192,9 +192,9 @@ class Watch:
             except Exception as error:
                 _LOG.info("The run was not looked at once more at its end: %s", error)
             last = self._history.newest or Reading(time.time(), PipelineProgress())
-            told = last.progress if troubles is None else replace(last.progress, troubles=tuple(troubles))
+            at_end = last.progress if troubles is None else replace(last.progress, troubles=tuple(troubles))
             for follower in self._followers:
-                follower.ended(replace(last, progress=told))
+                follower.ended(replace(last, progress=at_end))
         self._closed = True
 
     def _newest(self) -> PipelineProgress | None:

@@ -223,8 +223,8 @@ def read_sections(document: Document) -> Sections:
         raise _frame_error(document, error) from None
     if (sections.sink is None) == (sections.sinks is None):
         given = ("sinks",) if sections.sinks is not None else ()
-        said = "Both 'sink' and 'sinks' are given." if given else "Key 'sinks' is missing."
-        raise document.error(given, said, "Give one: `sinks:` with a list, or `sink:` for a single one.")
+        problem = "Both 'sink' and 'sinks' are given." if given else "Key 'sinks' is missing."
+        raise document.error(given, problem, "Give one: `sinks:` with a list, or `sink:` for a single one.")
     if sections.sinks == []:
         raise document.error(("sinks",), "The list 'sinks' is empty.", "Name at least one sink.")
     return sections

@@ -130,11 +130,11 @@ class FilesSink(Sink):
         )
 
     def _own(self, folder: Folder, batch: BatchId) -> None:
-        said = folder.read(OWNER_FILE)
-        if said is None:
+        content = folder.read(OWNER_FILE)
+        if content is None:
             folder.create(OWNER_FILE, batch.owner)
             return
-        owner, _, rest = said.partition("\n")
+        owner, _, rest = content.partition("\n")
         if rest.startswith(_FORMAT_VERSION):
             require_readable(
                 rest.removeprefix(_FORMAT_VERSION),

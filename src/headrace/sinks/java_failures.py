@@ -41,12 +41,12 @@ def root_of(failure: Exception) -> str:
     """The kind of a failure at its root, and what that says as far as it can't be a value of a row; one line."""
     text = _full_text(failure)
     links = _LINK.findall(text)
-    name, said = links[-1] if links else (type(failure).__name__, next(iter(str(failure).splitlines()), ""))
+    name, message = links[-1] if links else (type(failure).__name__, next(iter(str(failure).splitlines()), ""))
     if _OF_ROWS.search(text) and not _OF_FILES.match(name):
-        said = ""
-    said = _QUOTED.sub("…", _PLACE.sub("", said)).strip().rstrip(".")
-    said = f"{said[:_MOST_SHOWN]}…" if len(said) > _MOST_SHOWN else said
-    return ": ".join(part for part in (name.rpartition(".")[2], said) if part)
+        message = ""
+    message = _QUOTED.sub("…", _PLACE.sub("", message)).strip().rstrip(".")
+    message = f"{message[:_MOST_SHOWN]}…" if len(message) > _MOST_SHOWN else message
+    return ": ".join(part for part in (name.rpartition(".")[2], message) if part)
 
 
 def unknown_failure(sentence: str, failure: Exception) -> SinkError:

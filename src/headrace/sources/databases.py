@@ -120,7 +120,7 @@ class Offsets:
     def _by_table(self, part: Callable[[Offset], Mapping[str, _Part]]) -> dict[str, _Part]:
         """What all offsets say of tables, which carry their database's name."""
         return {
-            f"{name}.{path}": said for name, offset in self.databases.items() for path, said in part(offset).items()
+            f"{name}.{path}": fact for name, offset in self.databases.items() for path, fact in part(offset).items()
         }
 
 
@@ -189,8 +189,8 @@ class Databases:
     def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
         """The tables that were captured and are not among these."""
         there = {schema.id for schema in tables}
-        seen = ((name, path) for name in self._sources for path in offsets.of(name).tables_seen)
-        return [id for id in (gone_table(path, name).id for name, path in seen) if id not in there]
+        paths = ((name, path) for name in self._sources for path in offsets.of(name).tables_seen)
+        return [id for id in (gone_table(path, name).id for name, path in paths) if id not in there]
 
     def unmatched(self, offsets: Offsets) -> Sequence[Unmatched]:
         """The names and patterns of the options that stand for nothing in any database, as each was seen last."""
@@ -277,8 +277,8 @@ class Databases:
             first, last = start.of(name), end.of(name)
             if first != last:
                 prefix = f"{name}." if len(self._sources) > 1 else ""
-                told = self._notifications.planned(name, first, last, prefix=prefix)
-                slices += [(name, slice) for slice in (*source.plan(first, last), *told)]
+                notifying = self._notifications.planned(name, first, last, prefix=prefix)
+                slices += [(name, slice) for slice in (*source.plan(first, last), *notifying)]
         return slices
 
     def versions(self, end: Offsets) -> dict[str, int]:

@@ -184,9 +184,9 @@ class _Telling:
         names = ",".join(f"{self.prefix}{table}" for table in tables)
         data = {**({"data_collections": names} if tables else {}), **more}
         at = self.end.capture_time
-        said = (self.end.source, self.end.commit, time_text(at) or "", self.aggregate_type, type, *data.values())
+        identity = (self.end.source, self.end.commit, time_text(at) or "", self.aggregate_type, type, *data.values())
         return Notification(
-            id or str(uuid.uuid5(_IDS, "\n".join(said))),
+            id or str(uuid.uuid5(_IDS, "\n".join(identity))),
             type,
             self.aggregate_type,
             data,

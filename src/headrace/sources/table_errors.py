@@ -110,7 +110,7 @@ def _tables(batch: pa.RecordBatch) -> list[Mapping[str, str] | None]:
 
 
 def _error_row(table: TableId, error: HeadraceError) -> pa.RecordBatch:
-    said = {KIND: _declared(type(error)), REMEDY: error.remedy}
+    facts = {KIND: _declared(type(error)), REMEDY: error.remedy}
     return change_batch(
         1,
         {
@@ -118,7 +118,7 @@ def _error_row(table: TableId, error: HeadraceError) -> pa.RecordBatch:
             "table": table_column(table, 1),
             "position": pa.array([""]),
             "error": pa.array([error.message]),
-            "source": pa.array([list(said.items())], pa.map_(pa.string(), pa.string())),
+            "source": pa.array([list(facts.items())], pa.map_(pa.string(), pa.string())),
         },
     )
 

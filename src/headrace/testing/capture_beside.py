@@ -136,8 +136,8 @@ class BesideTheStreamContract(Contract):
         for minutes in (10, 20):
             end = refused.advance(end, Limit(), NOW + timedelta(minutes=minutes))
         assert end.of(only).heartbeat == NOW + timedelta(minutes=20)
-        said = [record.message for record in caplog.records if "'heartbeat_action_query' failed" in record.message]
-        assert len(said) == 1
+        messages = [record.message for record in caplog.records if "'heartbeat_action_query' failed" in record.message]
+        assert len(messages) == 1
 
     def test_notifications_say_how_snapshots_go(
         self, database: CapturedDatabase, caplog: pytest.LogCaptureFixture

@@ -142,8 +142,8 @@ def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
     """What tables hold after the rows, by table and key; the end of a read of a whole table says what is gone."""
     held: dict[tuple[str, str], dict[str, Any]] = {}
     written: dict[tuple[str, str], str] = {}
-    told = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in SNAPSHOT_ENDS or read_since(row))
-    for row in sorted(told, key=lambda row: row["position"]):
+    changes = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in SNAPSHOT_ENDS or read_since(row))
+    for row in sorted(changes, key=lambda row: row["position"]):
         key = (row["table"]["name"].lower(), row["key_text"])
         if since := read_since(row):
             held = {k: v for k, v in held.items() if k[0] != key[0] or written[k] >= since}

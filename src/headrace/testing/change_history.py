@@ -54,8 +54,8 @@ class Batch:
 
     def added(self, schema: TableSchema, at: str, before: str, **values: str | None) -> Batch:
         """The values that rows from before have in columns that were added."""
-        told = {name: [text, before] for name, text in values.items()}
-        source = {"connector": "postgresql", ADDED_COLUMNS: json.dumps(told)}
+        stated = {name: [text, before] for name, text in values.items()}
+        source = {"connector": "postgresql", ADDED_COLUMNS: json.dumps(stated)}
         return self._add("schema", schema, at, source=source, table_schema=schema.to_text())
 
     def statement(self, schema: TableSchema, at: int | str, text: str, after: TableSchema | None = None) -> Batch:

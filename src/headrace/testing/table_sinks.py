@@ -266,7 +266,7 @@ class TableSinkContract(Contract):
             ("string", None, None),
         ]
         kinds = {f"n{number}": kind for number, (kind, _, _) in enumerate(texts)}
-        told = {f"n{number}": text for number, (_, text, _) in enumerate(texts)}
+        values = {f"n{number}": text for number, (_, text, _) in enumerate(texts)}
         old, none = tuple(value for *_, value in texts), (None,) * len(texts)
         other = dict.fromkeys(kinds)
         new = schema_of(T.id, {**TEXTS, "id": "int32", **kinds}, ("id",))
@@ -286,7 +286,7 @@ class TableSinkContract(Contract):
         batch.add("u", new, "4/3/", {**rows[1], **other, "n1": "mine"}).add(
             "d", k_new, "4/4/", None, {**A, "n": "1.50"}
         )
-        batch.added(new, "4/rj0/", "10", **told).added(k_new, "4/rj1/", "10", n="1.50")
+        batch.added(new, "4/rj0/", "10", **values).added(k_new, "4/rj1/", "10", n="1.50")
         for point in (
             "sink.lake.old_values=raise;sink.jdbc.old_values=raise",
             f"{self.fault_point}.before_commit=raise",
@@ -308,7 +308,7 @@ class TableSinkContract(Contract):
             assert target.content(new) == sorted(expected, key=repr)
             assert target.content(k_new) == [(2, "z", None, Decimal("1.50"))] * 2
         # The stream comes to the statement later than the catalog: what an earlier batch told is not told again.
-        late = Batch(T).add("c", T, "5/1/", {**B, "id": "8"}).structure(new, "5/0/").added(new, "5/rj0/", "", **told)
+        late = Batch(T).add("c", T, "5/1/", {**B, "id": "8"}).structure(new, "5/0/").added(new, "5/rj0/", "", **values)
         target.write(late, 2)
         assert target.content(new) == sorted([*expected, (8, "z", None, *old)], key=repr)
 

@@ -176,8 +176,8 @@ def fingerprint() -> str:
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     # Another setting of bounds checks is other code.
     checks = os.environ.get("NUMBA_BOUNDSCHECK", "")
-    said = [*versions, sys.version, platform.machine(), _cpu(), checks]
-    return hashlib.sha256(b"\0".join([*sources, *(text.encode() for text in said)])).hexdigest()[:16]
+    parts = [*versions, sys.version, platform.machine(), _cpu(), checks]
+    return hashlib.sha256(b"\0".join([*sources, *(text.encode() for text in parts)])).hexdigest()[:16]
 
 
 def _cpu() -> str:

@@ -178,7 +178,9 @@ class CanalEncoder(Codec):
             sql = sql or "TRUNCATE TABLE `" + name.replace("`", "``") + "`"
         kind = _ddl_type(row["op"], source.get("type"), sql or "")
         facts = _Facts(batch.slice(number, 1))
-        es, ts, id = ("null" if (said := fact[0].as_py()) is None else said for fact in (facts.es, facts.ts, facts.id))
+        es, ts, id = (
+            "null" if (value := fact[0].as_py()) is None else value for fact in (facts.es, facts.ts, facts.id)
+        )
         gtid, table_name = quoted(source.get("gtid") or ""), quoted(name)
         database, text = quoted(table.get("database") or ""), quoted(sql or "")
         if self._writing.dts:

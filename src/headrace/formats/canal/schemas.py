@@ -62,21 +62,25 @@ class ResolvedTable:
     encodings: dict[str, CanalEncoding]
 
 
-def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
+def resolve_table(descriptor: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
     """Read what a message tells of its table. A text that is not a schema is not refused: types are only a help."""
-    named = [name for name in _array(told.key_names) if name is not None]
+    named = [name for name in _array(descriptor.key_names) if name is not None]
     key_names = tuple(dict.fromkeys(named or reading.keys))
-    given = _given(told, reading)
+    given = _given(descriptor, reading)
     columns = (
-        given.columns if given is not None else () if reading.given is not None else _columns(told, reading, named)
+        given.columns
+        if given is not None
+        else ()
+        if reading.given is not None
+        else _columns(descriptor, reading, named)
     )
     announced = None
     if reading.given is None and reading.typed is None and columns:
         present = {column.name for column in columns}
         key = tuple(name for name in key_names if name in present)
-        announced = TableSchema(TableId(told.database or "", "", told.table or ""), columns, key)
+        announced = TableSchema(TableId(descriptor.database or "", "", descriptor.table or ""), columns, key)
     if reading.typed is not None:
-        columns = _with_labels(columns, told)
+        columns = _with_labels(columns, descriptor)
         key_names = reading.typed.key or key_names
     encodings = {c.name: CanalEncoding.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
     return ResolvedTable(
@@ -87,27 +91,27 @@ def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTab
     )
 
 
-def _given(told: TableDescriptor, reading: DecodeSettings) -> TableSchema | None:
+def _given(descriptor: TableDescriptor, reading: DecodeSettings) -> TableSchema | None:
     if reading.typed is not None:
         return reading.typed
     for schema in reading.given or ():
-        if schema.id.name == (told.table or "") and schema.id.database in ("", told.database or ""):
+        if schema.id.name == (descriptor.table or "") and schema.id.database in ("", descriptor.database or ""):
             return schema
     return None
 
 
-def _columns(told: TableDescriptor, reading: DecodeSettings, named: Sequence[str]) -> tuple[Column, ...]:
-    types = {name: kind if isinstance(kind, str) else None for name, kind in _object(told.mysql_types).items()}
+def _columns(descriptor: TableDescriptor, reading: DecodeSettings, named: Sequence[str]) -> tuple[Column, ...]:
+    types = {name: kind if isinstance(kind, str) else None for name, kind in _object(descriptor.mysql_types).items()}
     # The numbers change with the values, so they only stand in for the types.
-    numbers = _object(told.sql_types) if told.mysql_types is None else {}
+    numbers = _object(descriptor.sql_types) if descriptor.mysql_types is None else {}
     return mysql_columns(types, numbers, frozenset(named or reading.keys), zoned=reading.zone is not None)
 
 
-def _with_labels(columns: tuple[Column, ...], told: TableDescriptor) -> tuple[Column, ...]:
+def _with_labels(columns: tuple[Column, ...], descriptor: TableDescriptor) -> tuple[Column, ...]:
     """Columns whose given type says no labels, with those that the message says."""
-    if told.mysql_types is None or all(column.native_type for column in columns):
+    if descriptor.mysql_types is None or all(column.native_type for column in columns):
         return columns
-    types = _object(told.mysql_types)
+    types = _object(descriptor.mysql_types)
 
     def labelled(column: Column) -> Column:
         text = types.get(column.name)

@@ -81,9 +81,9 @@ def default_of(column: Column, modes: ValueModes) -> Any:
     if column.default is not None:
         # Of other types its connector tells no default, nor of a number with its own scale. A column without a type
         # comes from a message, which told what it has.
-        told = not native or is_enum or native in _COMPUTED_TEXTS
-        told = told or (native == "numeric" and wire.semantic != VARIABLE_DECIMAL)
-        return wire.default(column) if told else None
+        has_default = not native or is_enum or native in _COMPUTED_TEXTS
+        has_default = has_default or (native == "numeric" and wire.semantic != VARIABLE_DECIMAL)
+        return wire.default(column) if has_default else None
     if column.default_expression is None or not _COMPUTED.match(column.default_expression):
         return None
     if native == "numeric" and wire.semantic != VARIABLE_DECIMAL:

@@ -222,11 +222,11 @@ class DebeziumEncoder(Codec):
             return events.row, pa.RecordBatch.from_pylist([], MESSAGES)
         writing, rows = self._writing, events.rows
         tables = Tables(rows)
-        said, group = self._groups(form, events, tables)
-        values = self._values(form, events, images, tables, said, group)
-        keys = self._keys(events, images, said, group)
-        topics = pa.array([one.topic for one in said], pa.string()).take(pa.array(group))
-        headers = self._key_headers(events, images, said, group)
+        table_texts, group = self._groups(form, events, tables)
+        values = self._values(form, events, images, tables, table_texts, group)
+        keys = self._keys(events, images, table_texts, group)
+        topics = pa.array([one.topic for one in table_texts], pa.string()).take(pa.array(group))
+        headers = self._key_headers(events, images, table_texts, group)
         position = rows.column("position")
         row, index, kind = events.row, events.index, events.kind
         connector: pa.Array = events.connector
@@ -275,27 +275,33 @@ class DebeziumEncoder(Codec):
         else:
             distinct, at = np.unique(events.schema_number, return_inverse=True)
             keys = [(int(number), None) for number in distinct]
-        said = []
+        table_texts = []
         for schema_number, id in keys:
             known = self._said.get((form, schema_number, id))
             if known is None:
                 known = self._said[form, schema_number, id] = TableTexts.of(
                     self._writing, self._writing.forms.blocks[form], self._written[schema_number], id, self._opening
                 )
-            said.append(known)
-        return said, at
+            table_texts.append(known)
+        return table_texts, at
 
     # ---------------------------------------------------------------------------------------------------- values
 
     def _values(
-        self, form: int, events: Events, images: EventImages, tables: Tables, said: list[TableTexts], group: Array
+        self,
+        form: int,
+        events: Events,
+        images: EventImages,
+        tables: Tables,
+        table_texts: list[TableTexts],
+        group: Array,
     ) -> pa.StringArray:
         writing, rows, block = self._writing, events.rows, self._writing.forms.blocks[form]
         before, after = (self._image_json(events, images, name) for name in ("before", "after"))
         transaction = rows.column("transaction")
         none = transaction.is_null().to_numpy(zero_copy_only=False)
         source = self._blocks.setdefault(form, SourceBlocks(block)).json(rows, tables, events.connector)
-        openings = pa.array([text for one in said for text in one.value], pa.string())
+        openings = pa.array([text for one in table_texts for text in one.value], pa.string())
         clock = self._clock(rows.column("capture_time"))
         operation: list[str | Part] = [',"op":"', Part(LETTERS, at=events.kind), '"', *clock]
         block_of = self._transaction(transaction, none, events.kind, seldom=block.flag)
@@ -349,14 +355,14 @@ class DebeziumEncoder(Codec):
 
     # ------------------------------------------------------------------------------------------------------ keys
 
-    def _keys(self, events: Events, images: EventImages, said: list[TableTexts], group: Array) -> pa.StringArray:
+    def _keys(self, events: Events, images: EventImages, table_texts: list[TableTexts], group: Array) -> pa.StringArray:
         """The keys of events as texts; null for a table without one."""
         old = np.isin(events.kind, (DELETE, MOVED_FROM))
         keyed = self._layouts.keyed[events.schema_number]
         key_texts = self._key_json(events, images, keyed, old, from_map=events.kind != MOVED_FROM)
-        keys = _between([one.key for one in said], group, key_texts)
+        keys = _between([one.key for one in table_texts], group, key_texts)
         if not keyed.all():
-            return pc.coalesce(keys, self._unkeyed(events, ~keyed, said, group))
+            return pc.coalesce(keys, self._unkeyed(events, ~keyed, table_texts, group))
         return keys
 
     def _key_json(
@@ -372,7 +378,7 @@ class DebeziumEncoder(Codec):
         parts = [cells.json(written) for cells in prepared_cells]
         return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
 
-    def _unkeyed(self, events: Events, asked: Array, said: list[TableTexts], group: Array) -> pa.StringArray:
+    def _unkeyed(self, events: Events, asked: Array, table_texts: list[TableTexts], group: Array) -> pa.StringArray:
         """The keys of rows whose schema says no key, but which have one themselves."""
         keys = events.rows.column("key")
         asked = asked & keys.is_valid().to_numpy(zero_copy_only=False)
@@ -392,11 +398,11 @@ class DebeziumEncoder(Codec):
         for row in np.flatnonzero(asked).tolist():
             names = [name for name, _ in keys[row].as_py()]
             opening, closing = self._written[int(events.schema_number[row])].any_key_schema(names)
-            openings[row] = self._opening(f"{opening}{said[group[row]].base}{closing}")
+            openings[row] = self._opening(f"{opening}{table_texts[group[row]].base}{closing}")
         return pc.binary_join_element_wise(pa.array(openings, pa.string()), prepared_texts, "}", "")
 
     def _key_headers(
-        self, events: Events, images: EventImages, said: list[TableTexts], group: Array
+        self, events: Events, images: EventImages, table_texts: list[TableTexts], group: Array
     ) -> list[tuple[str, str] | None] | None:
         """For each event of a changed key the name of a header and the other key."""
         away, here = events.kind == MOVED_FROM, events.kind == MOVED_TO
@@ -404,7 +410,7 @@ class DebeziumEncoder(Codec):
             return None
         # The other key: the new one for the delete, the old one for the create.
         key_texts = self._key_json(events, images, away | here, here, from_map=away)
-        texts = _between([one.header for one in said], group, key_texts).to_pylist()
+        texts = _between([one.header for one in table_texts], group, key_texts).to_pylist()
         names = np.where(away, "__debezium.newkey", "__debezium.oldkey")
         return [
             (str(name), text) if moved and text is not None else None
@@ -500,8 +506,8 @@ class DebeziumEncoder(Codec):
         connector, is_logical = line["source"].get("connector"), line["op"] == LOGICAL
         if is_logical:
             # It is of no table, and the block wants one.
-            said = (line["source"].get("db") or "", "", "")
-            parts = [part.fill_null(text) for part, text in zip(row.column("table").flatten(), said, strict=True)]
+            defaults = (line["source"].get("db") or "", "", "")
+            parts = [part.fill_null(text) for part, text in zip(row.column("table").flatten(), defaults, strict=True)]
             named = pa.StructArray.from_arrays(parts, fields=list(row.schema.field("table").type))
             row = row.set_column(row.schema.get_field_index("table"), "table", named)
         tables = Tables(row)

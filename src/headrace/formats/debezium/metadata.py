@@ -95,10 +95,10 @@ class MetadataEncoder:
     def notification(self, row: Mapping[str, Any]) -> Message:
         """How a snapshot goes."""
         facts = row["source"]
-        told = json.loads(facts.get("additional_data") or "{}")
+        more = json.loads(facts.get("additional_data") or "{}")
         value = {
             **{name: facts.get(name) for name in ("id", "type", "aggregate_type")},
-            "additional_data": {"connector_name": self._topics.prefix, **told},
+            "additional_data": {"connector_name": self._topics.prefix, **more},
             "timestamp": int(facts["timestamp"]) if "timestamp" in facts else _milliseconds(row["capture_time"]),
         }
         return self._message(

@@ -40,7 +40,7 @@ def told_column(column: Mapping[str, Any], connector: str) -> dict[str, Any]:
         length = 1 if word == "enum" else max(2 * len(labels or ()) - 1, 0)
     elif word == "year":
         length = 4
-    told = None if labels is None else ["'" + label.replace("'", "''") + "'" for label in labels]
+    quoted_labels = None if labels is None else ["'" + label.replace("'", "''") + "'" for label in labels]
     default = column["defaultValueExpression"]
     quoted = None if default is None else _QUOTED.fullmatch(default)
     return {
@@ -53,5 +53,5 @@ def told_column(column: Mapping[str, Any], connector: str) -> dict[str, Any]:
         "scale": scale,
         "generated": column["autoIncremented"],
         "defaultValueExpression": default if quoted is None else quoted[1].replace("''", "'"),
-        "enumValues": told,
+        "enumValues": quoted_labels,
     }

@@ -100,16 +100,16 @@ class SourceBlocks:
             parts += [',"schema":', tables.part(1, nullable=block.connector.schema is None)]
         return [*parts, ',"table":', tables.part(2, nullable=True), Part(facts), "}"]
 
-    def _name(self, said: pa.StringArray) -> str | Part:
+    def _name(self, names: pa.StringArray) -> str | Part:
         prefix = self._block.prefix
-        return quoted(prefix) if said.null_count == len(said) else Part(said.fill_null(prefix), quoted=True)
+        return quoted(prefix) if names.null_count == len(names) else Part(names.fill_null(prefix), quoted=True)
 
-    def _version(self, name: pa.StringArray, said: pa.StringArray) -> str | Part:
+    def _version(self, name: pa.StringArray, versions: pa.StringArray) -> str | Part:
         """The version: a row that came from such an event says its name and version."""
         block = self._block
         if block.always or name.null_count == len(name):
             return quoted(block.always or block.version)
-        return Part(pc.if_else(name.is_valid(), said, None).fill_null(block.version), quoted=True)
+        return Part(pc.if_else(name.is_valid(), versions, None).fill_null(block.version), quoted=True)
 
     def _mark(self, snapshot: pa.StringArray) -> str | Part:
         old = self._block.marks_three

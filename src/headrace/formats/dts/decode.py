@@ -71,14 +71,14 @@ def _statement(records: Records, number: int) -> dict[str, Any]:
         name = _truncated(sql)
     rows = np.array([number])
     second = tape.numbers(np.ascontiguousarray(records.at[FIELD["sourceTimestamp"]][rows]))
-    told = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
+    is_moment = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
     txid = text(records.at[FIELD["sourceTxid"], number])
     return {
         "op": "t" if truncates else "schema",
         "table": None if table is None else {"database": table.database, "schema": table.schema, "name": name},
-        "event_time": int(second[0]) * 1_000_000 if told[0] else None,
+        "event_time": int(second[0]) * 1_000_000 if is_moment[0] else None,
         "transaction": None if txid in ("", "0") else {"id": txid},
-        "source": source_column(records, rows, np.ones(1, bool), second, told)[0].as_py(),
+        "source": source_column(records, rows, np.ones(1, bool), second, is_moment)[0].as_py(),
     }
 
 
@@ -143,11 +143,11 @@ class DtsDecoder(Codec):
         """The number of what each record's table is known as."""
         tape = records.tape
         path = records.at[FIELD["objectName"]]
-        told = np.stack([records.source[0], path, records.fields, records.keys])
+        descriptors = np.stack([records.source[0], path, records.fields, records.keys])
         schema_numbers = np.zeros(records.op.size, np.int64)
         if not rows.size:
             return schema_numbers
-        groups = tape.groups(np.ascontiguousarray(told[:, rows]))
+        groups = tape.groups(np.ascontiguousarray(descriptors[:, rows]))
         numbers = []
         for row in rows[groups.first]:
             items = records.field_items[records.field_offsets[row] : records.field_offsets[row + 1]]
@@ -179,8 +179,8 @@ class DtsDecoder(Codec):
         schema_number = self._identify_schemas(known, is_data, values, before, after)
         key, key_text = self._key(known, values, before, after)
         second = tape.numbers(np.ascontiguousarray(records.at[FIELD["sourceTimestamp"]][rows]))
-        told = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
-        moments = pa.array(second, mask=~told)
+        is_moment = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
+        moments = pa.array(second, mask=~is_moment)
         txid = tape.texts(np.ascontiguousarray(records.at[FIELD["sourceTxid"]][rows]))
         has_id = pc.invert(pc.is_in(txid, pa.array(["", "0"])))
         columns: dict[str, pa.Array] = {
@@ -192,7 +192,7 @@ class DtsDecoder(Codec):
             "event_time": moments.cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC")),
             "snapshot": snapshot_column(op == _R),
             "transaction": transaction_column(txid, has_id),
-            "source": source_column(records, rows, op != len(CODES) - 1, second, told),
+            "source": source_column(records, rows, op != len(CODES) - 1, second, is_moment),
             "schema_id": schema_ids(list(self._schema_numbers), schema_number),
         }
         for name, image in (("before", before), ("after", after)):
@@ -246,9 +246,9 @@ class DtsDecoder(Codec):
         """The number of each row's schema: by its fields, and by values whose form is not the expected one."""
         numbers = np.zeros(known.size, np.int64)
         for number in np.unique(known[is_data]):
-            told = self._known.all[number]
+            table = self._known.all[number]
             rows = np.flatnonzero(is_data & (known == number))
-            count = len(told.told.names)
+            count = len(table.told.names)
             fields = np.arange(count)
             forms = np.full((rows.size, count), "", "U1")
             # The new image decides, the old one where that has no value.
@@ -257,14 +257,14 @@ class DtsDecoder(Codec):
                 have = values.forms[image.index(rows[there][:, None], fields[None, :])]
                 given = (have != "") & (have != "N")
                 forms[there] = np.where(given, have, forms[there])
-            same = (forms == "") | (forms == told.expected[None, :])
-            if told.told.kind == "x":
+            same = (forms == "") | (forms == table.expected[None, :])
+            if table.told.kind == "x":
                 same |= forms != "b"
             forms[same] = "."
             usual = same.all(axis=1)
-            numbers[rows[usual]] = self._number(told.schema("." * count))
+            numbers[rows[usual]] = self._number(table.schema("." * count))
             for row in np.flatnonzero(~usual):
-                numbers[rows[row]] = self._number(told.schema("".join(forms[row])))
+                numbers[rows[row]] = self._number(table.schema("".join(forms[row])))
         return numbers
 
     def _table(self, known: Array) -> pa.StructArray:

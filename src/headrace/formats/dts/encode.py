@@ -94,8 +94,8 @@ def _own_tags(texts: pa.StringArray) -> tuple[Array, dict[int, dict[str, str]]]:
             continue
         if isinstance(tags, dict):
             own[row] = True
-            said = {name: value if isinstance(value, str) else to_text(value) for name, value in tags.items()}
-            by_row[int(row)] = {name: value for name, value in said.items() if tags[name] is not None}
+            tag_texts = {name: value if isinstance(value, str) else to_text(value) for name, value in tags.items()}
+            by_row[int(row)] = {name: value for name, value in tag_texts.items() if tags[name] is not None}
     return own, by_row
 
 
@@ -295,8 +295,8 @@ class _Records:
         code, index = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
         code[rows], index[rows] = 2, np.arange(rows.size)
         texts = pa.array(list(statements.values()), pa.string())
-        said = np.array(list(statements), np.int64)
-        code[said], index[said] = 1, np.arange(said.size)
+        numbered = np.array(list(statements), np.int64)
+        code[numbered], index[numbered] = 1, np.arange(numbered.size)
         return _one_of(code, index, texts, pa.ListArray.from_arrays(pa.array(laid.offsets), values))
 
 

@@ -140,7 +140,7 @@ _CHECKPOINT = OPERATIONS.index("CHECKPOINT")
 _OWN = constant([*FACTS[1:], *MORE_FACTS])
 
 
-def source_column(records: Records, rows: Array, present: Array, second: Array, told: Array) -> pa.MapArray:
+def source_column(records: Records, rows: Array, present: Array, second: Array, is_moment: Array) -> pa.MapArray:
     """The facts of records, and their tags. Where a tag has a fact's name, all tags stand in `tags` too, as JSON.
 
     Args:
@@ -148,7 +148,7 @@ def source_column(records: Records, rows: Array, present: Array, second: Array, 
         rows: which of them.
         present: which of these have facts.
         second: their `sourceTimestamp`.
-        told: where that is the row's `event_time`.
+        is_moment: where that is the row's `event_time`.
     """
     tape = records.tape
 
@@ -166,7 +166,7 @@ def source_column(records: Records, rows: Array, present: Array, second: Array, 
         ]
     )
     tags, hidden = _tags(records, rows)
-    return joined_maps([facts, tags, _more(records, rows, second, told, hidden)], present)
+    return joined_maps([facts, tags, _more(records, rows, second, is_moment, hidden)], present)
 
 
 def _tags(records: Records, rows: Array) -> tuple[pa.MapArray, pa.StringArray]:
@@ -187,7 +187,7 @@ def _tags(records: Records, rows: Array) -> tuple[pa.MapArray, pa.StringArray]:
     return tags, pa.array(hidden, pa.string())
 
 
-def _more(records: Records, rows: Array, second: Array, told: Array, hidden: pa.StringArray) -> pa.MapArray:
+def _more(records: Records, rows: Array, second: Array, is_moment: Array, hidden: pa.StringArray) -> pa.MapArray:
     tape = records.tape
 
     def numbers(values: Array, mask: Array) -> pa.StringArray:
@@ -202,7 +202,7 @@ def _more(records: Records, rows: Array, second: Array, told: Array, hidden: pa.
     return map_of(
         [
             ("operation", pc.if_else(is_checkpoint, "CHECKPOINT", pa.scalar(None, pa.string()))),
-            ("sourceTimestamp", numbers(second, ~told & (second != 0))),
+            ("sourceTimestamp", numbers(second, ~is_moment & (second != 0))),
             ("bornTimestamp", numbers(born, born != 0)),
             ("processTimestamps", _process_timestamps(records, rows)),
             ("objectName", pc.if_else(kept, path, pa.scalar(None, pa.string()))),

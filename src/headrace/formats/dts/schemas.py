@@ -60,8 +60,8 @@ class Table:
 class ResolvedTable:
     """What all records that tell the same have in common."""
 
-    def __init__(self, told: TableDescriptor, given: TableOptions) -> None:
-        self.told = told
+    def __init__(self, descriptor: TableDescriptor, given: TableOptions) -> None:
+        self.told = descriptor
         self._given = given
         self._schemas: dict[str, TableSchema | None] = {}
 

@@ -83,20 +83,20 @@ def described(text: str, names: Sequence[str] = ()) -> Description | None:
         parsed = json.loads(text)
         namespace = _NAMESPACE.fullmatch(parsed.get("namespace") or parsed["name"].rpartition(".")[0])
         data = next(field["type"] for field in parsed["fields"] if field["name"] == "data")
-        said = [_said(field) for field in _branch(data)["fields"]]
+        descriptions = [_said(field) for field in _branch(data)["fields"]]
     # Schemas come from outside, and any part may be missing or of another type.
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None
-    wire = [column.wire for column in said]
-    own = list(names) if len(names) == len(wire) else [column.own for column in said]
+    wire = [column.wire for column in descriptions]
+    own = list(names) if len(names) == len(wire) else [column.own for column in descriptions]
     if len(set(own)) < len(own):
         own = wire
     id = TableId("", namespace["schema"], namespace["table"]) if namespace else TableId("", "", "")
     columns = tuple(
         Column(name, index, LogicalType.parse(column.logical), nullable=column.nullable)
-        for index, (name, column) in enumerate(zip(own, said, strict=True), 1)
+        for index, (name, column) in enumerate(zip(own, descriptions, strict=True), 1)
     )
-    codes = {name: column.code for name, column in zip(own, said, strict=True) if column.code}
+    codes = {name: column.code for name, column in zip(own, descriptions, strict=True) if column.code}
     renamed = {before: after for before, after in zip(wire, own, strict=True) if before != after}
     return Description(TableSchema(id, columns), codes, renamed)
 
@@ -127,15 +127,15 @@ def _branch(kind: Any) -> Any:
 def _said(field: Mapping[str, Any]) -> _FieldDescription:
     nullable, own = isinstance(field["type"], list), str(field.get("columnName") or field["name"])
     kind = _branch(field["type"])
-    said = kind if isinstance(kind, Mapping) else {"type": kind}
-    logical = said.get("logicalType")
+    description = kind if isinstance(kind, Mapping) else {"type": kind}
+    logical = description.get("logicalType")
     if logical == "decimal":
-        scale, precision = int(said.get("scale", 0)), int(said.get("precision", 0))
+        scale, precision = int(description.get("scale", 0)), int(description.get("precision", 0))
         known = precision >= max(scale, 1) and scale >= 0
         return _FieldDescription(
             field["name"], f"decimal({precision},{scale})" if known else "string", f"{_DECIMAL}{scale}", nullable, own
         )
-    name, code = _TIMES[logical] if logical in _TIMES else (_PLAIN.get(said["type"], "string"), "")
+    name, code = _TIMES[logical] if logical in _TIMES else (_PLAIN.get(description["type"], "string"), "")
     return _FieldDescription(field["name"], name, code, nullable, own)
 
 
@@ -148,7 +148,7 @@ def write_canonical(tape: Tape, objects: Array, which: Array, described: Sequenc
         which: the number of each message's schema; -1 for none.
         described: what the schemas say, by number.
     """
-    codes = [{} if said is None else said.codes for said in described]
+    codes = [{} if description is None else description.codes for description in described]
     of = np.tile(which, 2)
     objects = np.ascontiguousarray(np.where(of >= 0, objects, np.int32(-1)))
     for unread in json_images.write_canonical(tape, objects, np.maximum(of, 0), codes, _texts):

@@ -92,7 +92,7 @@ class QlikDecoder(Codec):
         batch = kafka_batch(batch)
         messages = self._read(batch)
         tombstones = batch.column("value").is_null().to_numpy(zero_copy_only=False)
-        said = self._metadata(messages)
+        metadata = self._metadata(messages)
         plain = ~tombstones & ~messages.is_metadata
         plain[list(messages.problems)] = False
         known = np.zeros(plain.size, np.int64)
@@ -109,14 +109,14 @@ class QlikDecoder(Codec):
             rows,
             problems,
             batch,
-            lambda number: [other_row(batch, number, said.get(number))],
+            lambda number: [other_row(batch, number, metadata.get(number))],
             announce=lambda of, kept: self._announcer.announce(
                 batch, of, schema_number[kept], list(self._schema_numbers)
             ),
         )
 
     def _metadata(self, messages: Messages) -> dict[int, MetadataMessage]:
-        said = {}
+        by_message = {}
         for number in map(int, np.flatnonzero(messages.is_metadata)):
             if number in messages.problems:
                 continue
@@ -124,8 +124,8 @@ class QlikDecoder(Codec):
             if metadata is None:
                 messages.problems[number] = "The metadata message can't be read."
             else:
-                said[number] = metadata
-        return said
+                by_message[number] = metadata
+        return by_message
 
     def _identify(self, messages: Messages, rows: Array) -> Array:
         """The number of what is known of each message."""

@@ -71,11 +71,13 @@ class QlikEncoder(Codec):
             rows = picked(batch, numbers)
             data = DataRows.of(rows, self.schemas, self.columns)
             headers = {"operation": data.operation(), **data.headers(self._counter)}
-            said = Headers(headers, data.counter(), data.is_last(), self._external_ids(data))
+            own_headers = Headers(headers, data.counter(), data.is_last(), self._external_ids(data))
             made.append(
                 (
                     numbers,
-                    message_batch(rows, topics(rows, self.writing.topic), self.values(data, said), self.keys(data)),
+                    message_batch(
+                        rows, topics(rows, self.writing.topic), self.values(data, own_headers), self.keys(data)
+                    ),
                 )
             )
         if self.writing.envelope:

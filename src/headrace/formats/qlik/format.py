@@ -206,8 +206,8 @@ class QlikFormat(ArrowFormat):
 
         if not self.has_envelope:
             return changes
-        said = changes.where((F.col("op") == "schema") & F.col("table_schema").isNotNull())
-        known = {row.schema_id for row in said.select("schema_id").distinct().collect()}
+        schema_rows = changes.where((F.col("op") == "schema") & F.col("table_schema").isNotNull())
+        known = {row.schema_id for row in schema_rows.select("schema_id").distinct().collect()}
         if facts.typed is not None:
             missing = [] if known else [facts.typed]
         else:

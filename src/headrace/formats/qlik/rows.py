@@ -113,11 +113,11 @@ class DataRows:
         new = np.where(delete, np.where(before.entries.present[laid.row], at[1], at[2]), at[0])
         old = np.where(update, at[1], ABSENT)
         listed = rows.column("changed")
-        said = listed.is_valid().to_numpy(zero_copy_only=False)
-        differ = (new >= 0) & (old >= 0) & update & ~said[laid.row]
+        has_list = listed.is_valid().to_numpy(zero_copy_only=False)
+        differ = (new >= 0) & (old >= 0) & update & ~has_list[laid.row]
         # An old image that lacks a column does not say that it changed.
         differ[differ] = _differ(values, new[differ], old[differ])
-        flags = np.where(said[laid.row], columns.named(listed, schema_number, laid.offsets), differ)
+        flags = np.where(has_list[laid.row], columns.named(listed, schema_number, laid.offsets), differ)
         in_key = np.zeros(len(columns.all), bool)
         for first, schema in zip(columns.first, known.all, strict=True):
             in_key[[int(first) + index for index, c in enumerate(schema.columns) if c.name in schema.key]] = True
@@ -134,7 +134,7 @@ class DataRows:
             after.entries.present | before.entries.present & is_delete | keys.entries.present,
             has_before,
             np.where(delete, in_key[laid.column], ~large & np.where(update, flags, new >= 0)),
-            streamed & (~is_update | said | has_before),
+            streamed & (~is_update | has_list | has_before),
             streamed,
         )
 
@@ -180,15 +180,15 @@ class DataRows:
 
     def counter(self) -> pa.Int64Array:
         """The number of each row in its transaction."""
-        said = pc.struct_field(self.rows.column("transaction"), "total_order")
-        return self._of_changes(pc.coalesce(self._counted(EVENT), said))
+        total_order = pc.struct_field(self.rows.column("transaction"), "total_order")
+        return self._of_changes(pc.coalesce(self._counted(EVENT), total_order))
 
     def is_last(self) -> pa.StringArray:
         """`true` or `false` where it is known whether a row is the last one of its transaction."""
         texts = self.facts.texts("transactionLastEvent")
-        said = pc.if_else(pc.is_in(texts, pa.array(["true", "false"])), texts, pa.scalar(None, pa.string()))
+        marks = pc.if_else(pc.is_in(texts, pa.array(["true", "false"])), texts, pa.scalar(None, pa.string()))
         own = pc.equal(self._counted(EVENT), self._counted(SIZE)).cast(pa.string())
-        return self._of_changes(pc.coalesce(said, own))
+        return self._of_changes(pc.coalesce(marks, own))
 
     def _counted(self, name: str) -> pa.Int64Array:
         """A number that was counted over the batch; null where none was."""

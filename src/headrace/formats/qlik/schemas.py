@@ -59,8 +59,8 @@ class ResolvedTable:
     @cached_property
     def table(self) -> dict[str, Any] | None:
         """Where the rows are from."""
-        said = None if self._own is None else (self._own.id.schema, self._own.id.name)
-        return table_parts(*(said or self._said))
+        own_name = None if self._own is None else (self._own.id.schema, self._own.id.name)
+        return table_parts(*(own_name or self._said))
 
     @cached_property
     def _own(self) -> TableSchema | None:

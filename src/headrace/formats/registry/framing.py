@@ -192,8 +192,8 @@ def recognise_framed(message: Sample, mark: bool, of: str) -> Evidence | None:
     frame = _frame(message)
     if frame is None:
         return None
-    seen, framing = frame
-    return Evidence(f"{seen}, {of if mark else 'but nothing that tells whose'}", framing, sure=mark)
+    description, framing = frame
+    return Evidence(f"{description}, {of if mark else 'but nothing that tells whose'}", framing, sure=mark)
 
 
 def _frame(message: Sample) -> tuple[str, FormatOptions] | None:

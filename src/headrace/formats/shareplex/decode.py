@@ -158,13 +158,13 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
     seq, size = (messages.numbers(name, rows)[0].as_py() for name in ("seq", "size"))
     facts = {"connector": "oracle"} | {name: messages.text(name, number) for name in _FACTS}
     facts["size"] = None if size is None else str(size)
-    said = messages.members(messages.data[number])
+    members = messages.members(messages.data[number])
     op = kind
     if kind == "drop":
         op = "schema"
-        facts |= {"ddl_kind": "drop_column", "columns": key_text(list(said)) if said else None}
+        facts |= {"ddl_kind": "drop_column", "columns": key_text(list(members)) if members else None}
     elif kind == "ddl":
-        statement = said.get("ddl") if said.get("ddl") is not None else said.get("sql")
+        statement = members.get("ddl") if members.get("ddl") is not None else members.get("sql")
         op = "t" if (statement or "").lstrip().lower().split(None, 1)[:1] == ["truncate"] else "schema"
         facts["ddl"] = statement
     trans = messages.text("trans", number)
@@ -299,17 +299,17 @@ def _paired(batch: pa.RecordBatch, messages: Messages, old: Array) -> list[int]:
         return []
     seq = messages.numbers("seq", halves).to_pylist()
     order = dict(zip(halves.tolist(), seq, strict=True))
-    said = [messages.texts(name, halves).to_pylist() for name in ("table", "trans", "rowid")]
+    identity = [messages.texts(name, halves).to_pylist() for name in ("table", "trans", "rowid")]
     offsets = batch.column("offset")
     for index, number in enumerate(halves.tolist()):
         where = (batch.column("topic")[number].as_py(), batch.column("partition")[number].as_py())
-        of = (*where, *(column[index] for column in said))
+        of = (*where, *(column[index] for column in identity))
         first = last.get(of)
         last[of] = number if messages.kind[number] == OLD else None
         if messages.kind[number] != NEW or first is None:
             continue
         # Without a row id only the very next message can be the other half.
-        beside = said[2][index] is not None or offsets[number].as_py() == (offsets[first].as_py() or 0) + 1
+        beside = identity[2][index] is not None or offsets[number].as_py() == (offsets[first].as_py() or 0) + 1
         here, there = order[number], order[first]
         if beside and (here is None or there is None or here - there in (0, 1)):
             old[number] = old[first]

@@ -475,8 +475,8 @@ def _finished(joined: DataFrame, columns: Sequence[str], takes: str) -> DataFram
             "case when not coalesce(f_merge, false) then snapshot when op = 'r' then 'incremental' else null end"
         )
         # What a statement does to the names of one table it does not do to the others, nor does a read again.
-        said = f"map_filter(source, (k, v) -> k not in ('ddl', '{READ_AGAIN_FROM}'))"
-        replaced["source"] = f"if(op = 'schema' and coalesce(f_merge, false), {said}, source)"
+        without_ddl = f"map_filter(source, (k, v) -> k not in ('ddl', '{READ_AGAIN_FROM}'))"
+        replaced["source"] = f"if(op = 'schema' and coalesce(f_merge, false), {without_ddl}, source)"
         emptied = (
             "concat('Table ', concat_ws('.', table.database, table.schema, table.name), ' was emptied by "
             "a truncate, and shares its target with others. Take new snapshots of the tables into a new target.')"

@@ -154,7 +154,7 @@ def reason_in(links: Sequence[Link]) -> Reason | None:
 
 def printed_reason(text: str) -> Reason | None:
     """Why Kafka can't be used, where a stack trace that Spark printed says so; None where it says anything else."""
-    links = [Link(kind, said or "") for kind, said in _PRINTED.findall(text)]
+    links = [Link(kind, message or "") for kind, message in _PRINTED.findall(text)]
     return _first(_REASONS, links) if any(link.kind.startswith(_KAFKA) for link in links) else None
 
 

@@ -353,8 +353,10 @@ class KafkaSink(Sink):
                 raise SinkError(sentence)
             known = printed_reason(text)
             if known is not None:
-                said = f"Kafka at {self.settings.bootstrap_servers} {known.sentence}; batch {batch.number} is not sent."
-                raise SinkError(said, remedy=known.remedy) from failure
+                problem = (
+                    f"Kafka at {self.settings.bootstrap_servers} {known.sentence}; batch {batch.number} is not sent."
+                )
+                raise SinkError(problem, remedy=known.remedy) from failure
             too_large = "RecordTooLargeException" in text
             is_transient = printed_is_transient(text)
             raise not_accepted(

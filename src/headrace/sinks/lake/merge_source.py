@@ -76,5 +76,5 @@ def key_spans(rows: DataFrame, keys: Sequence[tuple[str, str]], size: int) -> li
 
 def in_spans(all_spans: Sequence[KeySpans], prefix: str = "") -> list[str]:
     """Spark SQL conditions that are true of every row with one of the keys."""
-    told = (key_ranges.within(f"{prefix}{quote(name)}", kind, spans) for name, kind, spans in all_spans if spans)
-    return [condition for condition in told if condition]
+    conditions = (key_ranges.within(f"{prefix}{quote(name)}", kind, spans) for name, kind, spans in all_spans if spans)
+    return [condition for condition in conditions if condition]

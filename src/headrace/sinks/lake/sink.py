@@ -389,8 +389,8 @@ class LakeSink(Sink):
             f"struct({fields}) as row", f"{since} as since", f"cast({until} as string) as until"
         )
         with (
-            seen_by(target, standing) as seen,
-            carried(rows, lasting, lambda _: rows.sparkSession.table(seen)) as whole,
+            seen_by(target, standing) as view,
+            carried(rows, lasting, lambda _: rows.sparkSession.table(view)) as whole,
         ):
             yield whole
 
@@ -533,7 +533,7 @@ class LakeSink(Sink):
                 raise
             keys = (f"{quote(name)} as h{number}" for number, name in enumerate(table.schema.key))
             there = target.read().selectExpr(*keys, f"{quote(values.position)} as at")
-            with seen_by(target, there) as seen:
-                known = rows.sparkSession.table(seen)
+            with seen_by(target, there) as view:
+                known = rows.sparkSession.table(view)
                 again = lake_merge.merge(rows, table, target, values, ignore_nulls=ignore_nulls, known=known)
                 target.commit(batch, source, again)

@@ -130,20 +130,20 @@ class CaptureWait:
         """
         deadline = time.monotonic() + self._timeout
         marks: list[tuple[str, dt.datetime]] = []
-        seen, last = read.captured, read.mark
+        captured, last = read.captured, read.mark
         while True:
             # Asked first: what the scan found is then among the commits.
             scan = self._scan()
             head, mark = self._head(), self._mark()
-            if head > seen:
-                edges = (lsn.to_bytes(seen), lsn.to_bytes(head))
+            if head > captured:
+                edges = (lsn.to_bytes(captured), lsn.to_bytes(head))
                 clock_times = self._connection.rows(self._statements.COMMIT_TIMES["end"], edges)
                 marks += [(lsn.read(commit), shown) for commit, shown in clock_times if shown is not None]
             scanned = scan is not None and scan != read.scan
-            if scanned or head > seen or mark != last:
-                seen, last = head, mark
+            if scanned or head > captured or mark != last:
+                captured, last = head, mark
                 # Where an idle job says how far it is by a time alone, that is the newest.
-                newest = [mark] if mark is not None and mark != read.mark and mark[0] >= seen else []
+                newest = [mark] if mark is not None and mark != read.mark and mark[0] >= captured else []
                 passed = self._after(read, [*marks, *newest])
                 if scanned or passed.any():
                     before = [commit for (commit, _), later in zip(marks, passed, strict=False) if not later]

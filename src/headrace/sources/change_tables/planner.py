@@ -381,8 +381,10 @@ class Planner:
             now = replace(now, altered=shown.altered)
         now, before = now.numbered_as(shown), before.numbered_as(catalog.of(before.instance))
         own = (before.instance.object_id, now.instance.object_id)
-        said = [a.statement for a in alterations if a.change_table in own and since < a.lsn]
-        dropped, rewrite = self._connection.dialect.rewrite(self._connection, before, now, list(dict.fromkeys(said)))
+        statements = [a.statement for a in alterations if a.change_table in own and since < a.lsn]
+        dropped, rewrite = self._connection.dialect.rewrite(
+            self._connection, before, now, list(dict.fromkeys(statements))
+        )
         return history.knowing(numbers=now.numbers, altered=now.altered, dropped=dropped), rewrite
 
     def _read_again(

@@ -143,8 +143,8 @@ def read_session(
     A table without a key is read beside it, in a session of its own: it is taken back to the snapshot's commit, for
     which the reader has to see what is captured meanwhile.
     """
-    seen = [table for table, _ in pieces if not _by_itself(table, settings)]
-    with connect() as session, _transaction(session, settings, seen):
+    together = [table for table, _ in pieces if not _by_itself(table, settings)]
+    with connect() as session, _transaction(session, settings, together):
         for table, chunk in pieces:
             if _by_itself(table, settings):
                 with connect() as own:

@@ -150,13 +150,13 @@ class Db2:
         return ()
 
     def rewrite(
-        self, server: Queries, before: CapturedTable, after: CapturedTable, said: Sequence[str]
+        self, server: Queries, before: CapturedTable, after: CapturedTable, statements: Sequence[str]
     ) -> tuple[tuple[str, ...], Rewrite | None]:
         """By the time when table and change table were altered: the catalog has nothing that tells how.
 
         A column that is dropped and added again has the number of the one before, where it was the last.
         """
-        del server, said
+        del server, statements
         if not before.altered or before.altered == after.altered:
             return (), None
         return (), Rewrite(

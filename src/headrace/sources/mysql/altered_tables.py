@@ -85,20 +85,20 @@ def altered_tables(
             continue
         chain = [*own, *(later_statements or ())]
         after = None if later_statements is None else shown.get(path)
-        seen = states_of(path, before, chain, after, proven=len(own), dropped=gone.pop(path, ()))
-        if seen.dropped:
-            gone[path] = seen.dropped
-        last = seen.states[len(own) - 1]
+        changed = states_of(path, before, chain, after, proven=len(own), dropped=gone.pop(path, ()))
+        if changed.dropped:
+            gone[path] = changed.dropped
+        last = changed.states[len(own) - 1]
         if path in shown:
             tables[path] = last or shown[path]
             still += [] if last else [path]
-        states[path] = (("", before), *((one.position, at) for one, at in zip(own, seen.states, strict=False)))
+        states[path] = (("", before), *((one.position, at) for one, at in zip(own, changed.states, strict=False)))
         cuts += _cut(states[path], begin)
-        if seen.rewrite is not None:
-            rewrites.append(seen.rewrite)
-        if seen.is_replaced:
+        if changed.rewrite is not None:
+            rewrites.append(changed.rewrite)
+        if changed.is_replaced:
             replaced.append(path)
-        elif not seen.fits and path in shown:
+        elif not changed.fits and path in shown:
             lagging.append(path)
     return AlteredTables(
         tables, states, tuple(still), gone, tuple(rewrites), tuple(replaced), tuple(lagging), min(cuts, default=None)

@@ -276,8 +276,8 @@ class RowWriter:
             columns["transaction"] = self._places(rows, steps, transactions)
         batch = change_batch(count, columns)
         if collections:
-            said = [collections.get(order) for order in rows.order.tolist()]
-            batch = with_fact(batch, "data_collections", pa.array(said, pa.string()))
+            names = [collections.get(order) for order in rows.order.tolist()]
+            batch = with_fact(batch, "data_collections", pa.array(names, pa.string()))
         return batch
 
     def _tables(self, rows: Rows, images: RowImages, at: Array, steps: Steps) -> dict[str, pa.Array]:

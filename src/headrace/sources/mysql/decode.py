@@ -558,11 +558,11 @@ class WindowDecoder:
             at, LAST, Operation.END, ordinals=-1, mark="z", total=np.array([counts[n] for n in at.tolist()], np.int64)
         )
         names = list(self._names)
-        said = {
+        facts = {
             order: tallies[of[step]].collections(names)
             for order, step in zip(ends.order.tolist(), at.tolist(), strict=True)
         }
-        return Rows.together([begins, rows, ends]), said
+        return Rows.together([begins, rows, ends]), facts
 
 
 def _state_at(states: Sequence[tuple[str, MysqlTable | None]], position: BinlogPosition) -> MysqlTable | None:

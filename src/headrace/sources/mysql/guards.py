@@ -74,16 +74,16 @@ class ServerState:
         server = connection.server
         # Before those that are done, so that none is missed that goes over in between.
         in_use = "" if server.is_mariadb else _THREAD.sub("", str(connection.value(_IN_USE) or ""))
-        said = connection.variables(*_VARIABLES)
-        address = f"{said.get('hostname', '')}:{said.get('port', '')}"
-        expires = said.get("binlog_expire_logs_seconds", "")
+        variables = connection.variables(*_VARIABLES)
+        address = f"{variables.get('hostname', '')}:{variables.get('port', '')}"
+        expires = variables.get("binlog_expire_logs_seconds", "")
         return cls(
             server.name,
             # Old servers of MariaDB have no name of their own.
-            server.uuid or f"{address}/{said.get('server_id', '')}",
+            server.uuid or f"{address}/{variables.get('server_id', '')}",
             address,
             files_of(connection.rows(FILES)),
-            said.get("gtid_binlog_state" if server.is_mariadb else "gtid_executed", "").replace("\n", ""),
+            variables.get("gtid_binlog_state" if server.is_mariadb else "gtid_executed", "").replace("\n", ""),
             int(expires) if expires.isdecimal() else None,
             in_use.replace("\n", ""),
         )

@@ -118,8 +118,8 @@ def read_incremental(
     kept = Spool()
     try:
         reached = end
-        for seen, batch in reader.live(table, end, statements.rows(cut, conditions)):
-            reached = max(reached, seen.high)
+        for visible, batch in reader.live(table, end, statements.rows(cut, conditions)):
+            reached = max(reached, visible.high)
             kept.add(batch.columns)
     except TableAltered:
         say(f"Table '{table.path}' was altered or went away while its ad-hoc snapshot was read: one chunk of it is "

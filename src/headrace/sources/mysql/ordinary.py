@@ -59,9 +59,9 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
         mariadb: whether MariaDB wrote the log.
     """
     near = data[first : first + _SPAN]
-    size, seen = len(near), np.frombuffer(near, np.uint8)
+    size, octets = len(near), np.frombuffer(near, np.uint8)
     # Kernels are compiled for each kind of array, so that there is to be one only.
-    seen.flags.writeable = False
+    octets.flags.writeable = False
     transactions, events = size // _SMALLEST_GROUP + 1, size // _SMALLEST_EVENT + 1
     out = Ordinary(
         np.empty((transactions, kernels.GROUP_COLUMNS), np.int64),
@@ -72,7 +72,7 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
         np.empty((2, kernels.MOST_MAPS), np.int64),
     )
     counts = np.zeros(3, np.int64)
-    after = kernels.ordinary_transactions(seen, 0, position, limit, checksums, mariadb, out, counts)
+    after = kernels.ordinary_transactions(octets, 0, position, limit, checksums, mariadb, out, counts)
     transactions, events, maps = counts.tolist()
     positions, seconds, servers, numbers, names, threads = out.transactions[:transactions].T
     times: Array = np.where(out.times[:transactions] < 0, seconds * _MICROSECONDS, out.times[:transactions])

@@ -123,18 +123,20 @@ def _remedy(endpoint: Endpoint, number: int) -> str:
 
 
 def _dump_refused(endpoint: Endpoint, message: str) -> HeadraceError:
-    said = message.lower()
-    if "same server_uuid/server_id" in said or "same server_id" in said:
+    lowered = message.lower()
+    if "same server_uuid/server_id" in lowered or "same server_id" in lowered:
         return TakenServerId(
             f"On {endpoint} another reader has the same server id, and this one was thrown out.",
             remedy="Give each pipeline and each replica numbers of its own with 'server_id'.",
         )
-    if any(sign in said for sign in ("could not find first log file", "purged required", "could not find gtid state")):
+    if any(
+        sign in lowered for sign in ("could not find first log file", "purged required", "could not find gtid state")
+    ):
         return DataLossError(
             f"The binary log of {endpoint} does not have what is to be read any more ({message.rstrip('.')}).",
             remedy=f"{KEEP_LONGER} {NEW_CHECKPOINT}",
         )
-    if "max_allowed_packet" in said:
+    if "max_allowed_packet" in lowered:
         error = MysqlError(
             f"An event in the binary log of {endpoint} is larger than the server's max_allowed_packet.",
             remedy="Run: SET GLOBAL max_allowed_packet = 1073741824; and where there is it, SET GLOBAL "
@@ -159,23 +161,23 @@ def not_connected(endpoint: Endpoint, number: int, text: str) -> HeadraceError:
         number: the server's or the driver's number; 0 where there is none.
         text: the sentence, without the password.
     """
-    said = text.strip().rstrip(".")
+    reason = text.strip().rstrip(".")
     if number in _LOGIN:
         return ConnectError(
             f"Server '{endpoint.server}' refused the login of user '{endpoint.user}'.",
             remedy="Check 'user' and 'password', and that the user may come from this machine (user@host).",
         )
-    if "cryptography" in said or "PyNaCl" in said or number == _NO_PLUGIN:
+    if "cryptography" in reason or "PyNaCl" in reason or number == _NO_PLUGIN:
         return ConnectError(
-            f"Server '{endpoint.server}' asks for a kind of login that the driver lacks a part for ({said}).",
+            f"Server '{endpoint.server}' asks for a kind of login that the driver lacks a part for ({reason}).",
             remedy="Set 'sslmode' to required; or run: pip install 'PyMySQL[rsa,ed25519]'.",
         )
-    if "certificate" in said.lower():
+    if "certificate" in reason.lower():
         return ConnectError(
-            f"The connection to server '{endpoint.server}' fails at a certificate ({said}).",
+            f"The connection to server '{endpoint.server}' fails at a certificate ({reason}).",
             remedy="Check 'sslrootcert', and that 'hostname' is the name in the server's certificate.",
         )
-    if number == _NO_TLS or "SSL is required" in said:
+    if number == _NO_TLS or "SSL is required" in reason:
         return ConnectError(
             f"Server '{endpoint.server}' offers no TLS, which 'sslmode' asks for.",
             remedy="Set ssl_cert and ssl_key on the server; or set 'sslmode' to preferred.",
@@ -186,9 +188,9 @@ def not_connected(endpoint: Endpoint, number: int, text: str) -> HeadraceError:
         )
     if number in _NOT_NOW and number not in (2002, 2003):
         return LostConnection(
-            f"Server '{endpoint.server}' takes no session now ({said}).",
+            f"Server '{endpoint.server}' takes no session now ({reason}).",
             remedy="It may in a moment; where all connections are in use, raise max_connections.",
         )
     return LostConnection(
-        f"Server '{endpoint.server}' can't be reached ({said}).", remedy="Check 'hostname', 'port' and the network."
+        f"Server '{endpoint.server}' can't be reached ({reason}).", remedy="Check 'hostname', 'port' and the network."
     )

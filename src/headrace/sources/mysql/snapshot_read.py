@@ -108,10 +108,10 @@ class SnapshotReader:
         session = self.connect()
         try:
             quoted = (statements.quoted(table.id),)
-            seen = self.snapshots.opened(session, after, tables=quoted, another=self.connect)
+            visible = self.snapshots.opened(session, after, tables=quoted, another=self.connect)
             require_as_known(session, table)
             for batch in texts_of(session, table, sql):
-                yield seen, batch
+                yield visible, batch
             session.rows(_END)
         finally:
             session.close()
@@ -138,11 +138,13 @@ class SnapshotReader:
         try:
             quoted = statements.quoted(table.id)
             if table.has_snapshots:
-                seen = self.snapshots.exact(session, (quoted,), self.connect)
+                visible = self.snapshots.exact(session, (quoted,), self.connect)
             else:
-                seen = self.snapshots.held(session, quoted)
+                visible = self.snapshots.held(session, quoted)
             require_as_known(session, table)
-            came, gone = _images(table, self.changes(table, position, seen.high)) if seen.high > position else _NOTHING
+            came, gone = (
+                _images(table, self.changes(table, position, visible.high)) if visible.high > position else _NOTHING
+            )
             batches = texts_of(session, table, statements.rows(table))
             if came or gone:
                 yield from rewound((batch.columns for batch in batches), came, gone)

@@ -281,10 +281,12 @@ class _Followed:
         if self._after is None or not self._columns_after or self._is_unknown(len(self._columns_after) - 1):
             return False
         names = {column.name.casefold() for column in self._after.schema.columns}
-        names_after = {seen.name.casefold() for seen in self._columns_after[-1]}
-        left_out = [seen for seen in self._columns_after[-1] if seen.name.casefold() not in names]
+        names_after = {state.name.casefold() for state in self._columns_after[-1]}
+        left_out = [state for state in self._columns_after[-1] if state.name.casefold() not in names]
         # What is added or renamed may be left out by the options.
-        return names <= names_after and all(seen.slot.born is None or seen.name != seen.slot.born for seen in left_out)
+        return names <= names_after and all(
+            state.slot.born is None or state.name != state.slot.born for state in left_out
+        )
 
     def _is_unknown(self, number: int) -> bool:
         return any(n <= number for n in self._unknown)
@@ -299,11 +301,11 @@ class _Followed:
         if number < 0 or self._changes_nothing_before(number):
             return self._before
         described: list[tuple[Column, NativeType]] = []
-        for seen in self._columns_after[number]:
-            if self._chain and self._last_name(seen.slot) is not None and self._of_after(seen.slot) is None:
+        for state in self._columns_after[number]:
+            if self._chain and self._last_name(state.slot) is not None and self._of_after(state.slot) is None:
                 # The options leave it out.
                 continue
-            column = self._resolved(seen)
+            column = self._resolved(state)
             if column is None:
                 return None
             described.append(column)
@@ -337,7 +339,7 @@ class _Followed:
             names = [next((s.name for s in after if s.slot.born == name), None) for name in self._before.schema.key]
         elif not any(self._moves_key(n) for n in range(number + 1, len(self._statements))) and self._chain:
             assert self._after is not None
-            last = {seen.name: seen.slot for seen in self._columns_after[-1]}
+            last = {state.name: state.slot for state in self._columns_after[-1]}
             slots = [last.get(name) for name in self._after.schema.key]
             names = [next((s.name for s in after if s.slot is slot), None) for slot in slots]
         else:
@@ -353,7 +355,7 @@ class _Followed:
         )
 
     def _last_name(self, slot: _Slot) -> str | None:
-        return next((seen.name for seen in self._columns_after[-1] if seen.slot is slot), None)
+        return next((state.name for state in self._columns_after[-1] if state.slot is slot), None)
 
     def _of_after(self, slot: _Slot) -> tuple[Column, NativeType] | None:
         """A column as the catalog shows it after the last statement."""
@@ -362,16 +364,16 @@ class _Followed:
         name = self._last_name(slot)
         return None if name is None else _column_of(self._after, name)
 
-    def _resolved(self, seen: _ColumnState) -> tuple[Column, NativeType] | None:
+    def _resolved(self, state: _ColumnState) -> tuple[Column, NativeType] | None:
         """A column after a statement; None where nothing says what it was."""
         resolved = None
-        if seen.version == len(seen.slot.declared):
-            resolved = self._of_after(seen.slot)
-        if resolved is None and seen.version == 0 and seen.slot.born is not None and self._before is not None:
-            resolved = _column_of(self._before, seen.slot.born)
-        if resolved is None and seen.version:
-            resolved = declared_column(seen.name, seen.slot.declared[seen.version - 1], self._default_charset)
-        return None if resolved is None else (replace(resolved[0], name=seen.name), resolved[1])
+        if state.version == len(state.slot.declared):
+            resolved = self._of_after(state.slot)
+        if resolved is None and state.version == 0 and state.slot.born is not None and self._before is not None:
+            resolved = _column_of(self._before, state.slot.born)
+        if resolved is None and state.version:
+            resolved = declared_column(state.name, state.slot.declared[state.version - 1], self._default_charset)
+        return None if resolved is None else (replace(resolved[0], name=state.name), resolved[1])
 
     @cached_property
     def _default_charset(self) -> str | None:
@@ -379,9 +381,9 @@ class _Followed:
         if any(_CHARSET.search(statement.text) for statement in self._statements):
             return None
         without = [
-            seen.slot
-            for seen in self._columns_after[-1]
-            if seen.slot.declared and lacks_charset(seen.slot.declared[-1])
+            state.slot
+            for state in self._columns_after[-1]
+            if state.slot.declared and lacks_charset(state.slot.declared[-1])
         ]
         charsets = {column[1].charset for slot in without if (column := self._of_after(slot)) is not None}
         return charsets.pop() if len(charsets) == 1 else None
@@ -398,8 +400,8 @@ class _Followed:
             reasons.append("it was altered, and how it was before is not known")
         if self._is_unknown(number) or reasons:
             return reasons
-        after = {id(seen.slot): seen for seen in self._columns_after[number]}
-        in_front = {id(seen.slot): seen for seen in (self._columns_after[number - 1] if number else self._first)}
+        after = {id(state.slot): state for state in self._columns_after[number]}
+        in_front = {id(state.slot): state for state in (self._columns_after[number - 1] if number else self._first)}
         for action in self._actions[number]:
             reason = self._harm(action, in_front, after)
             if reason is not None:
@@ -423,21 +425,21 @@ class _Followed:
         if isinstance(action, Change):
             return self._changed(action, in_front, after)
         if isinstance(action, Convert):
-            for key, seen in in_front.items():
-                if key in after and not self._is_kept(seen, after[key]):
-                    return f"column '{seen.name}' got another character set"
+            for key, state in in_front.items():
+                if key in after and not self._is_kept(state, after[key]):
+                    return f"column '{state.name}' got another character set"
         if isinstance(action, AddPrimaryKey):
             wanted = {name.casefold() for name in action.columns}
-            for seen in in_front.values():
-                column = self._resolved(seen)
-                if seen.name.casefold() in wanted and (column is None or column[0].nullable):
-                    return f"column '{seen.name}' may have been NULL, and is in the primary key now"
+            for state in in_front.values():
+                column = self._resolved(state)
+                if state.name.casefold() in wanted and (column is None or column[0].nullable):
+                    return f"column '{state.name}' may have been NULL, and is in the primary key now"
         return None
 
     def _changed(
         self, action: Change, in_front: Mapping[int, _ColumnState], after: Mapping[int, _ColumnState]
     ) -> str | None:
-        pairs = [(seen, after.get(key)) for key, seen in in_front.items() if _same(seen.name, action.name)]
+        pairs = [(state, after.get(key)) for key, state in in_front.items() if _same(state.name, action.name)]
         if not pairs or pairs[0][1] is None or self._is_gone(pairs[0][0].slot):
             return None
         old, new = pairs[0]
@@ -473,19 +475,19 @@ class _Followed:
         if not proven or self._is_unknown(proven - 1):
             return []
         before: dict[str, _Slot | None] = {name.casefold(): None for name in self._dropped}
-        before |= {seen.name.casefold(): seen.slot for seen in self._first}
+        before |= {state.name.casefold(): state.slot for state in self._first}
         return [
-            f"column '{seen.name}' is another one than before"
-            for seen in self._columns_after[proven - 1]
-            if before.get(seen.name.casefold(), seen.slot) is not seen.slot and not self._is_gone(seen.slot)
+            f"column '{state.name}' is another one than before"
+            for state in self._columns_after[proven - 1]
+            if before.get(state.name.casefold(), state.slot) is not state.slot and not self._is_gone(state.slot)
         ]
 
     def _gone(self, proven: int) -> tuple[str, ...]:
         """The names that are no column's any more after the statements to be proven."""
         if not proven or self._is_unknown(proven - 1):
             return ()
-        now = {seen.name.casefold() for seen in self._columns_after[proven - 1]}
-        names = dict.fromkeys((*self._dropped, *(seen.name for seen in self._first)))
+        now = {state.name.casefold() for state in self._columns_after[proven - 1]}
+        names = dict.fromkeys((*self._dropped, *(state.name for state in self._first)))
         return tuple(name for name in names if name.casefold() not in now)
 
     # Columns that are new.
@@ -495,19 +497,21 @@ class _Followed:
         if not proven or self._is_unknown(proven - 1):
             return []
         return [
-            seen for seen in self._columns_after[proven - 1] if seen.slot.born is None and not self._is_gone(seen.slot)
+            state
+            for state in self._columns_after[proven - 1]
+            if state.slot.born is None and not self._is_gone(state.slot)
         ]
 
     def _default_reason(self, proven: int) -> str:
-        name = next((seen.name for seen in self._added(proven) if not self._is_null(seen)), "")
+        name = next((state.name for state in self._added(proven) if not self._is_null(state)), "")
         return f"column '{name}' was added with values"
 
-    def _is_null(self, seen: _ColumnState) -> bool:
+    def _is_null(self, state: _ColumnState) -> bool:
         """Whether a column that was added is NULL in every row from before."""
-        first, column = seen.slot.declared[0], self._resolved(seen)
+        first, column = state.slot.declared[0], self._resolved(state)
         if first is None or first.generated or first.computed or first.identity or first.in_key:
             return False
-        if first.nullable is False or first.default not in (None, "NULL") or len(seen.slot.declared) > 1:
+        if first.nullable is False or first.default not in (None, "NULL") or len(state.slot.declared) > 1:
             return False
         if column is None:
             return not first.type.startswith("timestamp") or first.nullable is True
@@ -516,29 +520,29 @@ class _Followed:
     def _constants(self, proven: int) -> dict[str, str | None] | None:
         """The values of columns that were added and are not NULL; None where one of them is not known."""
         constants: dict[str, str | None] = {}
-        for seen in self._added(proven):
-            if self._is_null(seen):
+        for state in self._added(proven):
+            if self._is_null(state):
                 continue
-            value = self._constant(seen)
+            value = self._constant(state)
             if value is None:
                 return None
-            constants[seen.name] = value
+            constants[state.name] = value
         return constants
 
-    def _constant(self, seen: _ColumnState) -> str | None:
+    def _constant(self, state: _ColumnState) -> str | None:
         """The one value that a column has in every row from before; None where it is not known."""
-        first, column = seen.slot.declared[0], self._of_after(seen.slot)
-        if first is None or column is None or len(seen.slot.declared) > 1 or seen.version > 1:
+        first, column = state.slot.declared[0], self._of_after(state.slot)
+        if first is None or column is None or len(state.slot.declared) > 1 or state.version > 1:
             return None
         if first.default is None or first.generated or first.identity or first.in_key or column[0].generated:
             return None
         shown, native = column[0].default, column[1]
-        if shown is None or native.kind not in _CONSTANT_KINDS or self._has_other_default(seen):
+        if shown is None or native.kind not in _CONSTANT_KINDS or self._has_other_default(state):
             return None
         if self._after is not None and column[0].name in self._after.protected:
             return None
         if any(
-            other.slot is seen.slot and other.name != seen.name for others in self._columns_after for other in others
+            other.slot is state.slot and other.name != state.name for others in self._columns_after for other in others
         ):
             # Rows of an older structure may have it under the other name.
             return None
@@ -552,9 +556,9 @@ class _Followed:
             return None
         return shown if same else None
 
-    def _has_other_default(self, seen: _ColumnState) -> bool:
+    def _has_other_default(self, state: _ColumnState) -> bool:
         return any(
-            isinstance(action, SetDefault) and _same(action.name, seen.name)
+            isinstance(action, SetDefault) and _same(action.name, state.name)
             for actions in self._actions
             for action in actions
         )

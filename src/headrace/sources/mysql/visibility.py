@@ -96,9 +96,9 @@ class Snapshots:
         """
         deadline = time.monotonic() + self.wait_seconds
         while True:
-            seen = self._opened(session, tables, another, deadline)
-            if after is None or seen.low >= after:
-                return seen
+            visible = self._opened(session, tables, another, deadline)
+            if after is None or visible.low >= after:
+                return visible
             session.rows(_END)
             _require_time(deadline, "what the log has up to the end of the batch")
             time.sleep(_POLL_SECONDS)
@@ -178,10 +178,10 @@ class Snapshots:
 
     def _stated(self, session: Session) -> Visible:
         session.rows(_OPEN)
-        said = {str(name).lower(): value for name, value in session.rows(_SNAPSHOT_STATUS)}
-        if not said.get("binlog_snapshot_file"):
+        status = {str(name).lower(): value for name, value in session.rows(_SNAPSHOT_STATUS)}
+        if not status.get("binlog_snapshot_file"):
             raise CaptureError("The server writes no binary log.", remedy="Start it with --log-bin.")
-        position = self._position(said["binlog_snapshot_file"], said["binlog_snapshot_position"])
+        position = self._position(status["binlog_snapshot_file"], status["binlog_snapshot_position"])
         return Visible(position, position)
 
     def _locked(self, session: Session, tables: Sequence[str], another: Callable[[], Session]) -> Visible:

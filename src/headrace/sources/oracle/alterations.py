@@ -125,8 +125,8 @@ def altered(sql: str, before: OracleTable, after: OracleTable) -> tuple[OracleTa
     table = replace(after, dropped=tuple(sorted(dropped)))
     if not reasons and not constants:
         return table, None
-    said = [f"column '{name}' was added with a constant in all rows" for name in constants]
-    return table, Rewrite(after.id.path, " and ".join(reasons or said), {} if reasons else constants)
+    changed = [f"column '{name}' was added with a constant in all rows" for name in constants]
+    return table, Rewrite(after.id.path, " and ".join(reasons or changed), {} if reasons else constants)
 
 
 def _natives(table: OracleTable) -> Iterator[tuple[str, NativeType]]:
@@ -136,10 +136,10 @@ def _natives(table: OracleTable) -> Iterator[tuple[str, NativeType]]:
 def _unsaid(effects: Effects, before: OracleTable, after: OracleTable) -> Iterator[str]:
     """What both structures show and the statement does not say: a later one did it, or none that is in the log."""
     old = dict(_natives(before))
-    said = {*effects.added, *effects.renamed, *effects.left, *effects.retyped}
+    explained = {*effects.added, *effects.renamed, *effects.left, *effects.retyped}
     for name, native in _natives(after):
         was = old.get(name)
-        if name in said:
+        if name in explained:
             continue
         if was is None:
             yield f"column '{name}' is captured from now on"

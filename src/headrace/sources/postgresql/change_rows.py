@@ -324,11 +324,11 @@ class EventNumbers:
             total=counts,
         )
         names = list(self._names)
-        said = {
+        facts = {
             place: tallies[number].collections(names)
             for place, number in zip(rows.order.tolist(), of.tolist(), strict=True)
         }
-        return rows, said
+        return rows, facts
 
     def _tables(self, layouts: Array) -> Array:
         """The number of the name of each row's table."""

@@ -114,7 +114,7 @@ class _Examination:
             sentence += ", more than max_slot_wal_keep_size allows; the next checkpoint may drop it."
             remedy = "Raise it (ALTER SYSTEM SET max_slot_wal_keep_size = ...; SELECT pg_reload_conf();), and see what "
             remedy += "holds up the sinks."
-        waiting_since, seen = (None, False) if boundary is None else self._first_change(slot, boundary, written)
+        waiting_since, is_quiet = (None, False) if boundary is None else self._first_change(slot, boundary, written)
         held = 0 if slot.restart is None or slot.confirmed is None else slot.confirmed - slot.restart
         if held > _MUCH:
             holder = self._holder()
@@ -126,7 +126,7 @@ class _Examination:
             checked=now,
             captured_until=now,
             waiting_since=waiting_since,
-            quiet_until=now if seen and waiting_since is None else None,
+            quiet_until=now if is_quiet and waiting_since is None else None,
             retained_bytes=retained,
             headroom_bytes=slot.safe_bytes,
         )

@@ -74,7 +74,7 @@ def shared_end(
         oids: the tables whose rows count.
         types: what is known of types.
     """
-    seen: dict[int, dict[str, LogicalType]] = {}
+    shapes: dict[int, dict[str, LogicalType]] = {}
     opened: dict[int, dict[str, LogicalType]] = {}
     commit, inside = 0, False
     with copy_reader(settings, start) as reader:
@@ -91,14 +91,14 @@ def shared_end(
                         return None
                     commit, inside = content.commit, True
                 elif isinstance(content, pgoutput.Commit):
-                    seen, opened, inside = {**seen, **opened}, {}, False
+                    shapes, opened, inside = {**shapes, **opened}, {}, False
                     if content.end >= end:
                         return None
                 elif isinstance(content, pgoutput.TypeMessage):
                     types = types.with_logged(content.oid, content.schema, content.name)
                 elif isinstance(content, Relation) and content.oid in oids and commit >= start:
                     shape = {c.name: types.resolve(c.oid, c.typmod).logical for c in content.columns}
-                    if content.oid in seen and not can_share(seen[content.oid], shape):
+                    if content.oid in shapes and not can_share(shapes[content.oid], shape):
                         return lsn.commit_before(commit)
                     opened[content.oid] = shape
 

@@ -55,11 +55,11 @@ def next_xid(connection: Connection) -> int:
 
     The end of a snapshot is not it: that is behind the last transaction that has ended.
     """
-    age, seen = connection.rows(_NEXT)[0]
+    age, next_id = connection.rows(_NEXT)[0]
     number = (int(age) + _FIRST_XID) % _XIDS
     # The server counts in 64 bits, and shows 32 of them here.
-    whole = int(seen) // _XIDS * _XIDS + number
-    return whole if whole >= int(seen) else whole + _XIDS
+    whole = int(next_id) // _XIDS * _XIDS + number
+    return whole if whole >= int(next_id) else whole + _XIDS
 
 
 def _sentence(connection: Connection, xid: int) -> str:

@@ -85,8 +85,10 @@ def altered(
     dropped = tuple(sorted((gone | set(old)) - set(new)))
     if not reasons and not constants:
         return dropped, None
-    said = [f"column '{name}' is another one than before, and NULL" for name in constants]
-    return dropped, Rewrite(after.id.path, " and ".join(dict.fromkeys(reasons or said)), {} if reasons else constants)
+    changed = [f"column '{name}' is another one than before, and NULL" for name in constants]
+    return dropped, Rewrite(
+        after.id.path, " and ".join(dict.fromkeys(reasons or changed)), {} if reasons else constants
+    )
 
 
 def _columns(table: CapturedTable) -> dict[str, _Captured]:

@@ -141,7 +141,7 @@ class SqlServer:
         return [Alteration(int(number), lsn.read(at), str(command or "")) for number, at, command in rows]
 
     def rewrite(
-        self, server: Queries, before: CapturedTable, after: CapturedTable, said: Sequence[str]
+        self, server: Queries, before: CapturedTable, after: CapturedTable, altering: Sequence[str]
     ) -> tuple[tuple[str, ...], Rewrite | None]:
         """By the statements, both structures, and the numbers of columns."""
 
@@ -154,7 +154,7 @@ class SqlServer:
                 # What can't be asked is not proven.
                 return True
 
-        return altered(before, after, said, has_values)
+        return altered(before, after, altering, has_values)
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

@@ -171,6 +171,6 @@ class MisfitKey:
     def sentence(self) -> str:
         """What is wrong, without the table."""
         has = "has" if self.certain else "may have"
-        said = f"Its key column '{self.column}' {has} the value {self.value}"
-        said += "" if self.certain else " (the server takes it, and did not look through the table in time)"
-        return f"{said}. Tables that are kept equal have no place for it, and a batch with such a row stops."
+        text = f"Its key column '{self.column}' {has} the value {self.value}"
+        text += "" if self.certain else " (the server takes it, and did not look through the table in time)"
+        return f"{text}. Tables that are kept equal have no place for it, and a batch with such a row stops."

@@ -81,13 +81,13 @@ class TableFacts:
             location: the folder, as a URI.
             storage: how Python reaches it.
         """
-        said, needs = json.loads(metadata)["metaData"], json.loads(protocol)["protocol"]
+        metadata_fields, needs = json.loads(metadata)["metaData"], json.loads(protocol)["protocol"]
         return cls(
-            said["id"],
+            metadata_fields["id"],
             location,
-            tuple(json.loads(said["schemaString"])["fields"]),
-            tuple(said.get("partitionColumns") or ()),
-            said.get("configuration") or {},
+            tuple(json.loads(metadata_fields["schemaString"])["fields"]),
+            tuple(metadata_fields.get("partitionColumns") or ()),
+            metadata_fields.get("configuration") or {},
             frozenset(needs.get("writerFeatures") or ()) if needs["minWriterVersion"] >= _FEATURES else None,
             needs,
             storage,

@@ -324,13 +324,13 @@ def _refuse_partitions(settings: DeltaSettings) -> None:
 
 def _refuse_two_places(settings: DeltaSettings) -> None:
     if (settings.path is None) == (settings.catalog is None):
-        said = (
+        problem = (
             "has both options, 'path' and 'catalog'"
             if settings.path
             else "needs one of the options 'path' and 'catalog'"
         )
         raise OptionError(
-            f"Sink 'delta' {said}.",
+            f"Sink 'delta' {problem}.",
             remedy="Set 'path' for tables in folders, or 'catalog' for tables with names.",
             option="catalog" if settings.path else "",
         )

@@ -388,20 +388,20 @@ class IcebergTable(LakeTable):
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether the newest snapshot of the same owner that the table descends from is of this batch."""
         for snapshot in self._table().descent():
-            said = snapshot.summary()
-            whose = (said.get(OWNER), said.get(TARGET)) == (batch.owner, source)
-            if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
-                return LastBatch(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
+            summary = snapshot.summary()
+            whose = (summary.get(OWNER), summary.get(TARGET)) == (batch.owner, source)
+            if whose and (not batch.sink or (summary.get(SINK) or "") in ("", batch.sink)):
+                return LastBatch(int(summary.get(BATCH)), summary.get(OFFSETS) or "").covers(batch, f"the {self.label}")
         return False
 
     def has_rows_of_others(self, batch: BatchId, source: str) -> bool:
         """By the newest snapshots. Where some are expired, nobody knows."""
         oldest = None
         for oldest in self._table().descent():
-            said = oldest.summary()
-            if (said.get(OWNER), said.get(TARGET)) == (batch.owner, source):
+            summary = oldest.summary()
+            if (summary.get(OWNER), summary.get(TARGET)) == (batch.owner, source):
                 return False
-            if oldest.operation() != "replace" and said.get("added-data-files") not in (None, "0"):
+            if oldest.operation() != "replace" and summary.get("added-data-files") not in (None, "0"):
                 return True
         return oldest is not None and oldest.parentId() is not None
 
