@@ -51,7 +51,7 @@ def total(numbers):
     return found
 
 assert total(np.arange(4)) == 6
-print(sum(total.made.stats.cache_misses.values()))
+print(sum(total.kernel.stats.cache_misses.values()))
 """
 
 

@@ -124,7 +124,7 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
         *(f"{key_of(column, table)} as k{number}" for number, column in enumerate(keys)),
     ]
     facts = line_facts(table) if may_share_keys(table) else {}
-    columns += [f"{made} as {name}" for name, made in facts.items()]
+    columns += [f"{expression} as {name}" for name, expression in facts.items()]
     if not table.key_changed:
         lines = changes.selectExpr(*columns)
         return settled(lines, table) if facts else lines
@@ -160,8 +160,8 @@ def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False
     return settled(lines, table)
 
 
-def _named(made: Mapping[str, str]) -> str:
-    return ", ".join(f"{sql} as {name}" for name, sql in made.items())
+def _named(struct_fields: Mapping[str, str]) -> str:
+    return ", ".join(f"{sql} as {name}" for name, sql in struct_fields.items())
 
 
 def key_of(column: Column, table: TableProfile) -> str:

@@ -46,32 +46,32 @@ def convert(
 
         if output is not None and output.exists() and not force:
             raise OptionError(f"'{output}' already exists.", remedy="Choose another file, or use --force.")
-        made = converted(file, bootstrap_servers=bootstrap_servers)
-        if made.lost and not force:
-            for left in made.lost:
+        conversion = converted(file, bootstrap_servers=bootstrap_servers)
+        if conversion.lost and not force:
+            for left in conversion.lost:
                 typer.echo(f"  {left}", err=True)
-            things = f"{len(made.lost)} {'thing' if len(made.lost) == 1 else 'things'}"
+            things = f"{len(conversion.lost)} {'thing' if len(conversion.lost) == 1 else 'things'}"
             raise OptionError(
                 f"'{file}' asks for {things} that the pipeline can't do, so nothing was written.",
                 remedy="Correct or remove these properties, or write the pipeline without them with --force.",
             )
         if output is None:
-            sys.stdout.write(made.text)
+            sys.stdout.write(conversion.text)
         else:
             try:
-                output.write_text(made.text, encoding="utf-8")
+                output.write_text(conversion.text, encoding="utf-8")
             except OSError as error:
                 raise OptionError(f"Can't write '{output}': {error.strerror}.", remedy="Check the path.") from None
-        report = [f"{made.carried} of {made.carried + len(made.left)} properties were converted."]
-        report += [f"  {left}" for left in made.lost]
-        needless = sum(left.why == "not needed" for left in made.left)
+        report = [f"{conversion.carried} of {conversion.carried + len(conversion.left)} properties were converted."]
+        report += [f"  {left}" for left in conversion.lost]
+        needless = sum(left.why == "not needed" for left in conversion.left)
         if needless:
             report.append(f"Not needed: {needless}; the end of the file says why.")
-        if made.differences:
+        if conversion.differences:
             report += [
                 "Defaults that differ from Debezium's:",
-                *(f"  {difference}." for difference in made.differences),
+                *(f"  {difference}." for difference in conversion.differences),
             ]
-        if made.environment:
-            report.append(f"Before a run, set: {', '.join(made.environment)}.")
+        if conversion.environment:
+            report.append(f"Before a run, set: {', '.join(conversion.environment)}.")
         sys.stderr.write("\n".join(report) + "\n")

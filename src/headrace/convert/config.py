@@ -217,18 +217,18 @@ class _Pipeline:
                 error = OptionError(f"The property '{given.given(name)}' can't be '{value}' here.", remedy=remedy)
                 self.refused.append(error)
                 given.take(name)
-        made = format_section(given, self.refused)
-        made |= routing(given, self.refused, bare_json=_bare_json(made))
+        section = format_section(given, self.refused)
+        section |= routing(given, self.refused, bare_json=_bare_json(section))
         prefix = next((n for n in ("topic.prefix", "database.server.name") if given.peek(n)), None)
         if prefix is None:
             sentence = "The property 'topic.prefix' is missing, with which all topics begin."
             self.refused.append(OptionError(sentence, remedy="Add it (database.server.name in Debezium 1)."))
         taken = given.take(prefix) if prefix is not None else None
-        made["topic.prefix"] = given.value("topic.prefix", taken or _STAND_INS[0])
+        section["topic.prefix"] = given.value("topic.prefix", taken or _STAND_INS[0])
         if any(p.name.startswith(_OLD_NAMES) for p in given.config.properties):
-            made["shape"] = _SHAPE_OF_OLD_NAMES
+            section["shape"] = _SHAPE_OF_OLD_NAMES
             given.notes.append("The names are of Debezium 1, and so is the shape of events. Today's is shape: '3'.")
-        return made
+        return section
 
     def _sink(self, bootstrap_servers: str) -> dict[str, str]:
         """The Kafka sink with its producer's settings and the making of topics."""
@@ -239,17 +239,17 @@ class _Pipeline:
             self.refused.append(OptionError(error, remedy="Only the sink kafka can."))
             for name in given.names(f"sink.{kind}."):
                 given.leave(name, "not needed", "its sink can't be converted")
-        made = {"type": "kafka", "bootstrap.servers": self._brokers(bootstrap_servers)}
+        section = {"type": "kafka", "bootstrap.servers": self._brokers(bootstrap_servers)}
         for name in given.names("producer."):
             value = given.peek(name) or ""
             few = name == _IN_FLIGHT and value.strip() in ("1", "2", "3", "4", "5")
             if not given.leave_usual(name, usual(self._kind, name)) and (few or not self._leave(name)):
                 written = f"kafka.{name.removeprefix('producer.')}"
-                made[written] = given.value(written, value, origin=given.given(name))
+                section[written] = given.value(written, value, origin=given.given(name))
                 given.take(name)
         for name in given.names("topic.creation."):
-            made[name] = given.value(name, given.take(name) or "")
-        return made
+            section[name] = given.value(name, given.take(name) or "")
+        return section
 
     def _brokers(self, asked: str) -> str:
         given, name = self._given, "producer.bootstrap.servers"
@@ -269,12 +269,12 @@ class _Pipeline:
         given.take("name")
         name = given.config.name or format["topic.prefix"]
         folder = re.sub(r"[^\w.-]+", "-", _REFERENCE.sub("", name)).strip("-.")
-        made = {"name": name, "checkpoint": f"./checkpoint-{folder or 'pipeline'}"}
+        section = {"name": name, "checkpoint": f"./checkpoint-{folder or 'pipeline'}"}
         interval = given.peek("poll.interval.ms")
         if interval is not None and re.fullmatch(r"\s*[1-9]\d*\s*", interval):
-            made["trigger"] = f"{interval.strip()}ms"
+            section["trigger"] = f"{interval.strip()}ms"
             given.take("poll.interval.ms")
-        return made
+        return section
 
     def _tables(self, source: dict[str, str]) -> None:
         """Lists of tables as regular expressions, in their own words; lists of schemas where no tables are listed."""

@@ -44,13 +44,13 @@ def format_section(given: Properties, refused: list[OptionError]) -> dict[str, s
         given.notes.append(f"{' and '.join(silent)}: the worker's, taken as JsonConverter. Compare with a message.")
     before = len(refused)
     kinds = {side: _kind(given, side, refused) for side in _SIDES}
-    made = {"type": "debezium_json"}
+    section = {"type": "debezium_json"}
     if len(refused) == before and kinds["key"] != kinds["value"]:
         error = f"Keys are written as {kinds['key']} and values as {kinds['value']}, and Headrace writes both alike."
         refused.append(OptionError(error, remedy="Give both the same converter."))
     elif len(refused) == before:
         try:
-            made = _json(given) if kinds["value"] == "JSON" else _avro(given)
+            section = _json(given) if kinds["value"] == "JSON" else _avro(given)
         except OptionError as error:
             refused.append(error)
     if len(refused) > before:
@@ -59,7 +59,7 @@ def format_section(given: Properties, refused: list[OptionError]) -> dict[str, s
     for side in _SIDES:
         for name in given.names(f"{side}.converter."):
             given.leave_usual(name, _USUAL.get(name.removeprefix(f"{side}.converter."), ()))
-    return made
+    return section
 
 
 def _kind(given: Properties, side: str, refused: list[OptionError]) -> str:
@@ -74,22 +74,22 @@ def _kind(given: Properties, side: str, refused: list[OptionError]) -> str:
 
 
 def _json(given: Properties) -> dict[str, str]:
-    made = {"type": "debezium_json"}
+    section = {"type": "debezium_json"}
     # Connect's converter wraps messages unless it is configured not to.
     for side in ("value", "key"):
         name = f"{side}.converter.schemas.enable"
-        made[name] = (given.take(name) or "true").strip().lower()
-    if made["key.converter.schemas.enable"] == made["value.converter.schemas.enable"]:
-        del made["key.converter.schemas.enable"]
-    _null_as_default(given, made)
-    return made
+        section[name] = (given.take(name) or "true").strip().lower()
+    if section["key.converter.schemas.enable"] == section["value.converter.schemas.enable"]:
+        del section["key.converter.schemas.enable"]
+    _null_as_default(given, section)
+    return section
 
 
-def _null_as_default(given: Properties, made: dict[str, str]) -> None:
+def _null_as_default(given: Properties, section: dict[str, str]) -> None:
     name = "value.converter.replace.null.with.default"
     value = given.peek(name)
     if value is not None:
-        made[name] = value
+        section[name] = value
         given.take(name)
     twin = "key.converter.replace.null.with.default"
     if given.peek(twin) is not None:
@@ -97,7 +97,7 @@ def _null_as_default(given: Properties, made: dict[str, str]) -> None:
 
 
 def _avro(given: Properties) -> dict[str, str]:
-    made = {"type": "debezium_avro"}
+    section = {"type": "debezium_avro"}
     for setting in ("schema.registry.url", "apicurio.registry.url"):
         urls = {side: given.peek(f"{side}.converter.{setting}") for side in _SIDES}
         url = urls["value"] or urls["key"]
@@ -111,9 +111,9 @@ def _avro(given: Properties) -> dict[str, str]:
         origin = given.given(f"{'value' if urls['value'] else 'key'}.converter.{setting}")
         for side in _SIDES:
             given.take(f"{side}.converter.{setting}")
-        made["registry"] = given.value("registry", url, "SCHEMA_REGISTRY_URL", origin=origin)
+        section["registry"] = given.value("registry", url, "SCHEMA_REGISTRY_URL", origin=origin)
         if setting.startswith("apicurio"):
-            made["framing"] = _apicurio_framing(given)
+            section["framing"] = _apicurio_framing(given)
         break
     else:
         raise OptionError(
@@ -125,15 +125,15 @@ def _avro(given: Properties) -> dict[str, str]:
         for side in ("value", "key"):
             origin = given.given(f"{side}.converter.{name}")
             login = given.take(f"{side}.converter.{name}")
-            if login is not None and f"registry.{user}" not in made:
+            if login is not None and f"registry.{user}" not in section:
                 variable = "SCHEMA_REGISTRY_USER_INFO"
-                made[f"registry.{user}"] = given.value(f"registry.{user}", login, variable, origin=origin)
-    _null_as_default(given, made)
+                section[f"registry.{user}"] = given.value(f"registry.{user}", login, variable, origin=origin)
+    _null_as_default(given, section)
     for side in _SIDES:
         name = f"{side}.converter.schemas.enable"
         if given.peek(name) is not None:
             given.leave(name, "not needed", "Avro messages always name their schema")
-    return made
+    return section
 
 
 def _apicurio_framing(given: Properties) -> str:

@@ -50,11 +50,11 @@ def routing(given: Properties, refused: list[OptionError], *, bare_json: bool) -
         bare_json: whether messages are JSON without schemas, in which a routed message differs in its topic only.
     """
     names = [name.strip() for name in (given.take("transforms") or "").split(",") if name.strip()]
-    made: dict[str, str] = {}
+    options: dict[str, str] = {}
     for name in names:
         prefix = f"transforms.{name}."
         try:
-            made = _router(given, name, prefix, made, bare_json=bare_json)
+            options = _router(given, name, prefix, options, bare_json=bare_json)
         except OptionError as error:
             refused.append(error)
             for left in list(given.names(prefix)):
@@ -62,10 +62,10 @@ def routing(given: Properties, refused: list[OptionError], *, bare_json: bool) -
     for name in [n for prefix in ("transforms.", "predicates") for n in given.names(prefix)]:
         if not any(name.startswith(f"transforms.{known}.") for known in names):
             given.leave(name, "not needed", "no transform uses it")
-    return made
+    return options
 
 
-def _router(given: Properties, name: str, prefix: str, made: dict[str, str], *, bare_json: bool) -> dict[str, str]:
+def _router(given: Properties, name: str, prefix: str, options: dict[str, str], *, bare_json: bool) -> dict[str, str]:
     """A router's options, where there is none yet.
 
     Raises:
@@ -78,23 +78,23 @@ def _router(given: Properties, name: str, prefix: str, made: dict[str, str], *, 
         raise _refused(name, kind or f"{called} is missing", why, remedy)
     if given.peek(f"{prefix}predicate") is not None:
         raise _refused(name, kind, "Headrace has no predicates of transforms.", "Leave the predicate out.")
-    if made:
+    if options:
         raise _refused(name, kind, "Headrace routes tables once.", "Make one router of them.")
     given.take(f"{prefix}type")
     return _logical(given, prefix) if kind == _LOGICAL else _regex(given, name, prefix, bare_json=bare_json)
 
 
 def _logical(given: Properties, prefix: str) -> dict[str, str]:
-    made = {}
+    options = {}
     for option in _CARRIED:
         value = given.take(prefix + option)
         if value is not None:
-            made[option] = given.value(option, value)
+            options[option] = given.value(option, value)
     cache = f"{prefix}logical.table.cache.size"
     if given.peek(cache) is not None:
         given.leave(cache, "not needed", "routes are made once per batch")
     _skip_others(given, prefix)
-    return made
+    return options
 
 
 def _regex(given: Properties, name: str, prefix: str, *, bare_json: bool) -> dict[str, str]:
@@ -105,14 +105,14 @@ def _regex(given: Properties, name: str, prefix: str, *, bare_json: bool) -> dic
             "It leaves the names of schemas as they were, which Headrace's router does not.",
             "Use ByLogicalTableRouter, or JSON without schemas.",
         )
-    made = {
+    options = {
         "topic.regex": given.value("topic.regex", given.take(f"{prefix}regex") or ""),
         "topic.replacement": given.value("topic.replacement", given.take(f"{prefix}replacement") or ""),
         "key.enforce.uniqueness": "false",
     }
     given.notes.append("RegexRouter routes the topics of tables only, not those of transactions, heartbeats and DDL.")
     _skip_others(given, prefix)
-    return made
+    return options
 
 
 def _skip_others(given: Properties, prefix: str) -> None:

@@ -135,8 +135,8 @@ def message_batch(
         columns["key"] = key.cast(pa.binary())
     if partition is not None:
         columns["partition"] = pa.array(np.full(rows.num_rows, partition, np.int32))
-    made = [columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in MESSAGES]
-    return pa.RecordBatch.from_arrays(made, schema=MESSAGES)
+    arrays = [columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in MESSAGES]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
 
 
 def are(rows: pa.RecordBatch, *ops: str) -> Array:
@@ -177,11 +177,11 @@ def integers(texts: pa.StringArray) -> pa.StringArray:
     if texts.null_count == len(texts):
         return texts
     codes = texts.dictionary_encode()
-    made = [
+    converted = [
         str(int(t)) if _INTEGER.fullmatch(t) and -(2**63) <= int(t) < 2**63 else None
         for t in codes.dictionary.to_pylist()
     ]
-    return pa.array(made, pa.string()).take(codes.indices)
+    return pa.array(converted, pa.string()).take(codes.indices)
 
 
 def quoted(text: str) -> str:

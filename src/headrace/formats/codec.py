@@ -186,8 +186,8 @@ class CountingEncoder(Codec):
         """What the encoder has left."""
         yield from self._with_counts(self._encoder.finish())
 
-    def _with_counts(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in made:
+    def _with_counts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
             if not batch.num_rows:
                 continue
             now = self._encoder.out_of_range
@@ -472,8 +472,8 @@ def kafka_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def change_batch(columns: Mapping[str, pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
     """Change rows of these columns; those that are not given are null."""
-    made = [columns.get(field.name, pa.nulls(count, field.type)) for field in schema]
-    return pa.RecordBatch.from_arrays(made, schema=schema)
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def all_rows(
@@ -503,8 +503,8 @@ def all_rows(
     kept = plain[rows]
     if not kept.all():
         rows, whole = rows[kept], whole.filter(pa.array(kept))
-    made = [] if announce is None else announce(rows, np.flatnonzero(kept))
-    made.append((rows, whole))
+    batches = [] if announce is None else announce(rows, np.flatnonzero(kept))
+    batches.append((rows, whole))
     odd: list[dict[str, Any]] = []
     numbers: list[int] = []
     for number in map(int, np.flatnonzero(~plain)):
@@ -512,8 +512,8 @@ def all_rows(
         odd += row
         numbers += [number] * len(row)
     if odd:
-        made.append((np.array(numbers), pa.RecordBatch.from_pylist(odd, whole.schema)))
-    return in_order(made)
+        batches.append((np.array(numbers), pa.RecordBatch.from_pylist(odd, whole.schema)))
+    return in_order(batches)
 
 
 def in_order(batches: list[tuple[Numbers, pa.RecordBatch]]) -> pa.RecordBatch:

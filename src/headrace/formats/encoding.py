@@ -168,8 +168,8 @@ def _inferred(changes: DataFrame, keys: Sequence[str]) -> list[TableSchema]:
     for id, names in sorted(columns.items()):
         key = key_of.get(id) or tuple(k for k in keys if k in names)
         text = LogicalType("string")
-        made = tuple(Column(name, n, text, nullable=name not in key) for n, name in enumerate(names, 1))
-        schemas.append(TableSchema(id, made, key))
+        inferred = tuple(Column(name, n, text, nullable=name not in key) for n, name in enumerate(names, 1))
+        schemas.append(TableSchema(id, inferred, key))
     return schemas
 
 

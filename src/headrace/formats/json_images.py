@@ -71,11 +71,14 @@ def write_canonical(
     for number in np.unique(chosen[chosen >= 0]):
         index, row = np.nonzero(chosen == number)
         tokens = np.ascontiguousarray(at[index, row])
-        made = canonical(tape, tokens, every[number])
-        for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
+        canonical_fields = canonical(tape, tokens, every[number])
+        for bad in np.flatnonzero(canonical_fields.is_null().to_numpy(zero_copy_only=False)):
             column = list(encodings[of[row[bad]]])[index[bad]]
             unread.append(Unread(int(row[bad]), column, int(tokens[bad])))
-        tape.replace(tokens, pc.coalesce(made, tape.texts(tokens)) if made.null_count else made)
+        tape.replace(
+            tokens,
+            pc.coalesce(canonical_fields, tape.texts(tokens)) if canonical_fields.null_count else canonical_fields,
+        )
     return unread
 
 

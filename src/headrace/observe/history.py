@@ -151,7 +151,7 @@ class KeptFigures:
         """Back from `to_text`; None where there are none, where they are half written, or of another form."""
         try:
             data = json.loads(text or "")
-            made = cls(dict(data["figures"]), float(data["every"])) if data["form"] == _FORM else None
-            return made if made is not None and made.time else None
+            kept = cls(dict(data["figures"]), float(data["every"])) if data["form"] == _FORM else None
+            return kept if kept is not None and kept.time else None
         except (ValueError, KeyError, TypeError):
             return None

@@ -84,7 +84,7 @@ class Troubles(logging.Handler):
         with self._guard:
             self.count += 1
             before = self._found.pop((key, remedy), None)
-            made = Trouble(sentence, remedy, self._now(), fatal=fatal)
-            self._found[key, remedy] = made if before is None else replace(made, times=before.times + 1)
+            trouble = Trouble(sentence, remedy, self._now(), fatal=fatal)
+            self._found[key, remedy] = trouble if before is None else replace(trouble, times=before.times + 1)
             while len(self._found) > _MOST:
                 del self._found[next(iter(self._found))]

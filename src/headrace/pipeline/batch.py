@@ -306,7 +306,7 @@ class BatchWriter:
                 if self._fused:
                     rows = changes.where("counted is null").drop("counted")
                     encoded[self._targets[0].format_key] = rows
-                made: list[tuple[Target, EncodedBatch]] = []
+                batches: list[tuple[Target, EncodedBatch]] = []
                 announced: list[tuple[Target, list[Structure]]] = []
                 written: list[Target] = []
                 shortened = 0
@@ -337,7 +337,7 @@ class BatchWriter:
                             own = announced_once(own)
                         if key not in encoded:
                             of_batch = format.encode_batch(own)
-                            made.append((target, of_batch))
+                            batches.append((target, of_batch))
                             messages = of_batch.messages
                             # A sink that weighs its messages looks at them twice.
                             if target.sink.largest_value is not None or self._uses[target.format_key] > 1:
@@ -360,7 +360,7 @@ class BatchWriter:
                 nulled = count_nulled(written, batch, several=self._several)
                 parts = [
                     (self._targets[0], summary.out_of_range),
-                    *((target, encoded.out_of_range()) for target, encoded in made),
+                    *((target, encoded.out_of_range()) for target, encoded in batches),
                 ]
                 beyond = count_out_of_range(parts, batch, several=self._several)
                 without = replace(without, shortened=shortened, out_of_range=beyond, nulled=nulled)
@@ -453,11 +453,11 @@ def shape(
     from pyspark import StorageLevel
     from pyspark.errors import PySparkException
 
-    made = shaping.rows(rows, schemas).persist(StorageLevel.MEMORY_AND_DISK)
-    cleanup.callback(made.unpersist)
+    frame = shaping.rows(rows, schemas).persist(StorageLevel.MEMORY_AND_DISK)
+    cleanup.callback(frame.unpersist)
     try:
         # Here and not in the sink, which would take the failure of an expression for its own.
-        return made if made.count() else None
+        return frame if frame.count() else None
     except PySparkException as error:
         raise explained(error) from error
 

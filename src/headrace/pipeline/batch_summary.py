@@ -145,15 +145,15 @@ _Counts = dict[str, dict[str, int]]
 """How many values by table and column."""
 
 
-def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId, *, several: bool) -> _Counts:
+def count_out_of_range(out_of_range: Sequence[tuple[Target, OutOfRange]], batch: BatchId, *, several: bool) -> _Counts:
     """How many values a batch's formats did not hold by table and column; each format that has some is logged.
 
     Args:
-        made: the sinks, with what was counted for them.
+        out_of_range: the sinks, with what was counted for them.
         batch: the batch.
         several: whether names of tables begin with their database.
     """
-    for target, lost in made:
+    for target, lost in out_of_range:
         if lost.values:
             _LOG.warning(
                 "Batch %d: the format of %s does not hold some values (%s). Null stands there, or the nearest value "
@@ -163,7 +163,7 @@ def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId
                 _listed(lost.columns),
                 lost.first,
             )
-    return _named([lost.columns for _, lost in made], several=several)
+    return _named([lost.columns for _, lost in out_of_range], several=several)
 
 
 def count_nulled(targets: Sequence[Target], batch: BatchId, *, several: bool) -> _Counts:

@@ -95,7 +95,7 @@ def with_folders(
     declared: Iterable[Option], given: dict[str, Any], file: Path, checkpoint: str | None = None
 ) -> dict[str, Any]:
     """The options with absolute folders, and those of a source that are beside a local checkpoint by default."""
-    made = dict(given)
+    options = dict(given)
     declared = tuple(declared)
     for option in declared:
         if not option.is_folder or _is_a_name(option, declared, given):
@@ -103,10 +103,10 @@ def with_folders(
         chosen = next(filter(option.has_name, given), None)
         if chosen is None:
             if option.beside_checkpoint and checkpoint is not None and not _URL.match(checkpoint):
-                made[option.name] = f"{checkpoint}{option.beside_checkpoint}"
+                options[option.name] = f"{checkpoint}{option.beside_checkpoint}"
         elif isinstance(given[chosen], str) and given[chosen].strip():
-            made[chosen] = absolute(given[chosen], file)
-    return made
+            options[chosen] = absolute(given[chosen], file)
+    return options
 
 
 def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, Any]) -> bool:
@@ -128,10 +128,10 @@ def sink_class(document: Document, section: dict[str, Any], location: YamlPath) 
 def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], location: YamlPath, name: str) -> Sink:
     """A sink made from its options."""
     given = with_folders(kind.options, given, document.path)
-    made: Sink = made_in(
+    sink: Sink = made_in(
         document, location, lambda: kind(settings_in(document, kind, given, location, f"sink '{name}'"))
     )
-    return made
+    return sink
 
 
 def make_format(document: Document, section: Any, location: YamlPath) -> FormatSection:

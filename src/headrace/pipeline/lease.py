@@ -207,9 +207,9 @@ class Lease:
 
     def _take_number(self, number: int) -> None:
         self._own = replace(self._own, renewed=self._now())
-        made = self._folder.create(_file(number), self._own.to_text())
+        is_created = self._folder.create(_file(number), self._own.to_text())
         newest, holder = newest_lease(self._folder)
-        if not made or newest != number or holder is None or holder.id != self._own.id:
+        if not is_created or newest != number or holder is None or holder.id != self._own.id:
             raise self._lost(holder) if self._number else self._taken(holder)
         self._number = number
         for name in self._folder.names(FOLDER):

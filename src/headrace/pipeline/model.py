@@ -169,7 +169,7 @@ def read_model(path: Path) -> Model:
     places = [(location, target.sink) for (_, location), target in zip(listed_sinks(sections), targets, strict=True)]
     for location, sink in [*places, *([] if dead_letters is None else [(("dead_letter",), dead_letters.sink)])]:
         _check_apart(document, location, sink, checkpoint)
-    made = Model(
+    model = Model(
         file=path,
         name=settings.name,
         checkpoint=checkpoint,
@@ -189,8 +189,8 @@ def read_model(path: Path) -> Model:
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
         warns_of_rewrites=warns,
     )
-    made_in(document, ("sinks",), lambda: made.session_settings)
-    return made
+    made_in(document, ("sinks",), lambda: model.session_settings)
+    return model
 
 
 def _warned_of_rewrites(section: SourceSection, targets: Iterable[Target]) -> SourceSection | None:
@@ -204,8 +204,8 @@ def _warned_of_rewrites(section: SourceSection, targets: Iterable[Target]) -> So
         return None
     if not all(target.sink.takes == "messages" for target in targets):
         return None
-    made = type(source)(source.settings.replaced(on_rewrite=WARN))
-    return replace(section, source=made, options={**section.options, name: WARN})
+    replaced = type(source)(source.settings.replaced(on_rewrite=WARN))
+    return replace(section, source=replaced, options={**section.options, name: WARN})
 
 
 def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> SourceSection:
@@ -226,9 +226,9 @@ def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> Sourc
     if not all(target.sink.takes_old_values for target in kept):
         named = [EVERY_TABLE]
     texts = list(dict.fromkeys(pattern.text for patterns in (*named, *changed, *shared) for pattern in patterns))
-    made = type(source)(source.settings.replaced(**{name: table_patterns(texts)}))
+    replaced = type(source)(source.settings.replaced(**{name: table_patterns(texts)}))
     options = {key: value for key, value in section.options.items() if not option.has_name(key)}
-    return replace(section, source=made, options={**options, name: as_text(texts)})
+    return replace(section, source=replaced, options={**options, name: as_text(texts)})
 
 
 def _check_apart(document: Document, location: YamlPath, sink: Sink, checkpoint: str) -> None:
@@ -301,8 +301,8 @@ def find_mistakes(path: Path) -> list[OptionError]:
             mistakes.append(error)
             return None
 
-    made = tried(lambda: _source(document, sections, checkpoint))
-    kind = "" if made is None else made.type
+    source = tried(lambda: _source(document, sections, checkpoint))
+    kind = "" if source is None else source.type
     given = sections.format
     common = None if given is None else tried(lambda: make_format(document, given, ("format",)))
     transforms = tried(lambda: _transforms(document, sections.transforms, ("transforms",))) or ()
@@ -314,8 +314,8 @@ def find_mistakes(path: Path) -> list[OptionError]:
         if target is not None and target.format is not None:
             named = (*location, "format") if "format" in section else ("format",)
             tried(partial(made_in, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
-    if made is not None:
-        tried(partial(_dead_letters, document, sections.dead_letter, made.source))
+    if source is not None:
+        tried(partial(_dead_letters, document, sections.dead_letter, source.source))
     tried(lambda: _observe(document, sections.observe))
     tried(lambda: _trigger(document, sections.pipeline.trigger))
     if not mistakes:
@@ -344,9 +344,9 @@ def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSe
         options = parse_in(document, KafkaTopicsSettings, ours, location, "source 'kafka'")
         clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
         try:
-            made = make_format(document, format, (*location, "format")).format
-            made_in(document, (*location, "format"), partial(made.check, writes=False))
-            topics = KafkaTopics(options, clients, made, on_error)
+            source_format = make_format(document, format, (*location, "format")).format
+            made_in(document, (*location, "format"), partial(source_format.check, writes=False))
+            topics = KafkaTopics(options, clients, source_format, on_error)
         except FileError:
             raise
         except OptionError as error:
@@ -483,14 +483,14 @@ def _target(
                 (*location, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
             )
         return Target(kind, sink, None, "", label, shaping)
-    made = make_format(document, own, (*location, "format")) if own is not None else common
-    if made is None:
+    format = make_format(document, own, (*location, "format")) if own is not None else common
+    if format is None:
         raise document.error(
             location, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
     where = ("format",) if own is None else (*location, "format")
-    made_in(document, where, partial(made.format.check, writes=True))
-    return Target(kind, sink, made.format, f"{made.key} {shaping.key}", label, shaping, made.options)
+    made_in(document, where, partial(format.format.check, writes=True))
+    return Target(kind, sink, format.format, f"{format.key} {shaping.key}", label, shaping, format.options)
 
 
 _SHAPING = ("routes", "transforms", *(option.name for option in RoutedSinkSettings.declared))
@@ -513,8 +513,8 @@ def _shaping(
         parts.append(made_in(document, where, partial(Route.of, settings)))
     given = {option.name: section.get(option.name) for option in RoutedSinkSettings.declared}
     leave_out = parse_in(document, RoutedSinkSettings, given, location, label).unrouted_tables == "leave_out"
-    made: Routes = made_in(document, (*location, "routes"), lambda: Routes(tuple(parts), leave_out))
-    return Shaping((*shared, *own), made, label, kind.takes)
+    routes: Routes = made_in(document, (*location, "routes"), lambda: Routes(tuple(parts), leave_out))
+    return Shaping((*shared, *own), routes, label, kind.takes)
 
 
 def _transforms(document: Document, listed: Any, location: YamlPath, owner: str = "") -> tuple[Transform, ...]:

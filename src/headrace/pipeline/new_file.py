@@ -205,8 +205,8 @@ def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[s
         kind = component("source", source)
         login = {"password": os.environ[variable]} if variable in os.environ else {}
         try:
-            made = kind.of({**values, **login})
-            databases = Databases(made)
+            settings = kind.of({**values, **login})
+            databases = Databases(settings)
             schemas = databases.tables()
             lacking = [one for each in databases.sources.values() for one in each.left_out()]
             notes += [f"Table '{one.table}': {one.sentence} {one.remedy}" for one in lacking]

@@ -294,5 +294,5 @@ def _counts(
     nothing = {"out_of_range": None, "bytes": 0, "left": None}
     listed: list[dict[str, Any]] = [{**key._asdict(), **count._asdict(), **nothing} for key, count in counts.items()]
     listed[0] |= {"out_of_range": lost.to_text(), "bytes": size, "left": left or None}
-    made = [pa.nulls(len(listed), field.type) for field in columns]
-    return pa.RecordBatch.from_arrays([*made, pa.array(listed, _COUNTED)], names=[*columns.names, "counted"])
+    arrays = [pa.nulls(len(listed), field.type) for field in columns]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(listed, _COUNTED)], names=[*columns.names, "counted"])

@@ -338,14 +338,14 @@ class Recent(Generic[Made]):
         kept = self._kept.get(id(thing))
         return kept[1] if kept is not None and kept[0] is thing else self.keep(thing, make())
 
-    def keep(self, thing: object, made: Made) -> Made:
+    def keep(self, thing: object, value: Made) -> Made:
         """Remember; the oldest is forgotten where there are too many."""
         with self._lock:
             self._kept.pop(id(thing), None)
             while len(self._kept) >= self._size:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[id(thing)] = (thing, made)
-        return made
+            self._kept[id(thing)] = (thing, value)
+        return value
 
 
 _TEXTS: Recent[str] = Recent()

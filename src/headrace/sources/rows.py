@@ -110,8 +110,8 @@ def with_transactions_of(database: str, rows: pa.RecordBatch) -> pa.RecordBatch:
     given = rows.column(place)
     id, *orders = given.flatten()
     fields = [pc.binary_join_element_wise(database, id, ":"), *orders]
-    made = pa.StructArray.from_arrays(fields, fields=list(given.type), mask=given.is_null())
-    return rows.set_column(place, rows.schema.field(place), made)
+    structs = pa.StructArray.from_arrays(fields, fields=list(given.type), mask=given.is_null())
+    return rows.set_column(place, rows.schema.field(place), structs)
 
 
 @dataclass

@@ -49,11 +49,11 @@ class CaptureContract(BesideTheStreamContract):
     @pytest.fixture
     def database(self, tmp_path: Path) -> Iterator[CapturedDatabase]:
         """The database of one test."""
-        made = self.captured(tmp_path / "server")
+        captured = self.captured(tmp_path / "server")
         try:
-            yield made
+            yield captured
         finally:
-            made.close()
+            captured.close()
 
     @pytest.mark.parametrize("chunk", [1, 3, 100])
     def test_a_snapshot_in_chunks_reads_every_row_once(self, database: CapturedDatabase, chunk: int) -> None:

@@ -25,10 +25,10 @@ def table(name: str = "t", key: tuple[str, ...] = ("id",), database: str = "db",
 
 def schema_of(id: TableId, columns: Mapping[str, str], key: tuple[str, ...]) -> TableSchema:
     """A table of any name with these columns."""
-    made = tuple(
+    typed = tuple(
         Column(n, i, LogicalType.parse(t), nullable=n not in key) for i, (n, t) in enumerate(columns.items(), 1)
     )
-    return TableSchema(id, made, key)
+    return TableSchema(id, typed, key)
 
 
 def pos(n: int | str) -> str:

@@ -189,6 +189,6 @@ def expected(kept: frozenset[Feature], came: frozenset[Feature] | None = None) -
                 {**row, "op": "d", "key": old, "after": None},
                 {**row, "op": "c", "before": None, "transaction": second},
             ]
-        for made in rows:
-            changes[row_meaning(made, kept)] += 1
+        for found_row in rows:
+            changes[row_meaning(found_row, kept)] += 1
     return changes

@@ -36,11 +36,11 @@ def change_batch(rows: Sequence[Row]) -> pa.RecordBatch:
 
 def run_whole(codec: Codec, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """All that a codec gives for these batches, checked against its schema."""
-    made = list(run_codec(codec, batches))
-    for part in made:
+    output = list(run_codec(codec, batches))
+    for part in output:
         assert part.schema.equals(codec.schema)
         part.validate(full=True)
-    return pa.Table.from_batches(made, codec.schema)
+    return pa.Table.from_batches(output, codec.schema)
 
 
 def encoded(format: ArrowFormat, batches: Sequence[pa.RecordBatch], tables: Sequence[TableSchema]) -> pa.Table:

@@ -202,8 +202,8 @@ class TableSinkContract(Contract):
         assert target.content(T) == [(2, "z", None)]
 
     def test_rows_whose_key_holds_null_are_kept_apart_changed_and_deleted(self, target: TableTarget) -> None:
-        made = table("of_null", key=("id", "b"), id="int32", a="string", b="string")
-        schema = replace(made, columns=tuple(replace(column, nullable=True) for column in made.columns))
+        not_nullable = table("of_null", key=("id", "b"), id="int32", a="string", b="string")
+        schema = replace(not_nullable, columns=tuple(replace(column, nullable=True) for column in not_nullable.columns))
         keys = [(None, None), (None, "y"), ("1", None), ("1", "y")]
         rows = [{"id": id, "a": "x", "b": b} for id, b in keys]
         first = Batch(schema)

@@ -120,11 +120,11 @@ class _Layout:
             return self._union(node, column, level)
         if kind == NOTHING:
             return self._line(NOTHING, len(column))
-        made = self._plain(node, kind, column, level)
+        node_of_value = self._plain(node, kind, column, level)
         if not column.null_count:
-            return made
+            return node_of_value
         valid = column.is_valid().to_numpy(zero_copy_only=False)
-        return self._line(_REQUIRED, len(column), self._number(valid), children=[made])
+        return self._line(_REQUIRED, len(column), self._number(valid), children=[node_of_value])
 
     def _plain(self, node: int, kind: int, column: pa.Array, level: int) -> int:
         children, rows = self._children(node), len(column)
@@ -159,11 +159,11 @@ class _Layout:
         if len(others) != 1 or len(branches) != 2:
             raise ValueError(f"a column of {column.type} does not say which branch its values are of")
         valid = column.is_valid().to_numpy(zero_copy_only=False)
-        made = self._plain(others[0], int(self._schema.kind[others[0]]), column, level)
+        plain = self._plain(others[0], int(self._schema.kind[others[0]]), column, level)
         null = self._line(NOTHING, len(column))
         is_first = branches[0] == others[0]
         base = self._number(valid != is_first)
-        return self._line(UNION, len(column), base, children=[made, null] if is_first else [null, made])
+        return self._line(UNION, len(column), base, children=[plain, null] if is_first else [null, plain])
 
     def _sized(self, column: pa.Array) -> int:
         view = text_view(column)

@@ -66,25 +66,25 @@ class _Kernel:
         self._function = function
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.made(*arguments)
+        return self.kernel(*arguments)
 
     @functools.cached_property
-    def made(self) -> Any:
+    def kernel(self) -> Any:
         """What runs: numba's function, or plain Python without it."""
         numba = _numba()
         if numba is None:
             return _interpreted(self._function)
         from headrace.wire.kernel_files import KernelFiles
 
-        made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(self._function)
+        kernel = numba.njit(nogil=True, error_model="numpy", _nrt=False)(self._function)
         folder = folders()
-        made._cache = KernelFiles(self._function, folder.read, folder.written)
-        return made
+        kernel._cache = KernelFiles(self._function, folder.read, folder.written)
+        return kernel
 
     @property
     def _numba_type_(self) -> Any:
         """What numba takes it for where a kernel calls it."""
-        return self.made._numba_type_
+        return self.kernel._numba_type_
 
 
 def is_compiled() -> bool:

@@ -118,14 +118,14 @@ class Cells:
         layout, view, cells, rows = self.columns.layout, text_view(self.texts), self.at.size, self.present.size
         start, end, how = np.empty(cells, np.int32), np.empty(cells, np.int32), np.empty(cells, np.uint8)
         width = int(view.offsets[-1] - view.offsets[0])
-        made = np.empty(_ROOM * cells + width, np.uint8)
+        composed = np.empty(_ROOM * cells + width, np.uint8)
         nulls = np.zeros(rows, np.bool_) if as_null is None else as_null
         used = _write_texts(
-            layout, self.structure, self.present, self.offsets, self.at, view, nulls, start, end, how, made
+            layout, self.structure, self.present, self.offsets, self.at, view, nulls, start, end, how, composed
         )
         left = np.flatnonzero(how == _LEFT)
         if left.size:
-            made = self._settled(left, written, start, end, how, made[:used])
+            composed = self._settled(left, written, start, end, how, composed[:used])
         offsets, valid = np.empty(rows + 1, np.int32), bitmap(rows)
         size = _measure(layout, self.structure, self.present, self.offsets, view.data, start, end, how, False)
         if size > _MOST_ROOM:
@@ -134,7 +134,18 @@ class Cells:
             raise ValueError("the texts of one column have more than 2 GiB")
         out = np.empty(size, np.uint8)
         _write(
-            layout, self.structure, self.present, self.offsets, view.data, made, start, end, how, offsets, out, valid
+            layout,
+            self.structure,
+            self.present,
+            self.offsets,
+            view.data,
+            composed,
+            start,
+            end,
+            how,
+            offsets,
+            out,
+            valid,
         )
         return text_array(offsets, out, None if self.present.all() else valid)
 
@@ -145,12 +156,12 @@ class Cells:
         start: Array,
         end: Array,
         how: Array,
-        made: Array,
+        composed: Array,
     ) -> Array:
         """What was made, and after it what the caller makes of the cells that are left."""
         rows: Array = np.searchsorted(self.offsets, left, side="right") - 1
         column = self.columns.layout.first[self.structure[rows]] + left - self.offsets[rows]
-        parts, at = [made.tobytes()], made.size
+        parts, at = [composed.tobytes()], composed.size
         for number in np.unique(column):
             here = np.flatnonzero(column == number)
             texts = self.texts.take(pa.array(self.at[left[here]]))
@@ -245,7 +256,7 @@ def _begins_with_zeros(data: Array, i: Any, j: Any, count: Any) -> Any:
 @kernel
 def _write_texts(
     layout: ColumnLayout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
-    start: Array, end: Array, how: Array, made: Array,
+    start: Array, end: Array, how: Array, composed: Array,
 ) -> Any:  # fmt: skip
     """Find or make the text of each cell; the number of bytes that were made."""
     o = np.int64(0)
@@ -280,21 +291,21 @@ def _write_texts(
                 continue
             after = np.int64(-1)
             if code == DECIMAL:
-                after = put_decimal(made, o, data, i, j, layout.one[col])
+                after = put_decimal(composed, o, data, i, j, layout.one[col])
             elif code == FLOAT:
                 if is_float(data, i, j, layout.one[col]):
                     how[cell] = _RAW
                     continue
-                after = put_float(made, o, data, i, j, layout.one[col])
+                after = put_float(composed, o, data, i, j, layout.one[col])
             elif code == ZONED:
-                after = put_zoned(made, o, data, i, j)
+                after = put_zoned(composed, o, data, i, j)
             elif code == CAPITALS:
-                after = put_capitals(made, o, data, i, j)
+                after = put_capitals(composed, o, data, i, j)
             elif code != ODD:
                 count = count_of(data, i, j, code, layout.one[col])
                 # A number of 32 bits holds no more, and 64 bits no less than `NO_COUNT`.
                 if count != NO_COUNT and (layout.two[col] != 32 or -2147483648 <= count <= 2147483647):
-                    after = put_integer(made, o, count)
+                    after = put_integer(composed, o, count)
             if after < 0:
                 how[cell] = _LEFT
                 continue
@@ -335,7 +346,7 @@ def _measure(
 
 @kernel
 def _write(
-    layout: ColumnLayout, structure: Array, present: Array, offsets: Array, data: Array, made: Array, start: Array,
+    layout: ColumnLayout, structure: Array, present: Array, offsets: Array, data: Array, composed: Array, start: Array,
     end: Array, how: Array, starts: Array, out: Array, valid: Array,
 ) -> None:  # fmt: skip
     o = np.int64(0)
@@ -364,7 +375,7 @@ def _write(
             elif kind == _RAW:
                 o = copy(out, o, data, i, j - i)
             elif kind == _MADE:
-                o = copy(out, o, made, i, j - i)
+                o = copy(out, o, composed, i, j - i)
             else:
                 o = copy(out, o, layout.data, i, j - i)
         o = copy(out, o, layout.data, layout.closing[s, 0], layout.closing[s, 1] - layout.closing[s, 0])

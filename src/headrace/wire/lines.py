@@ -56,13 +56,13 @@ def _headers(column: pa.ListArray) -> pa.StringArray:
     texts, valid = _texts(values)
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
-    made = _items(names, "", texts)
+    entries = _items(names, "", texts)
     if not valid.all():
         # All values of a message are written alike.
         message = np.repeat(np.arange(len(column)), np.diff(offsets))
         odd = np.isin(message, message[~valid])
-        made = pc.if_else(pa.array(odd), _items(names, "_base64", pa.array(_base64(values), pa.string())), made)
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), made), ",")
+        entries = pc.if_else(pa.array(odd), _items(names, "_base64", pa.array(_base64(values), pa.string())), entries)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), entries), ",")
     texts = pc.binary_join_element_wise("[", joined, "]", "")
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string())) if column.null_count else texts
 

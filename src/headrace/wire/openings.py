@@ -62,14 +62,14 @@ def _find_openings(data: Array, offsets: Array, texts: Array, indexes: Array, la
 
 
 @kernel
-def _cut(data: Array, offsets: Array, indexes: Array, opening: Array, made: Array, out: Array) -> None:
+def _cut(data: Array, offsets: Array, indexes: Array, opening: Array, new_offsets: Array, out: Array) -> None:
     o = 0
     for r in range(opening.size):
-        made[r] = o
+        new_offsets[r] = o
         begin, end = offsets[r], offsets[r + 1]
         k = opening[r]
         if k >= 0:
             begin += indexes[U(k + 1)] - indexes[U(k)]
             end -= 1
         o = copy(out, o, data, begin, end - begin)
-    made[opening.size] = o
+    new_offsets[opening.size] = o

@@ -128,7 +128,7 @@ def copy_values(
     indexes: Array,
     sizes: Array,
     kinds: Array,
-    made: Array,
+    source_of: Array,
     made_data: Array,
     made_offsets: Array,
     made_valid: Array,
@@ -142,7 +142,7 @@ def copy_values(
         data: what the values are in.
         indexes, sizes: of each.
         kinds: what is done to each column.
-        made: of a column that is taken from elsewhere, which of these it is.
+        source_of: of a column that is taken from elsewhere, which of these it is.
         made_data, made_offsets, made_valid: those columns, one after another, and which of their values are there.
         offsets, valid, out: get the values.
 
@@ -157,7 +157,7 @@ def copy_values(
             offsets[at] = o
             kind = kinds[c]
             if kind == MADE:
-                m = made[c] * rows + r
+                m = source_of[c] * rows + r
                 if made_valid[m]:
                     set_bit(valid, at)
                     o = copy(out, o, made_data, made_offsets[m], made_offsets[m + 1] - made_offsets[m])

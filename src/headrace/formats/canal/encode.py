@@ -114,16 +114,16 @@ class CanalEncoder(Codec):
             for number in rows_of(batch, ("t", "schema"))
             if (text := self._statement(batch, int(number))) is not None
         ]
-        made = []
+        batches = []
         if rows.size:
             kept = picked(batch, rows)
-            made.append((rows, self._messages(kept, self._values(kept))))
+            batches.append((rows, self._messages(kept, self._values(kept))))
         if others:
             numbers = np.array([number for number, _ in others])
             values = pa.array([text for _, text in others], pa.string())
-            made.append((numbers, self._messages(batch.take(pa.array(numbers)), values)))
-        if made:
-            yield in_order(made)
+            batches.append((numbers, self._messages(batch.take(pa.array(numbers)), values)))
+        if batches:
+            yield in_order(batches)
 
     def _messages(self, rows: pa.RecordBatch, values: pa.StringArray) -> pa.RecordBatch:
         key = rows.column("key_text") if self._writing.with_key else None

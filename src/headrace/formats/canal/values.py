@@ -196,5 +196,5 @@ def _instant_text(moment: int, between: str) -> str:
 def _each(texts: pa.StringArray, convert: object) -> pa.StringArray:
     """Each distinct text once."""
     codes = texts.dictionary_encode()
-    made = [convert(text) for text in codes.dictionary.to_pylist()]  # type: ignore[operator]
-    return pa.array(made, pa.string()).take(codes.indices)
+    converted = [convert(text) for text in codes.dictionary.to_pylist()]  # type: ignore[operator]
+    return pa.array(converted, pa.string()).take(codes.indices)

@@ -116,12 +116,12 @@ class Forms:
     @classmethod
     def of(cls, shape: EventShape, prefix: str, version: str | None) -> Forms:
         """All of one generation; the rest as for a block."""
-        made = [SourceBlock(one, shape, prefix, version, one.schema is not False) for one in CONNECTORS]
+        blocks = [SourceBlock(one, shape, prefix, version, one.schema is not False) for one in CONNECTORS]
         # Not so in these databases, but a transform may have named a schema: then it is said.
-        made += [SourceBlock(one, shape, prefix, version, True) for one in CONNECTORS if one.schema is False]
+        blocks += [SourceBlock(one, shape, prefix, version, True) for one in CONNECTORS if one.schema is False]
         if shape.generation == SECOND:
-            made.append(SourceBlock(ORACLE, shape, prefix, version, True, documented=True))
-        return cls(tuple(made))
+            blocks.append(SourceBlock(ORACLE, shape, prefix, version, True, documented=True))
+        return cls(tuple(blocks))
 
     def number(self, connector: str | None, table: TableId) -> int:
         """The form of a row."""

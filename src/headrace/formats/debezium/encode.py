@@ -134,15 +134,15 @@ class DebeziumEncoder(Codec):
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
-        made = []
+        batches = []
         rows = rows_of(batch, self._taken)
         if rows.size:
-            made += self._of_data(picked(batch, rows), rows)
+            batches += self._of_data(picked(batch, rows), rows)
         others = rows_of(batch, (*EDGES, HEARTBEAT, SCHEMA, LOGICAL))
         if others.size:
-            made += self._of_metadata(batch, others)
-        if made:
-            yield in_order(made)
+            batches += self._of_metadata(batch, others)
+        if batches:
+            yield in_order(batches)
 
     # -------------------------------------------------------------------------------------------------- data events
 
@@ -424,8 +424,8 @@ class DebeziumEncoder(Codec):
         if self._headers is None:
             if keys is None:
                 return pa.nulls(count, MESSAGES.field("headers").type)
-            made = [None if key is None else [{"key": key[0], "value": key[1].encode()}] for key in keys]
-            return pa.array(made, MESSAGES.field("headers").type)
+            headers = [None if key is None else [{"key": key[0], "value": key[1].encode()}] for key in keys]
+            return pa.array(headers, MESSAGES.field("headers").type)
         return self._headers.column(name or connector, keys, count)
 
     # ------------------------------------------------------------------------------------------------ odd values

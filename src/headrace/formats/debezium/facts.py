@@ -75,8 +75,8 @@ def _tables(
         if own is not None:
             of_topic = pc.if_else(pa.array(empty), of_topic, getattr(own, part))
         parts[index] = pc.if_else(pa.array(unnamed), of_topic, parts[index])
-    made = table_column(parts[0], parts[2], parts[1])
-    return pc.if_else(parts[2].is_valid(), made, pa.scalar(None, made.type))
+    tables = table_column(parts[0], parts[2], parts[1])
+    return pc.if_else(parts[2].is_valid(), tables, pa.scalar(None, tables.type))
 
 
 def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: str | None) -> pa.MapArray:
@@ -86,8 +86,8 @@ def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: s
     blocks = np.where(tape.is_value(blocks) & ~empty, blocks, np.int32(-1)).astype(np.int32)
     members = tape.members(blocks)
     kept = tape.is_value(members.values) & ~tape.among(members.names, _OWN)
-    made = MemberTexts.of(tape, members, kept, blocks >= 0)
-    return made.as_maps() if prefix is None or not flat.any() else _flat_facts(made, flat, prefix)
+    texts = MemberTexts.of(tape, members, kept, blocks >= 0)
+    return texts.as_maps() if prefix is None or not flat.any() else _flat_facts(texts, flat, prefix)
 
 
 def _flat_facts(members: MemberTexts, flat: Array, prefix: str) -> pa.MapArray:

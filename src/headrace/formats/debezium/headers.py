@@ -49,12 +49,12 @@ class ContextHeaders:
             return pa.ListArray.from_arrays(pa.array(offsets), entries.slice(0, count * len(_WORDS)), type=_TYPE)
         names = [connector] * count if isinstance(connector, str) else connector.to_pylist()
         context = {name: self._of(quoted(name or "")) for name in set(names)}
-        made = []
+        lists = []
         for n, name in enumerate(names):
             key = None if keys is None else keys[n]
-            made.append(context[name] if key is None else [(key[0], key[1].encode()), *context[name]])
-        offsets = offsets_of(np.array([len(headers) for headers in made], np.int64))
-        return pa.ListArray.from_arrays(pa.array(offsets), _entries(made), type=_TYPE)
+            lists.append(context[name] if key is None else [(key[0], key[1].encode()), *context[name]])
+        offsets = offsets_of(np.array([len(headers) for headers in lists], np.int64))
+        return pa.ListArray.from_arrays(pa.array(offsets), _entries(lists), type=_TYPE)
 
     def _of(self, connector: str) -> list[tuple[str, bytes]]:
         values = [*self._values]

@@ -92,15 +92,15 @@ class FieldLayout:
             indexes, row = np.ascontiguousarray(indexes[there]), row[there]
             if not indexes.size:
                 continue
-            made = encoding.canonical(tape, indexes)
-            if made.null_count:
-                wrong = made.is_null().to_numpy(zero_copy_only=False)
+            canonical_fields = encoding.canonical(tape, indexes)
+            if canonical_fields.null_count:
+                wrong = canonical_fields.is_null().to_numpy(zero_copy_only=False)
                 if not (lenient and encoding.is_lenient):
                     failed[row[wrong]] = True
-                indexes, made = indexes[~wrong], made.drop_null()
+                indexes, canonical_fields = indexes[~wrong], canonical_fields.drop_null()
             if not encoding.is_checked_only:
                 tokens.append(indexes)
-                texts.append(made)
+                texts.append(canonical_fields)
         if tokens:
             tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
         return FieldIndexes(fields_at, failed)
@@ -146,9 +146,9 @@ def map_images(
     if prefix is not None:
         added = pc.starts_with(tape.texts(members.names), prefix).to_numpy(zero_copy_only=False)
         kept = kept & ~(added & np.repeat(flat, np.diff(members.offsets)))
-    made = MemberTexts.of(tape, members, kept, images >= 0).as_maps()
+    maps = MemberTexts.of(tape, members, kept, images >= 0).as_maps()
     count = images.size // 2
-    return {"before": made.slice(0, count), "after": made.slice(count)}
+    return {"before": maps.slice(0, count), "after": maps.slice(count)}
 
 
 def struct_images(

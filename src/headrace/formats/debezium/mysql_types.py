@@ -157,8 +157,8 @@ def _adjusted_years(texts: pa.StringArray) -> pa.StringArray:
     early = pc.starts_with(texts, "00")
     if not pc.any(early, min_count=0).as_py():
         return texts
-    made = [_EARLY.sub(_adjusted, text) for text in texts.filter(early).to_pylist()]
-    return pc.replace_with_mask(texts, early, pa.array(made, pa.string()))
+    adjusted = [_EARLY.sub(_adjusted, text) for text in texts.filter(early).to_pylist()]
+    return pc.replace_with_mask(texts, early, pa.array(adjusted, pa.string()))
 
 
 def _adjusted(match: re.Match[str]) -> str:

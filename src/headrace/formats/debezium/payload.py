@@ -300,23 +300,23 @@ class _Side:
         data, heads = batch.column(self._side), self._source.framing.heads(batch, self._side)
         resolved = self._resolved(heads.heads)
         which, sizes = self._which(data, heads)
-        made = Payloads()
-        made.tape = AvroJson(data, sizes, self._schema, which)
-        made.at = made.tape.root
-        made.schema = np.append(self._numbers, -1)[which]
-        made.missing = data.is_null().to_numpy(zero_copy_only=False)
+        payloads = Payloads()
+        payloads.tape = AvroJson(data, sizes, self._schema, which)
+        payloads.at = payloads.tape.root
+        payloads.schema = np.append(self._numbers, -1)[which]
+        payloads.missing = data.is_null().to_numpy(zero_copy_only=False)
         if self._side == "key" and self._source.framing.name == "none":
-            made.missing |= heads.of < 0
-        made.problems = {}
-        for number in map(int, np.flatnonzero((made.at < 0) & ~made.missing)):
+            payloads.missing |= heads.of < 0
+        payloads.problems = {}
+        for number in map(int, np.flatnonzero((payloads.at < 0) & ~payloads.missing)):
             head = heads.of[number]
             if head < 0:
-                made.problems[number] = self._source.framing.problem(batch, self._side, number)
+                payloads.problems[number] = self._source.framing.problem(batch, self._side, number)
             else:
-                made.problems[number] = (
+                payloads.problems[number] = (
                     resolved[head].problem or f"The {self._side} is not an Avro datum of its schema."
                 )
-        return made
+        return payloads
 
     def _which(self, data: pa.BinaryArray, heads: Heads) -> tuple[Array, Array]:
         """The number of each message's schema, -1 where it has none, and how many bytes are in front of its datum."""

@@ -240,12 +240,12 @@ def _items(text: str, element: WireType, native: str) -> JsonText | None:
         return None
     texts = [_text(item) for item in items]
     if element.code == FLOAT:
-        made = java_texts(pa.array(texts, pa.string()), single=element.connect == "float")
+        item_texts = java_texts(pa.array(texts, pa.string()), single=element.connect == "float")
     else:
-        made = [None if item is None else _json(element.value(item)) for item in texts]
-    if any(json is None and item is not None for json, item in zip(made, texts, strict=True)):
+        item_texts = [None if item is None else _json(element.value(item)) for item in texts]
+    if any(json is None and item is not None for json, item in zip(item_texts, texts, strict=True)):
         return None
-    return JsonText(f"[{','.join(json or 'null' for json in made)}]")
+    return JsonText(f"[{','.join(json or 'null' for json in item_texts)}]")
 
 
 def _text(item: Any) -> str | None:

@@ -78,8 +78,8 @@ def zoned_texts(texts: pa.StringArray, digits: int) -> pa.StringArray:
     if pc.all(ordinary, min_count=0).as_py():
         return texts
     odd = pc.invert(ordinary)
-    made = [zoned_text(text, digits) for text in texts.filter(odd).to_pylist()]
-    return pc.replace_with_mask(texts, odd, pa.array(made, pa.string()))
+    converted = [zoned_text(text, digits) for text in texts.filter(odd).to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(converted, pa.string()))
 
 
 def zoned_text(text: str, digits: int) -> str:

@@ -108,10 +108,10 @@ class FieldEncoding:
         if self.code == DECIMAL:
             is_number = tape.kinds(at) == NUMBER
             quoted = np.where(is_number, np.int32(-1), at)
-            made = decimal_texts(tape, quoted, np.full(at.size, self.scale), decimal_text)
+            decimals = decimal_texts(tape, quoted, np.full(at.size, self.scale), decimal_text)
             if not is_number.any():
-                return made
-            return pc.coalesce(made, _scaled(tape, np.where(is_number, at, np.int32(-1)), self.scale))
+                return decimals
+            return pc.coalesce(decimals, _scaled(tape, np.where(is_number, at, np.int32(-1)), self.scale))
         if self.code == VARIABLE_DECIMAL:
             return _variable_decimals(tape, at)
         return _each(tape.texts(at), self._odd_text)
@@ -125,10 +125,10 @@ class FieldEncoding:
         counts = TypedColumn(tape, at, pa.int64())
         if self.code == INTEGER:
             return settled(tape.texts(at), counts.refused, [None] * counts.refused.size)
-        made = moment_texts(counts.values, _COUNTS[self.code], self.unit, self.digits)
+        moments = moment_texts(counts.values, _COUNTS[self.code], self.unit, self.digits)
         if self.code != INSTANT:
-            return made
-        zoned = pa.compute.binary_join_element_wise(made, "Z", "")
+            return moments
+        zoned = pa.compute.binary_join_element_wise(moments, "Z", "")
         texts = tape.texts(np.ascontiguousarray(at[counts.refused])).to_pylist()
         return settled(zoned, counts.refused, texts)
 
@@ -140,9 +140,11 @@ class FieldEncoding:
             return None
         if not isinstance(items, list):
             return None
-        made = [None if item is None else self.text(item if isinstance(item, str) else to_text(item)) for item in items]
-        wrong = any(new is None and item is not None for item, new in zip(items, made, strict=True))
-        return None if wrong else to_text(made)
+        texts = [
+            None if item is None else self.text(item if isinstance(item, str) else to_text(item)) for item in items
+        ]
+        wrong = any(new is None and item is not None for item, new in zip(items, texts, strict=True))
+        return None if wrong else to_text(texts)
 
     def text(self, text: str) -> str | None:
         """One value's canonical text, from its text."""
@@ -150,8 +152,8 @@ class FieldEncoding:
             column = TypedColumn(Tape.of_texts(pa.array([text])), np.zeros(1, np.int32), pa.int64()).values
             if self.code == INTEGER:
                 return text if column.null_count == 0 else None
-            made: str | None = moment_texts(column, _COUNTS[self.code], self.unit, self.digits)[0].as_py()
-            return made
+            moment: str | None = moment_texts(column, _COUNTS[self.code], self.unit, self.digits)[0].as_py()
+            return moment
         if self.code == BOOLEAN:
             return text if text in ("true", "false") else None
         if self.code == FLOAT:
@@ -179,16 +181,16 @@ class FieldEncoding:
 
 def _scaled(tape: Tape, at: Array, scale: int) -> pa.StringArray:
     """Numbers with the digits of their column after the point (decimal.format=NUMERIC); None where one has more."""
-    rows, made = np.flatnonzero(at >= 0), pa.nulls(at.size, pa.string())
+    rows, scaled = np.flatnonzero(at >= 0), pa.nulls(at.size, pa.string())
     if 0 <= scale <= _DECIMAL_DIGITS:
         column = TypedColumn(tape, at, pa.decimal128(_DECIMAL_DIGITS, scale))
-        made = column.values.cast(pa.string())
+        scaled = column.values.cast(pa.string())
         # What has too many digits for the type, and what Arrow writes with an exponent.
-        small = np.flatnonzero(pc.fill_null(pc.match_substring(made, "E"), False).to_numpy(zero_copy_only=False))
+        small = np.flatnonzero(pc.fill_null(pc.match_substring(scaled, "E"), False).to_numpy(zero_copy_only=False))
         rows = np.union1d(column.refused, small)
     texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
     exact = (decimal_of(text, MOST_DIGITS, scale) for text in texts)
-    return settled(made, rows, [None if number is None else format(number, "f") for number in exact])
+    return settled(scaled, rows, [None if number is None else format(number, "f") for number in exact])
 
 
 def _unsigned(text: str) -> str | None:
@@ -272,8 +274,8 @@ def placeholders(text: str) -> Names:
 def _each(texts: pa.StringArray, convert: Callable[[str], str | None]) -> pa.StringArray:
     """Each distinct text once."""
     codes = texts.dictionary_encode()
-    made = [convert(text) for text in codes.dictionary.to_pylist()]
-    return pa.array(made, pa.string()).take(codes.indices)
+    converted = [convert(text) for text in codes.dictionary.to_pylist()]
+    return pa.array(converted, pa.string()).take(codes.indices)
 
 
 _COLUMN = JsonColumns([("", [JsonColumn("", "", FLOAT_OF_JSON, 17)], "")])

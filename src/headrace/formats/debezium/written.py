@@ -206,12 +206,12 @@ def prepared(cells: Cells, columns: Sequence[WrittenColumn]) -> Cells:
         indexes = cells.offsets[rows] + number - layout.first[structure]
         indexes = indexes[at[indexes] >= 0]
         texts = cells.texts.take(pa.array(at[indexes]))
-        made = written.wire.prepare(texts)
-        if made is not texts:
+        prepared_texts = written.wire.prepare(texts)
+        if prepared_texts is not texts:
             at = at.copy() if at is cells.at else at
             at[indexes] = size + np.arange(indexes.size, dtype=np.int32)
-            parts.append(made)
-            size += len(made)
+            parts.append(prepared_texts)
+            size += len(prepared_texts)
     if at is cells.at:
         return cells
     texts = pa.concat_arrays(parts)

@@ -301,8 +301,8 @@ class _Records:
 
 
 def _struct(**columns: pa.Array | Array) -> pa.StructArray:
-    made = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns.values()]
-    return pa.StructArray.from_arrays(made, names=list(columns))
+    arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns.values()]
+    return pa.StructArray.from_arrays(arrays, names=list(columns))
 
 
 def _one_of(code: Array, index: Array, texts: pa.StringArray, lists: pa.Array) -> pa.UnionArray:

@@ -156,8 +156,8 @@ class ValueReader:
             if index == 0:
                 texts.append(pa.nulls(rows.size, pa.string()))
                 continue
-            made, form = readers[index - 1](rows)
-            texts.append(made)
+            values, form = readers[index - 1](rows)
+            texts.append(values)
             forms[rows] = form
         if not order:
             return DtsValues(pa.array([], pa.string()), forms)
@@ -191,11 +191,11 @@ class ValueReader:
             return self._text(at), "t"
         codes = sets.indices.to_numpy(zero_copy_only=False)
         binary = np.array([is_bytes(name) for name in names])[codes]
-        made = [
+        decoded = [
             _base64(value) if is_bytes(names[code]) else text(names[code], value)
             for value, code in zip(self.tape.bytes(at).to_pylist(), codes, strict=True)
         ]
-        return pa.array(made, pa.string()), np.where(binary, "b", "t")
+        return pa.array(decoded, pa.string()), np.where(binary, "b", "t")
 
     def _floats(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         values = self.tape.doubles(self._field(rows, 0))
@@ -256,13 +256,13 @@ class ValueReader:
             order.append(chosen)
             texts.append(fixed_texts(template, [part[chosen] for part in parts[written]]))
         others = np.flatnonzero(~plain)
-        made = [
+        converted = [
             date_time([int(v) if g else None for v, g in zip(parts[:, n], given[:, n], strict=True)], bool(micro[n]))
             for n in others
         ]
-        forms[others] = [form for _, form in made]
+        forms[others] = [form for _, form in converted]
         order.append(others)
-        texts.append(pa.array([text for text, _ in made], pa.string()))
+        texts.append(pa.array([text for text, _ in converted], pa.string()))
         back = np.argsort(np.concatenate(order), kind="stable")
         return pa.concat_arrays(texts).take(pa.array(back)), forms
 
@@ -442,11 +442,11 @@ def _column(tape: Tape, at: Array, form: Array, column: Column) -> tuple[pa.Arra
     """The column, and the rows whose value it can't hold."""
     types, kind = pa.types, arrow_type(column.logical)
     if types.is_binary(kind):
-        made = [
+        parts = [
             None if text is None else bytes_of(text) if letter == "b" else text.encode()
             for text, letter in zip(tape.texts(at).to_pylist(), form, strict=True)
         ]
-        return pa.array(made, kind), np.zeros(0, np.int64)
+        return pa.array(parts, kind), np.zeros(0, np.int64)
     read = TypedColumn(tape, at, kind)
     if not types.is_timestamp(kind):
         return read.values, refused_rows(tape, at, column, read)

@@ -241,8 +241,8 @@ def _seconds(moments: text_forms.Moments) -> tuple[Array, Array]:
 
 
 def _record(*columns: pa.Array | Array) -> pa.StructArray:
-    made = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
-    return pa.StructArray.from_arrays(made, names=[str(number) for number in range(len(made))])
+    arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
+    return pa.StructArray.from_arrays(arrays, names=[str(number) for number in range(len(arrays))])
 
 
 def _taken(texts: pa.StringArray, at: Array) -> pa.DictionaryArray:

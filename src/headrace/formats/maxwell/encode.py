@@ -57,18 +57,18 @@ class MaxwellEncoder(Codec):
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
-        made = []
+        batches = []
         rows = rows_of(batch, tuple(_TYPES))
         if rows.size:
             kept = picked(batch, rows)
             schema_number = self._known.of(kept)
-            made.append((rows, self._messages(kept, self._values(kept, schema_number), schema_number)))
+            batches.append((rows, self._messages(kept, self._values(kept, schema_number), schema_number)))
         tombstones = rows_of(batch, ("tombstone",))
         tombstones = tombstones[batch.column("key").is_valid().to_numpy(zero_copy_only=False)[tombstones]]
         if tombstones.size:
             kept = picked(batch, tombstones)
             nothing = pa.nulls(tombstones.size, pa.string())
-            made.append((tombstones, self._messages(kept, nothing, np.full(tombstones.size, -1))))
+            batches.append((tombstones, self._messages(kept, nothing, np.full(tombstones.size, -1))))
         statements = [
             (int(number), text)
             for number in rows_of(batch, ("schema",))
@@ -77,9 +77,9 @@ class MaxwellEncoder(Codec):
         if statements:
             numbers = np.array([number for number, _ in statements])
             kept, texts = picked(batch, numbers), pa.array([text for _, text in statements], pa.string())
-            made.append((numbers, self._messages(kept, texts, np.full(numbers.size, -1))))
-        if made:
-            yield in_order(made)
+            batches.append((numbers, self._messages(kept, texts, np.full(numbers.size, -1))))
+        if batches:
+            yield in_order(batches)
 
     def _messages(self, rows: pa.RecordBatch, values: pa.StringArray, schema_number: Array) -> pa.RecordBatch:
         keys = Image.of_maps(rows.column("key"))
@@ -89,8 +89,8 @@ class MaxwellEncoder(Codec):
         empty = pc.equal(columns, "{}")
         after = pc.if_else(empty, "}", pc.binary_replace_slice(columns, 0, 1, ","))
         database, table = (Part(table_part(rows, name), quoted=True) for name in ("database", "name"))
-        made = messages(['{"database":', database, ',"table":', table, Part(after)], rows.num_rows)
-        key = where(keys.entries.present, made)
+        texts = messages(['{"database":', database, ',"table":', table, Part(after)], rows.num_rows)
+        key = where(keys.entries.present, texts)
         return message_batch(rows, topics(rows, self._topic), values, key)
 
     def _values(self, rows: pa.RecordBatch, schema_number: Array) -> pa.StringArray:
@@ -135,8 +135,8 @@ class MaxwellEncoder(Codec):
 def _ids(texts: pa.StringArray) -> pa.StringArray:
     """Ids of transactions as JSON: MySQL's are numbers, those of other sources texts."""
     codes = texts.dictionary_encode()
-    made = [text if _ID.fullmatch(text) else quoted(text) for text in codes.dictionary.to_pylist()]
-    return pa.array(made, pa.string()).take(codes.indices)
+    quoted_ids = [text if _ID.fullmatch(text) else quoted(text) for text in codes.dictionary.to_pylist()]
+    return pa.array(quoted_ids, pa.string()).take(codes.indices)
 
 
 def _statement(batch: pa.RecordBatch, number: int) -> str | None:

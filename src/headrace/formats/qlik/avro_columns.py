@@ -160,5 +160,5 @@ def _texts(tape: Tape, at: Array, code: str) -> pa.StringArray:
     letter, digits = code[0], int(code[1:])
     if letter == _DECIMAL:
         return decimal_texts(tape, at, np.full(at.size, digits), decimal_text)
-    made = moment_texts(integers(tape, at), _COUNTS[letter], digits, digits)
-    return pc.binary_join_element_wise(pc.replace_substring(made, " ", "T"), "Z", "") if letter == "i" else made
+    moments = moment_texts(integers(tape, at), _COUNTS[letter], digits, digits)
+    return pc.binary_join_element_wise(pc.replace_substring(moments, " ", "T"), "Z", "") if letter == "i" else moments

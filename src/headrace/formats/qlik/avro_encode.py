@@ -88,8 +88,8 @@ class QlikAvroEncoder(QlikEncoder):
         at = self._key_columns.texts_at(image, np.arange(data.schema_number.size), data.schema_number, laid.offsets)
         records = self._key_columns.records(image.values, at, laid.column, laid.offsets)
         heads = [None if id is None else _head(id) for id in self._registration.keys]
-        made = joined(pa.array(heads, pa.binary()).take(pa.array(data.schema_number)), records)
-        return pc.if_else(pa.array(image.entries.present), made, pa.scalar(None, pa.binary()))
+        encoded = joined(pa.array(heads, pa.binary()).take(pa.array(data.schema_number)), records)
+        return pc.if_else(pa.array(image.entries.present), encoded, pa.scalar(None, pa.binary()))
 
     def values(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
         """Data messages."""
@@ -133,8 +133,8 @@ def _optional(text: str | None) -> bytes:
 
 
 def _sized(text: str) -> bytes:
-    made: bytes = write_avro(_TEXT, pa.array([text], pa.string()))[0].as_py()
-    return made
+    encoded: bytes = write_avro(_TEXT, pa.array([text], pa.string()))[0].as_py()
+    return encoded
 
 
 def _head(id: int) -> bytes:

@@ -55,14 +55,14 @@ def headers_schema(*, external: bool) -> dict[str, Any]:
     }
     if external:
         optionals["externalSchemaId"] = "string"
-    made = record(
+    schema = record(
         "Headers",
         ("operation", enum("operation", OPERATIONS)),
         *((name, "string") for name in texts),
         namespace=_NAMESPACE,
     )
-    made["fields"] += [{"name": name, "type": optional(kind), "default": None} for name, kind in optionals.items()]
-    return made
+    schema["fields"] += [{"name": name, "type": optional(kind), "default": None} for name, kind in optionals.items()]
+    return schema
 
 
 def avro_names(schema: TableSchema) -> dict[str, str]:
@@ -73,17 +73,17 @@ def avro_names(schema: TableSchema) -> dict[str, str]:
         if _NAME.fullmatch(column.name):
             names[column.name] = column.name
             continue
-        made = _safe(column.name)
-        while made in taken:
-            made += "_"
-        taken.add(made)
-        names[column.name] = made
+        name = _safe(column.name)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names[column.name] = name
     return names
 
 
 def _safe(name: str) -> str:
-    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return made if _NAME.fullmatch(made) else f"_{made}"
+    safe = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return safe if _NAME.fullmatch(safe) else f"_{safe}"
 
 
 def data_schema(schema: TableSchema, task: str, *, external: bool = False) -> dict[str, Any]:
@@ -98,12 +98,12 @@ def data_schema(schema: TableSchema, task: str, *, external: bool = False) -> di
     parts = (task, schema.id.schema or schema.id.database, schema.id.name)
     namespace = ".".join([_NAMESPACE, *(_safe(part) for part in parts if part)])
     data = record("Data") | {"fields": _fields(schema, schema.columns)}
-    made = record("DataRecord", ("data", data), namespace=namespace)
-    made["fields"] += [
+    record_schema = record("DataRecord", ("data", data), namespace=namespace)
+    record_schema["fields"] += [
         {"name": "beforeData", "type": optional("Data"), "default": None},
         {"name": "headers", "type": headers_schema(external=external)},
     ]
-    return made
+    return record_schema
 
 
 def key_schema(schema: TableSchema, task: str) -> dict[str, Any]:
@@ -114,13 +114,13 @@ def key_schema(schema: TableSchema, task: str) -> dict[str, Any]:
 
 def _fields(schema: TableSchema, columns: Sequence[Column]) -> list[dict[str, Any]]:
     names = avro_names(schema)
-    made = []
+    fields = []
     for column in columns:
         field = {"name": names[column.name], "type": optional(avro_type(column)), "default": None}
         if names[column.name] != column.name:
             field["columnName"] = column.name
-        made.append(field)
-    return made
+        fields.append(field)
+    return fields
 
 
 def avro_type(column: Column) -> Any:

@@ -65,14 +65,14 @@ class QlikEncoder(Codec):
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order; rows that are neither data nor a schema give none."""
-        made = []
+        batches = []
         numbers = rows_of(batch, ROWS)
         if numbers.size:
             rows = picked(batch, numbers)
             data = DataRows.of(rows, self.schemas, self.columns)
             headers = {"operation": data.operation(), **data.headers(self._counter)}
             own_headers = Headers(headers, data.counter(), data.is_last(), self._external_ids(data))
-            made.append(
+            batches.append(
                 (
                     numbers,
                     message_batch(
@@ -84,9 +84,9 @@ class QlikEncoder(Codec):
             numbers = rows_of(batch, ("schema",))
             numbers = self._unreported(batch, numbers[self.schemas.of(batch)[numbers] >= 0])
             if numbers.size:
-                made.append((numbers, self._metadata(picked(batch, numbers))))
-        if made:
-            yield in_order(made)
+                batches.append((numbers, self._metadata(picked(batch, numbers))))
+        if batches:
+            yield in_order(batches)
 
     def _unreported(self, batch: pa.RecordBatch, numbers: Array) -> Array:
         """Of the rows that report a structure, those whose table and structure no earlier one of the task reported, and

@@ -83,8 +83,8 @@ _SCHEMAS = {name: AvroSchema(["null", name]) for name in ("long", "float", "doub
 
 def _kind(column: Column) -> tuple[pa.DataType, str]:
     """The Arrow type that texts are read as, and the Avro type that they are written as."""
-    made = avro_type(column)
-    name = made["type"] if isinstance(made, dict) else made
+    avro = avro_type(column)
+    name = avro["type"] if isinstance(avro, dict) else avro
     if name == "string":
         return pa.string(), name
     return arrow_type(column.logical), "long" if name == "int" else name

@@ -219,26 +219,26 @@ class _AvroWalk:
     @staticmethod
     def _marked(connect: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
         """The Connect type with what the attributes beside it say."""
-        made = {**connect, "optional": False}
-        if made["type"] in ("int32", "int64") and schema.get("connect.type") in ("int8", "int16"):
-            made["type"] = schema["connect.type"]
-        name = schema.get("connect.name") or _meaning(schema.get("logicalType"), made["type"])
+        marked = {**connect, "optional": False}
+        if marked["type"] in ("int32", "int64") and schema.get("connect.type") in ("int8", "int16"):
+            marked["type"] = schema["connect.type"]
+        name = schema.get("connect.name") or _meaning(schema.get("logicalType"), marked["type"])
         if name:
-            made["name"] = name
+            marked["name"] = name
         if schema.get("connect.version") is not None:
-            made["version"] = schema["connect.version"]
+            marked["version"] = schema["connect.version"]
         parameters = dict(schema.get("connect.parameters") or {})
         if name == _MEANINGS["decimal"]:
             parameters.setdefault("scale", str(schema.get("scale", 0)))
             if "precision" in schema and schema.get("connect.name") is None:
                 parameters.setdefault("connect.decimal.precision", str(schema["precision"]))
         if parameters:
-            made["parameters"] = parameters
+            marked["parameters"] = parameters
         if schema.get("connect.doc") is not None:
-            made["doc"] = schema["connect.doc"]
+            marked["doc"] = schema["connect.doc"]
         if schema.get("connect.default") is not None:
-            made["default"] = _default(made, schema["connect.default"])
-        return made
+            marked["default"] = _default(marked, schema["connect.default"])
+        return marked
 
 
 def _meaning(logical: Any, base: str) -> str | None:
@@ -307,36 +307,36 @@ class _ConnectWalk:
 
     def schema(self, connect: Mapping[str, Any], namespace: str) -> Any:
         """The type; optional ones become a union in which the default's type is first."""
-        made = self._type(connect, namespace)
+        avro = self._type(connect, namespace)
         if not connect.get("optional"):
-            return made
-        return [made, "null"] if connect.get("default") is not None else ["null", made]
+            return avro
+        return [avro, "null"] if connect.get("default") is not None else ["null", avro]
 
     def _type(self, connect: Mapping[str, Any], namespace: str) -> Any:
         kind = connect["type"]
         if kind == "struct":
             return self._struct(connect, namespace)
-        made: dict[str, Any] = {"type": kind if kind in _SAME else "int"}
+        avro: dict[str, Any] = {"type": kind if kind in _SAME else "int"}
         if kind == "int64":
-            made["type"] = "long"
+            avro["type"] = "long"
         elif kind == "array":
-            made = {"type": "array", "items": self.schema(connect["items"], namespace)}
+            avro = {"type": "array", "items": self.schema(connect["items"], namespace)}
         elif kind == "map":
-            made = {"type": "map", "values": self.schema(connect["values"], namespace)}
+            avro = {"type": "map", "values": self.schema(connect["values"], namespace)}
         decimal = connect.get("name") == _MEANINGS["decimal"] and kind == "bytes"
         parameters = connect.get("parameters") or {}
         if decimal:
-            made["scale"] = int(parameters.get("scale", 0))
+            avro["scale"] = int(parameters.get("scale", 0))
             # What Confluent's converter writes where nothing says the precision.
-            made["precision"] = int(parameters.get("connect.decimal.precision", 64))
-        made |= _attributes(connect)
+            avro["precision"] = int(parameters.get("connect.decimal.precision", 64))
+        avro |= _attributes(connect)
         if decimal:
-            made["logicalType"] = "decimal"
+            avro["logicalType"] = "decimal"
         elif connect.get("name") in _CONNECT_TIMES:
-            made["logicalType"] = _CONNECT_TIMES[connect["name"]]
+            avro["logicalType"] = _CONNECT_TIMES[connect["name"]]
         if kind in ("int8", "int16"):
-            made["connect.type"] = kind
-        return made["type"] if len(made) == 1 else made
+            avro["connect.type"] = kind
+        return avro["type"] if len(avro) == 1 else avro
 
     def _struct(self, connect: Mapping[str, Any], namespace: str) -> Any:
         name = connect.get("name")
@@ -348,20 +348,20 @@ class _ConnectWalk:
             return short if own == namespace else name
         self._defined[name] = connect
         inner, _, short = name.rpartition(".")
-        made: dict[str, Any] = {"type": "record", "name": short}
+        avro: dict[str, Any] = {"type": "record", "name": short}
         if inner and inner != namespace:
-            made["namespace"] = inner
-        made["fields"] = [self._field(field, inner or namespace) for field in connect["fields"]]
-        return made | _attributes(connect)
+            avro["namespace"] = inner
+        avro["fields"] = [self._field(field, inner or namespace) for field in connect["fields"]]
+        return avro | _attributes(connect)
 
     def _field(self, field: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        made = {"name": field["field"], "type": self.schema(field, namespace)}
+        avro = {"name": field["field"], "type": self.schema(field, namespace)}
         default = field.get("default")
         if default is not None:
-            made["default"] = _avro_default(field, default)
+            avro["default"] = _avro_default(field, default)
         elif field.get("optional"):
-            made["default"] = None
-        return made
+            avro["default"] = None
+        return avro
 
 
 _CONNECT_TIMES = {
@@ -372,18 +372,18 @@ _CONNECT_TIMES = {
 
 
 def _attributes(connect: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if connect.get("doc") is not None:
-        made["connect.doc"] = connect["doc"]
+        attributes["connect.doc"] = connect["doc"]
     if connect.get("version") is not None:
-        made["connect.version"] = connect["version"]
+        attributes["connect.version"] = connect["version"]
     if connect.get("parameters"):
-        made["connect.parameters"] = dict(connect["parameters"])
+        attributes["connect.parameters"] = dict(connect["parameters"])
     if connect.get("default") is not None:
-        made["connect.default"] = _avro_default(connect, connect["default"])
+        attributes["connect.default"] = _avro_default(connect, connect["default"])
     if connect.get("name") is not None:
-        made["connect.name"] = connect["name"]
-    return made
+        attributes["connect.name"] = connect["name"]
+    return attributes
 
 
 def _avro_default(connect: Mapping[str, Any], default: Any) -> Any:

@@ -78,24 +78,24 @@ class _Walk:
             return [self.schema(branch, namespace) for branch in schema]
         if not isinstance(schema, Mapping):
             return schema
-        kind, made = schema.get("type"), dict(schema)
+        kind, replaced = schema.get("type"), dict(schema)
         if kind in _NAMED:
             name, namespace = full_name(schema, namespace)
             if name in self._known and name in self._defined:
                 return name
             self._known.add(name)
             if isinstance(schema.get("fields"), list):
-                made["fields"] = [
+                replaced["fields"] = [
                     {**field, "type": self.schema(field.get("type"), namespace)}
                     if isinstance(field, Mapping)
                     else field
                     for field in schema["fields"]
                 ]
-            return made
+            return replaced
         for part in ("type", "items", "values"):
             if part in schema and (part == "type" or kind in ("array", "map")):
-                made[part] = self.schema(schema[part], namespace)
-        return made
+                replaced[part] = self.schema(schema[part], namespace)
+        return replaced
 
     def _named(self, name: str, namespace: str) -> Any:
         if name in PRIMITIVES or name in ("array", "map"):

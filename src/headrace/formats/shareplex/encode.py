@@ -151,8 +151,8 @@ class SharePlexEncoder(Codec):
         """The tables' parts with points between; a part that holds a point or a quote stands in quotes."""
         parts = [part.fill_null("") for part in rows.column("table").flatten()[-min(self._writing.table_parts, 3) :]]
         names = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
-        made = [".".join(map(_quoted_part, filter(None, path.split("\0")))) for path in names.dictionary.to_pylist()]
-        return pa.array([name or None for name in made], pa.string()).take(names.indices)
+        paths = [".".join(map(_quoted_part, filter(None, path.split("\0")))) for path in names.dictionary.to_pylist()]
+        return pa.array([name or None for name in paths], pa.string()).take(names.indices)
 
 
 def _indexes(image: Image, names: Sequence[str]) -> Array:
@@ -187,17 +187,17 @@ def _numbers_or_texts(texts: pa.StringArray) -> pa.StringArray:
     codes = texts.dictionary_encode()
     words = codes.dictionary.to_pylist()
     plain = integers(codes.dictionary).to_pylist()
-    made = [text if text == number else quoted(text) for text, number in zip(words, plain, strict=True)]
-    return pa.array(made, pa.string()).take(codes.indices)
+    literals = [text if text == number else quoted(text) for text, number in zip(words, plain, strict=True)]
+    return pa.array(literals, pa.string()).take(codes.indices)
 
 
 def _numbers_of_lsn(texts: pa.StringArray) -> pa.StringArray:
     """Log sequence numbers of other databases as plain numbers of the same order, where an SCN would stand."""
     codes = texts.dictionary_encode()
-    made = [
+    numbers = [
         str(int(text.replace(":", ""), 16)) if _LSN.fullmatch(text) else None for text in codes.dictionary.to_pylist()
     ]
-    return pa.array(made, pa.string()).take(codes.indices)
+    return pa.array(numbers, pa.string()).take(codes.indices)
 
 
 def _quoted_part(name: str) -> str:

@@ -177,9 +177,9 @@ class Shaping:
         if self._expects:
             self._require_still_there(schema)
         transform = self._transform(schema, spark) if spark is not None or not self.has_sql else None
-        made = schema if transform is None else transform.schema
+        result = schema if transform is None else transform.schema
         self._destinations.claim(schema.id, destination)
-        return replace(made, id=destination.id)
+        return replace(result, id=destination.id)
 
     def rows(self, changes: DataFrame, schemas: FoundSchemas | None = None) -> DataFrame:
         """A batch's rows as the sink gets them; lazy.
@@ -306,15 +306,15 @@ def _joined(changes: DataFrame, facts: Sequence[_Fact], plans: Sequence[str]) ->
     for fact in facts:
         target, transform = fact.destination, fact.transform
         renamed = target is not None and target.id != fact.table
-        made = fact.schema if renamed or transform is not None else None
+        fact_schema = fact.schema if renamed or transform is not None else None
         lines.append(
             (
                 *(fact.table.database, fact.table.schema, fact.table.name, fact.schema_id),
                 target is None,
                 target is not None and target.merge,
                 _parts(target.id) if target is not None and renamed else None,
-                None if made is None else made.fingerprint,
-                None if made is None else made.to_text(),
+                None if fact_schema is None else fact_schema.fingerprint,
+                None if fact_schema is None else fact_schema.to_text(),
                 None if transform is None else numbers[transform.source.fingerprint],
                 None if transform is None else list(transform.salts),
             )
@@ -445,15 +445,16 @@ def _said(plan: TableTransform, name: str, image: str, other: str) -> str:
 
 def _new_image(plan: TableTransform, image: str, other: str) -> str | None:
     present = []
-    for made in plan.made:
-        if not made.origins:
+    for computed in plan.made:
+        if not computed.origins:
             present.append("true")
             continue
-        some = " or ".join(f"map_contains_key({image}, {literal(name)})" for name in made.origins)
-        every = _all(_said(plan, name, image, other) for name in made.origins)
+        some = " or ".join(f"map_contains_key({image}, {literal(name)})" for name in computed.origins)
+        every = _all(_said(plan, name, image, other) for name in computed.origins)
         refused = _raised(
-            f"A change of table {plan.source.id} carries some and not all of the columns of which column '{made.name}' "
-            f"is computed ({', '.join(made.origins)}). Let the source send whole rows, or leave the column out."
+            f"A change of table {plan.source.id} carries some and not all of the columns of which column "
+            f"'{computed.name}' is computed ({', '.join(computed.origins)}). Let the source send whole rows, or leave "
+            "the column out."
         )
         # An old image may be in part; a new one in part would leave a stale value in the target.
         lacking = refused if image == "after" else "false"

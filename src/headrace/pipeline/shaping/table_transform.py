@@ -110,16 +110,16 @@ class TableTransform:
             relation = f"(select {', '.join(f'{sql} as {quote(name)}' for name, sql in level)} from {relation})"
         kept = " and ".join(self._filters) or "true"
         by_name = {column.name: column for column in self.schema.columns}
-        made = ", ".join(canonical_text(quote(one.name), by_name[one.name]) for one in self.made)
-        texts_made = f"array({made})" if made else "cast(array() as array<string>)"
+        computed = ", ".join(canonical_text(quote(one.name), by_name[one.name]) for one in self.made)
+        texts_made = f"array({computed})" if computed else "cast(array() as array<string>)"
         return f"(select named_struct('kept', {kept}, 'made', {texts_made}) from {relation})"
 
-    def image(self, image: str, made: str, present: Sequence[str]) -> str:
+    def image(self, image: str, computed: str, present: Sequence[str]) -> str:
         """Spark SQL for the new image.
 
         Args:
             image: SQL for the old one; not null.
-            made: SQL for the texts of the computed columns.
+            computed: SQL for the texts of the computed columns.
             present: for each computed column SQL that says whether the image carries it.
         """
         new = image
@@ -131,7 +131,7 @@ class TableTransform:
         if not self.made:
             return new
         entries = ", ".join(
-            f"if({there}, named_struct('key', {literal(one.name)}, 'value', {made}[{index}]), null)"
+            f"if({there}, named_struct('key', {literal(one.name)}, 'value', {computed}[{index}]), null)"
             for index, (one, there) in enumerate(zip(self.made, present, strict=True))
         )
         new = f"map_concat({new}, map_from_entries(array_compact(array({entries}))))"

@@ -117,8 +117,8 @@ class PermissionsAdmin(Admin):
         """What keeps missing topics from being made: asked by requests that Kafka only checks."""
         if not topics:
             return
-        made = True if creation is not None else self._brokers_make_topics()
-        if made is None:
+        are_created = True if creation is not None else self._brokers_make_topics()
+        if are_created is None:
             yield MissingPermission(
                 f"There {_are(topics)} on Kafka at {self._servers} yet, and the login may not ask whether brokers make "
                 "topics by themselves.",
@@ -126,7 +126,7 @@ class PermissionsAdmin(Admin):
                 required=False,
             )
             return
-        if not made:
+        if not are_created:
             yield MissingPermission(
                 f"There {_are(topics)} on Kafka at {self._servers}, and the broker does not create topics.",
                 "Create them first, or set the option 'topic.creation.default.partitions'.",

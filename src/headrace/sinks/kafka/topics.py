@@ -325,7 +325,7 @@ class Admin:
         return properties
 
     def _list(self, items: Iterable[Any]) -> Any:
-        made = self._jvm.java.util.ArrayList()
+        java_list = self._jvm.java.util.ArrayList()
         for item in items:
-            made.add(item)
-        return made
+            java_list.add(item)
+        return java_list

@@ -53,11 +53,11 @@ def around_unreadable(
         for part in (rows.slice(0, middle), rows.slice(middle)):
             yield from around_unreadable(part, mode, convert=convert, cuts=cuts, refused=refused)
         return
-    made = refused(rows, reason)
+    errors = refused(rows, reason)
     if mode == WARN:
-        for position in made.column("position").to_pylist():
+        for position in errors.column("position").to_pylist():
             _LOG.warning("A change is left out, at position %s. %s", position, reason)
-    yield made
+    yield errors
 
 
 def error_rows(table: TableId, reason: str, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:

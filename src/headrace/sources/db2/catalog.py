@@ -196,10 +196,10 @@ def unique_keys(rows: Iterable[KeyColumn], nullable: Collection[str]) -> list[Un
     return sorted(keys, key=lambda key: not key.primary)
 
 
-def _grouped(rows: Iterable[tuple[Any, ...]], made: Callable[[Iterable[Any]], Row]) -> dict[Place, list[Row]]:
+def _grouped(rows: Iterable[tuple[Any, ...]], row_of: Callable[[Iterable[Any]], Row]) -> dict[Place, list[Row]]:
     groups: dict[Place, list[Row]] = defaultdict(list)
     for schema, table, *rest in rows:
-        groups[str(schema).rstrip(), str(table)].append(made(rest))
+        groups[str(schema).rstrip(), str(table)].append(row_of(rest))
     return groups
 
 

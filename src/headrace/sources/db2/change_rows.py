@@ -114,11 +114,11 @@ class ChangeReader:
     def _given_out(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not rows.num_rows:
             return
-        for made in around_unreadable(
+        for batch in around_unreadable(
             rows, self._unreadable, convert=self._convert, cuts=self._cuts, refused=self._refused
         ):
-            if made.num_rows:
-                yield made
+            if batch.num_rows:
+                yield batch
 
     def _cuts(self, batch: pa.RecordBatch) -> np.ndarray:
         """Before which rows a batch may be cut: a D row may be the first half of an update that the next one ends."""
@@ -197,12 +197,12 @@ class ChangeReader:
             indexes = np.flatnonzero(paired)
             keys_of = [(texts[i].take(pa.array(old)), texts[i].take(pa.array(new))) for i in self._key]
             columns["transaction"] = weights(commits, keys_of, indexes, events_of_key_change(self._skipped))
-        made = change_batch(count, columns)
+        change_rows = change_batch(count, columns)
         wanted: np.ndarray = ~np.isin(letters, list(self._skipped)) if self._skipped else np.ones(count, dtype=bool)
         if self._skip_unchanged and len(old):
             wanted[paired] &= differ(texts, absent, old, new)
-        made = made if wanted.all() else made.filter(pa.array(wanted))
-        return counted(made) if self._weighted else made
+        change_rows = change_rows if wanted.all() else change_rows.filter(pa.array(wanted))
+        return counted(change_rows) if self._weighted else change_rows
 
     def _with_before_images(
         self,

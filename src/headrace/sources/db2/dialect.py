@@ -135,8 +135,8 @@ class Db2:
 
     def has_passed(self, server: Queries, commit: str, altered: str) -> bool:
         """Whether the commit was made after the alteration, or the log was read beyond that and has nothing more."""
-        made = server.value(self.statements.COMMIT_TIME, (lsn.to_bytes(commit),))
-        if made is not None and str(made) > altered:
+        committed_at = server.value(self.statements.COMMIT_TIME, (lsn.to_bytes(commit),))
+        if committed_at is not None and str(committed_at) > altered:
             return True
         # In this order: what is captured between the two questions is then seen by the second.
         mark = server.row(self.statements.NEWEST_MARK)

@@ -253,12 +253,12 @@ class Catalog:
                 for index, hexed, parts_of, whole in keys[table.id.path]
                 if whole and not str(parts_of).strip(",") and nullable.isdisjoint(parts := _names(hexed))
             ]
-            made = rules.chosen(table.id, described, unique, table.comment or None)
+            chosen_table = rules.chosen(table.id, described, unique, table.comment or None)
             by_path[table.id.path] = MysqlTable(
-                made.schema,
-                made.natives,
-                made.chunk_key,
-                made.protected,
+                chosen_table.schema,
+                chosen_table.natives,
+                chosen_table.chunk_key,
+                chosen_table.protected,
                 table.engine,
                 tuple(str(row[0]) for row in own),
                 _structure(own, keys[table.id.path]),

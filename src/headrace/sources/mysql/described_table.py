@@ -91,14 +91,14 @@ def described_table(
         columns.append((_column(shown if refined else None, name, position, types, column), types))
     table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
     chunk_key = known.chunk_key if same.issuperset(known.chunk_key) else ()
-    made = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))
-    _require_protected(made, known, names)
+    mysql_table = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))
+    _require_protected(mysql_table, known, names)
     refined_by_name = {column.name: native for column, native in columns}
     wire_columns = tuple(
         WireColumn(column.code, column.meta, refined_by_name.get(name, native))
         for name, column, native in zip(names, described.columns, wire, strict=True)
     )
-    return DescribedTable(made, wire_columns, tuple(names.index(column.name) for column in table.schema.columns))
+    return DescribedTable(mysql_table, wire_columns, tuple(names.index(column.name) for column in table.schema.columns))
 
 
 def _left_out(path: str) -> str:

@@ -67,9 +67,9 @@ class TextRows:
         positions, sizes = np.empty(rows * columns, np.int64), np.empty(rows * columns, np.int64)
         if kernels.find_values(data, starts, ends, columns, positions, sizes) >= 0:
             raise FormatError("A row of a snapshot is not of the columns that were asked for.", remedy=_REMEDY)
-        made = self._made_texts(data, positions, sizes, rows)
-        view = text_view(made)
-        made_valid = made.is_valid().to_numpy(zero_copy_only=False)
+        copied = self._made_texts(data, positions, sizes, rows)
+        view = text_view(copied)
+        made_valid = copied.is_valid().to_numpy(zero_copy_only=False)
         offsets, valid = np.empty(rows * columns + 1, np.int32), bitmap(rows * columns)
         room = int(np.maximum(sizes, 0).sum()) * 4 // 3 + 4 * len(sizes) + int(view.offsets[-1])
         out = np.empty(room, np.uint8)

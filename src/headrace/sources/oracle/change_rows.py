@@ -117,18 +117,18 @@ class ChangeRows:
 
     def rows(self, transactions: Iterable[tuple[Transaction, Iterator[Event]]]) -> Iterator[pa.RecordBatch]:
         """The change rows of some transactions, in the order given."""
-        made: list[_ChangeRow] = []
+        change_rows: list[_ChangeRow] = []
         size = 0
         for transaction, events in transactions:
             for row in self._of(transaction, events):
-                made.append(row)
+                change_rows.append(row)
                 size += row.images.size
-                if len(made) >= BATCH or size >= BATCH_BYTES:
-                    yield self._batch(made)
-                    made, size = [], 0
+                if len(change_rows) >= BATCH or size >= BATCH_BYTES:
+                    yield self._batch(change_rows)
+                    change_rows, size = [], 0
                     faultpoints.reach("source.stream.batch")
-        if made:
-            yield self._batch(made)
+        if change_rows:
+            yield self._batch(change_rows)
             faultpoints.reach("source.stream.batch")
 
     def _of(self, transaction: Transaction, events: Iterator[Event]) -> Iterator[_ChangeRow]:

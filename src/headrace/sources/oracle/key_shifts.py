@@ -87,15 +87,15 @@ def _ordered(run: list[tuple[Event, Key, Key]]) -> Iterator[tuple[Event, Event, 
         yield from ((event, event, 0) for event in events)
         return
     order, circles = _free_order(waits)
-    made: list[Event] = []
+    shifted: list[Event] = []
     for number in order:
-        made.append(events[number])
+        shifted.append(events[number])
     for circle in circles:
         for number in circle:
-            made.append(_leaving(events[number]))
+            shifted.append(_leaving(events[number]))
         for number in circle:
-            made.append(_taking(events[number]))
-    yield from ((event, events[0], number) for number, event in enumerate(made, 1))
+            shifted.append(_taking(events[number]))
+    yield from ((event, events[0], number) for number, event in enumerate(shifted, 1))
 
 
 def _free_order(waits: list[int | None]) -> tuple[list[int], list[list[int]]]:

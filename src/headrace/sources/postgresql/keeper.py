@@ -224,7 +224,7 @@ class SnapshotPoint:
         self._paths = paths
 
     @classmethod
-    def made(
+    def created(
         cls, settings: PostgresSettings, tables: Mapping[str, PostgresTable], *, permanent: bool, waits: bool = False
     ) -> Self:
         """A moment after all that is committed now.
@@ -242,9 +242,9 @@ class SnapshotPoint:
         timeout = _WAIT_SECONDS if waits else settings.slot_creation_timeout_s
         for attempt in range(_ATTEMPTS):
             try:
-                with slots.created(settings, temporary=not permanent, timeout_s=timeout) as made:
-                    keeper = Keeper(settings, made.snapshot, list(tables.values())) if tables else None
-                    return cls(made.boundary, keeper, frozenset(tables))
+                with slots.created(settings, temporary=not permanent, timeout_s=timeout) as slot:
+                    keeper = Keeper(settings, slot.snapshot, list(tables.values())) if tables else None
+                    return cls(slot.boundary, keeper, frozenset(tables))
             except slots.SlotWaits as error:
                 if not waits:
                     raise

@@ -125,15 +125,15 @@ class _Writer:
             own = native.logical.kind in _OWN
             for place, text in zip(places, texts, strict=True):
                 self._parts[place] = text if own and text not in _WORDS else to_text(text)
-        made: list[str | None] = []
+        values: list[str | None] = []
         start = 0
         for end in self._ends:
             if end is None:
-                made.append(None)
+                values.append(None)
             else:
-                made.append("".join(self._parts[start:end]))
+                values.append("".join(self._parts[start:end]))
                 start = end
-        return made
+        return values
 
     def _value(self, native: Printed, text: str | None, *, outermost: bool = False) -> None:
         if text is None:

@@ -206,7 +206,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         return altered
 
     def _point(self, tables: Mapping[str, PostgresTable], *, waits: bool) -> str:
-        self._moment = SnapshotPoint.made(self._settings, tables, permanent=False, waits=waits)
+        self._moment = SnapshotPoint.created(self._settings, tables, permanent=False, waits=waits)
         return lsn.commit_before(self._moment.boundary)
 
     def _release_point(self) -> None:
@@ -222,7 +222,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         if not temporary:
             self._tables.publish(self._sql, tables)
         read = {path: table for path, table in tables.items() if is_read_first(settings, table.id)}
-        self._moment = SnapshotPoint.made(settings, read, permanent=not temporary)
+        self._moment = SnapshotPoint.created(settings, read, permanent=not temporary)
         commit = lsn.commit_before(self._moment.boundary)
         # Again, now that nobody can alter them.
         end = self._offset_at(commit, streams=not temporary)

@@ -477,8 +477,8 @@ class TypeCatalog:
         if oid in self.types or oid in BUILT_IN:
             return self
         base = _BUILT_IN_BY_NAME.get(name, 0) if schema == "pg_catalog" else 0
-        made = CatalogType(name, "d", base=base) if base else CatalogType(name, variable=True)
-        return TypeCatalog({**self.types, oid: made})
+        described = CatalogType(name, "d", base=base) if base else CatalogType(name, variable=True)
+        return TypeCatalog({**self.types, oid: described})
 
     def changed_by(self, now: TypeCatalog) -> dict[int, str]:
         """The types of which a later state prints values from before otherwise, each with what changed in it."""
@@ -486,8 +486,8 @@ class TypeCatalog:
         changes = {oid: change for oid, change in both if change}
         for kind in "rm":
             # A range prints values of its type, and a multirange ranges.
-            made = ((oid, changes.get(known.base)) for oid, known in now.types.items() if known.kind == kind)
-            changes |= {oid: change for oid, change in made if change}
+            changed = ((oid, changes.get(known.base)) for oid, known in now.types.items() if known.kind == kind)
+            changes |= {oid: change for oid, change in changed if change}
         return changes
 
     def to_json(self) -> dict[str, Any]:

@@ -190,10 +190,10 @@ def _instances(connection: Connection) -> Instances:
     }
 
 
-def _grouped(rows: Iterable[tuple[Any, ...]], made: Callable[[Iterable[Any]], Row]) -> dict[int, list[Row]]:
+def _grouped(rows: Iterable[tuple[Any, ...]], row_of: Callable[[Iterable[Any]], Row]) -> dict[int, list[Row]]:
     groups: dict[int, list[Row]] = defaultdict(list)
     for number, *rest in rows:
-        groups[number].append(made(rest))
+        groups[number].append(row_of(rest))
     return groups
 
 

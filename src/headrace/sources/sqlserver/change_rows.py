@@ -106,11 +106,11 @@ class ChangeReader:
             yield from self._given_out(rest)
 
     def _given_out(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for made in around_unreadable(
+        for batch in around_unreadable(
             rows, self._unreadable, convert=self._convert, cuts=self._cuts, refused=self._refused
         ):
-            if made.num_rows:
-                yield made
+            if batch.num_rows:
+                yield batch
 
     def _cuts(self, batch: pa.RecordBatch) -> np.ndarray:
         """Before which rows a batch may be cut."""

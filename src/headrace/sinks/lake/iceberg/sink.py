@@ -339,8 +339,8 @@ def _definition(settings: IcebergSettings) -> SessionCatalog:
     if kind == "jdbc":
         # Spark asks a catalogue whether a name is a view, which the database's first layout can't answer.
         given["jdbc.schema-version"] = "V1"
-    made = {name: value for name, value in given.items() if value}
-    return SessionCatalog(settings.catalog, _CATALOG, {**made, **settings.catalog_settings})
+    properties = {name: value for name, value in given.items() if value}
+    return SessionCatalog(settings.catalog, _CATALOG, {**properties, **settings.catalog_settings})
 
 
 def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:

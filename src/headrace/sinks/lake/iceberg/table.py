@@ -338,10 +338,10 @@ class IcebergTable(LakeTable):
         # Only those that were used are listed; to ask for another one would make it.
         if not known.listCatalogs(getattr(getattr(jvm.scala, "None$"), "MODULE$")).contains(self._parts[0]):
             return
-        made = known.catalog(self._parts[0]).icebergCatalog()
+        catalog = known.catalog(self._parts[0]).icebergCatalog()
         # One that keeps tables, and those that hold nothing, can't be closed.
-        if jvm.java.lang.Class.forName("java.lang.AutoCloseable").isInstance(made):
-            made.close()
+        if jvm.java.lang.Class.forName("java.lang.AutoCloseable").isInstance(catalog):
+            catalog.close()
 
     def _table(self) -> JavaTable:
         """The table as `plan` found it; as it is now where nothing was planned since the last commit."""
