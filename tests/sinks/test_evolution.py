@@ -82,7 +82,7 @@ def looked_at(change: str, behavior: str) -> Evolution:
         HAVE,
         wanted,
         key=("id",),
-        own=frozenset({"_p"}),
+        own_columns=frozenset({"_p"}),
         behavior=behavior,
         widens=lambda old, new: (old, new) == ("int", "bigint"),
         source="db.dbo.t",

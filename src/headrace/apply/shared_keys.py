@@ -118,7 +118,7 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
     in_order += "(a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     last = "element_at(log, -1)"
     other = f"coalesce(x.at_key in ('{BEFORE}', '{FREE}'), false)"
-    own = f"filter(log, x -> not {other})"
+    settled_here = f"filter(log, x -> not {other})"
     contested = (
         f"{last}.kind = {_LEAVE} and exists(log, x -> x.kind = {_ARRIVAL}) and (txn is not null or "
         f"({last}.moved and exists(log, x -> x.moved and x.kind = {_ARRIVAL}))) and size(array_distinct("
@@ -164,7 +164,7 @@ def settled(lines: DataFrame, table: TableProfile) -> DataFrame:
         .selectExpr(
             *keys,
             "txn",
-            f"{own} as log",
+            f"{settled_here} as log",
             f"exists(log, x -> {other}) as had",
             f"exists(log, x -> x.at_key <=> '{BEFORE}') as occupied",
         )

@@ -80,13 +80,13 @@ def program(name: str) -> str:
     Args:
         name: `python`, `headrace`.
     """
-    own = Path(sys.executable).parent / name
+    beside_python = Path(sys.executable).parent / name
     path = shutil.which(name)
     # The folders are compared: a virtual environment's python is a link to the one it was made with.
-    if path is not None and (not own.exists() or Path(path).parent.samefile(own.parent)):
+    if path is not None and (not beside_python.exists() or Path(path).parent.samefile(beside_python.parent)):
         return name
-    near = os.path.relpath(own)
-    return shlex.quote(str(own) if near.startswith("..") else near)
+    near = os.path.relpath(beside_python)
+    return shlex.quote(str(beside_python) if near.startswith("..") else near)
 
 
 class Interruption:

@@ -257,10 +257,10 @@ class _Pipeline:
             if given.peek(name) is not None:
                 given.leave(name, "not needed", "other brokers were given")
             return asked
-        own, called = given.peek(name), given.given(name)
-        if own is not None:
+        brokers, called = given.peek(name), given.given(name)
+        if brokers is not None:
             given.take(name)
-            return given.value("bootstrap.servers", own, _BROKERS, origin=called)
+            return given.value("bootstrap.servers", brokers, _BROKERS, origin=called)
         return given.variable(_BROKERS, "the brokers, which Kafka Connect has in its worker's configuration")
 
     def _run(self, format: Mapping[str, str]) -> dict[str, str]:

@@ -59,9 +59,13 @@ class Properties:
         special = [p for p in config.properties if not _GENERAL.match(p.given)]
         self._open = {p.name: p for p in (*general, *special)}
         self._done: set[str] = set()
-        own = {p.name for p in special}
+        special_names = {p.name for p in special}
         for entry in general:
-            if entry.name in own and f"value{entry.name.removeprefix('key')}" in own and entry.given not in self._done:
+            if (
+                entry.name in special_names
+                and f"value{entry.name.removeprefix('key')}" in special_names
+                and entry.given not in self._done
+            ):
                 self._done.add(entry.given)
                 self.left.append(
                     Left(shown_name(entry.given), "not needed", "keys and values have settings of their own")

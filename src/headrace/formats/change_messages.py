@@ -91,11 +91,11 @@ class RowSchemas:
     def keys(self, rows: pa.RecordBatch, schema_number: Array) -> pa.StringArray:
         """The names of the key columns as JSON arrays: those of the row's key, else its schema's; else null."""
         keys = Image.of_maps(rows.column("key"))
-        own = keys.name_lists()
-        if not own.null_count:
-            return own
+        key_lists = keys.name_lists()
+        if not key_lists.null_count:
+            return key_lists
         texts = pa.array([key_text(schema.key) if schema.key else None for schema in self.all], pa.string())
-        return pc.coalesce(own, texts.take(pa.array(schema_number, mask=schema_number < 0)))
+        return pc.coalesce(key_lists, texts.take(pa.array(schema_number, mask=schema_number < 0)))
 
 
 def unknown_schema(rows: pa.RecordBatch, row: int) -> FormatError:

@@ -124,11 +124,13 @@ class ResolvedTables:
         return ResolvedTable(schema, self._key_names(schema, description[3]), self._given.codes_of(schema))
 
     def _key_names(self, schema: TableSchema | None, named: str | None) -> tuple[str, ...]:
-        given, own = self._given, () if schema is None else schema.key
-        if given.typed is not None and own:
-            return own
+        given, schema_key = self._given, () if schema is None else schema.key
+        if given.typed is not None and schema_key:
+            return schema_key
         announced = tuple(dict.fromkeys(name for name in json.loads(named or "[]") if name is not None))
-        return (announced or given.keys or own) if given.messages_first else (given.keys or own or announced)
+        return (
+            (announced or given.keys or schema_key) if given.messages_first else (given.keys or schema_key or announced)
+        )
 
     def given(self, of: Array) -> Given | None:
         """The schemas of rows by these numbers; None where the user gave none for maps."""

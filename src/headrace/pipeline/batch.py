@@ -322,21 +322,21 @@ class BatchWriter:
                     dead_letters = self._dead_letter_targets(changes, without)
                     refuse_shared_places(self._targets, tables_in(rows), self._connector, dead_letters)
                 for number, target in enumerate(self._targets, 1):
-                    own = shaped[target.shaping.key]
-                    own = None if own is None else self._share(target, own)
-                    if own is None:
+                    frame = shaped[target.shaping.key]
+                    frame = None if frame is None else self._share(target, frame)
+                    if frame is None:
                         continue
                     stages.begin(target.label)
-                    given = own
+                    given = frame
                     if target.format is not None:
                         format, key = target.format, target.format_key
                         if format.announces_structures and not self._fused:
-                            announced.append((target, structures_in(own)))
+                            announced.append((target, structures_in(frame)))
                             known = self._structures.before(target, batch.number)
                             format, key = format.having_announced(known), f"{key} {sorted(known)}"
-                            own = announced_once(own)
+                            frame = announced_once(frame)
                         if key not in encoded:
-                            of_batch = format.encode_batch(own)
+                            of_batch = format.encode_batch(frame)
                             batches.append((target, of_batch))
                             messages = of_batch.messages
                             # A sink that weighs its messages looks at them twice.
@@ -345,7 +345,7 @@ class BatchWriter:
                                 cleanup.callback(messages.unpersist)
                             encoded[key] = messages
                         given = encoded[key]
-                        given, lacking = fitting(own, given, format, target.sink)
+                        given, lacking = fitting(frame, given, format, target.sink)
                         shortened += len(lacking)
                     if self._fused and target.sink.orders_batch and summary.suits_one_task:
                         given = given.coalesce(1)

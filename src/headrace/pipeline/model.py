@@ -435,9 +435,9 @@ def _dead_letters(
             f"Dead letters in sink '{kind}' have no '{misplaced}'.",
             f"Use '{dead_letter.name}', or leave it out.",
         )
-    own = {name: value for name, value in given.items() if dead_letter.has_name(name)}
-    sink = make_sink(document, cls, {n: v for n, v in given.items() if n not in own}, location, kind)
-    name = parse_in(document, ours, own, location, "section 'dead_letter'").get(dead_letter.name)
+    options = {name: value for name, value in given.items() if dead_letter.has_name(name)}
+    sink = make_sink(document, cls, {n: v for n, v in given.items() if n not in options}, location, kind)
+    name = parse_in(document, ours, options, location, "section 'dead_letter'").get(dead_letter.name)
     dead_letters = DeadLetters(kind, sink, source, name)
     for topic in source.settings.topics:
         if dead_letters.reads_itself(topic):
@@ -476,19 +476,19 @@ def _target(
     shaping = _shaping(document, section, location, label, cls, transforms)
     given = {name: value for name, value in section.items() if name not in ("type", "format", *_SHAPING)}
     sink = make_sink(document, cls, given, location, kind)
-    own = section.get("format")
+    format_section = section.get("format")
     if cls.takes == "changes":
-        if own is not None:
+        if format_section is not None:
             raise document.error(
                 (*location, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
             )
         return Target(kind, sink, None, "", label, shaping)
-    format = make_format(document, own, (*location, "format")) if own is not None else common
+    format = make_format(document, format_section, (*location, "format")) if format_section is not None else common
     if format is None:
         raise document.error(
             location, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
-    where = ("format",) if own is None else (*location, "format")
+    where = ("format",) if format_section is None else (*location, "format")
     made_in(document, where, partial(format.format.check, writes=True))
     return Target(kind, sink, format.format, f"{format.key} {shaping.key}", label, shaping, format.options)
 
@@ -505,7 +505,7 @@ def _shaping(
     shared: tuple[Transform, ...],
 ) -> Shaping:
     """What rows go through before a sink: the transforms of all sinks, its own, and its routes."""
-    own = _transforms(document, section.get("transforms"), (*location, "transforms"), f" of {label}")
+    transforms = _transforms(document, section.get("transforms"), (*location, "transforms"), f" of {label}")
     parts = []
     listed = _mappings(document, section.get("routes"), (*location, "routes"), "{tables: dbo.orders, to: ...}")
     for number, (where, line) in enumerate(listed, 1):
@@ -514,7 +514,7 @@ def _shaping(
     given = {option.name: section.get(option.name) for option in RoutedSinkSettings.declared}
     leave_out = parse_in(document, RoutedSinkSettings, given, location, label).unrouted_tables == "leave_out"
     routes: Routes = made_in(document, (*location, "routes"), lambda: Routes(tuple(parts), leave_out))
-    return Shaping((*shared, *own), routes, label, kind.takes)
+    return Shaping((*shared, *transforms), routes, label, kind.takes)
 
 
 def _transforms(document: Document, listed: Any, location: YamlPath, owner: str = "") -> tuple[Transform, ...]:

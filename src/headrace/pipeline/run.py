@@ -345,7 +345,7 @@ class RunningPipeline:
         reader = self._spark.readStream.format(f"{self._model.source_type}_cdc")
         given = {name: as_text(value) for name, value in self._model.source_options.items() if value is not None}
         numbered = any(target.format is not None and target.format.numbered for target in self._model.targets)
-        own = {
+        fixed = {
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
             "serialNumbers": str(numbered).lower(),
             # The end of such a run is a place in the log.
@@ -353,8 +353,8 @@ class RunningPipeline:
             "parksTables": str(self._model.parks).lower(),
         }
         if login := self._loads.login(self._spark):
-            own["storageSecret"] = login
-        return reader.options(**given, **own, **self._fusing.options).load()
+            fixed["storageSecret"] = login
+        return reader.options(**given, **fixed, **self._fusing.options).load()
 
     def _reads_live_tables(self, batch: int) -> bool:
         """Whether a batch holds rows of a snapshot: it ends in one, or the batch before did."""

@@ -257,10 +257,10 @@ class _Flat:
         source = target.flat_source
         columns = tuple(TargetColumn(name, kind) for name, kind in changes.columns)
         sequence = TargetColumn(self._position, changes.sequence, "Headrace: place of the row's last change")
-        own = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}
+        added = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}
         beside = () if self._stored_as == "append" else lake_history.UNSEEN_COLUMNS
         layout = TargetLayout(
-            source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as, beside=beside
+            source, columns, changes.key, added[self._stored_as], stored_as=self._stored_as, beside=beside
         )
         steps = given_steps(settings)(TableId("", "", ""))
         try:

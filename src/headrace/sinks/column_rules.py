@@ -76,19 +76,19 @@ class ColumnRules:
         """The length of a name as the target counts it."""
         return len(name.encode()) if self.in_bytes else len(name)
 
-    def refuse(self, table: object, names: Iterable[str], own: Iterable[str] = ()) -> None:
+    def refuse(self, table: object, names: Iterable[str], added: Iterable[str] = ()) -> None:
         """Stop where the target can't have all of these columns.
 
         Args:
             table: the source's table, for messages.
             names: its columns.
-            own: Headrace's columns beside them.
+            added: Headrace's columns beside them.
 
         Raises:
             SchemaError: it can't take a name, or two of them would be one column.
         """
-        ways = [(self.title, self.folded, {self.folded(name): "" for name in own})]
-        ways += [("Spark", spark_folded, {spark_folded(name): "" for name in own})]
+        ways = [(self.title, self.folded, {self.folded(name): "" for name in added})]
+        ways += [("Spark", spark_folded, {spark_folded(name): "" for name in added})]
         for name in names:
             if problem := self.problem(name):
                 raise SchemaError(f"Table {table} has a column '{name}', {problem}.", remedy=_RENAME)

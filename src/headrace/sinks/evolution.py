@@ -107,7 +107,7 @@ def evolution(
     wanted: tuple[TargetColumn, ...],
     *,
     key: tuple[str, ...],
-    own: frozenset[str],
+    own_columns: frozenset[str],
     behavior: str,
     widens: Callable[[str, str], bool],
     source: str,
@@ -123,7 +123,7 @@ def evolution(
         have: the target's columns and types.
         wanted: the columns that the source has now, and ours.
         key: names of the key columns.
-        own: names of Headrace's own columns.
+        own_columns: names of Headrace's own columns.
         behavior: one of `BEHAVIORS`.
         widens: whether the target can make a column of one type one of another.
         source: the source's name, for messages.
@@ -136,9 +136,9 @@ def evolution(
     Raises:
         SchemaError: this behaviour does not allow the difference, or the target can't follow it.
     """
-    names = [column.name for column in wanted if column.name not in own]
+    names = [column.name for column in wanted if column.name not in own_columns]
     steps = () if behavior in KEEPING else steps
-    known_now = known_names(have, names, own=own, steps=steps, source=source, folded=folded)
+    known_now = known_names(have, names, own_columns=own_columns, steps=steps, source=source, folded=folded)
     rename = tuple(renames_in_order({old: new for old, new in known_now.items() if new is not None}))
     if rename and behavior in ("add", "exception"):
         raise SchemaError(
@@ -157,7 +157,7 @@ def evolution(
         target_column = left.pop(folded(column.name), None)
         kind = column.type
         if target_column is None:
-            if column.name in own:
+            if column.name in own_columns:
                 add.append(column)
             elif behavior == "exception":
                 raise SchemaError(
@@ -191,7 +191,7 @@ def evolution(
     if behavior == "try_evolve":
         left = {name: kept for name, kept in left.items() if kept not in dict(both)}
     added = {folded(column.name) for column in add} - {folded(s.name) for s in steps if s.kind == "add"}
-    unknown = [column.name for column in add if column.name not in own and folded(column.name) in added]
+    unknown = [column.name for column in add if column.name not in own_columns and folded(column.name) in added]
     drop = gone + _gone(left, unknown, behavior, source, target)
     return Evolution(tuple(add), tuple(widen), drop, frozenset(left_out), casts or None, rename)
 
@@ -200,7 +200,7 @@ def known_names(
     have: Mapping[str, str],
     final: list[str] | None,
     *,
-    own: frozenset[str],
+    own_columns: frozenset[str],
     steps: tuple[Step, ...],
     source: str,
     folded: Callable[[str], str] = str.lower,
@@ -210,7 +210,7 @@ def known_names(
     Args:
         have: the target's columns.
         final: those that the source has now; None where they are not known.
-        own: names of Headrace's own columns.
+        own_columns: names of Headrace's own columns.
         steps: what is known to have happened to names.
         source: the source's name, for messages.
         folded: names that are equal after this are one.
@@ -218,7 +218,7 @@ def known_names(
     Raises:
         SchemaError: what was done already can't be found out.
     """
-    ours = {folded(name) for name in own}
+    ours = {folded(name) for name in own_columns}
     known_now = names_now([name for name in have if folded(name) not in ours], steps, final, of=source)
     here = {folded(name) for name in final or ()}
     return {

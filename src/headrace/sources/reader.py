@@ -186,14 +186,14 @@ class Reading:
         Raises:
             OptionError: the format is unknown, can't be encoded by workers, or one of its options is malformed.
         """
-        own = {name: value for name, value in options.items() if not _of_format(name)}
+        source_options = {name: value for name, value in options.items() if not _of_format(name)}
         named = {name.lower(): value for name, value in options.items() if _of_format(name)}
-        ours = {name: own.pop(name) for name in list(own) if _of_reader(name)}
+        ours = {name: source_options.pop(name) for name in list(source_options) if _of_reader(name)}
         settings = ReadingSettings.parse(ours, owner=f"source '{source}'")
         parallelism, numbers = settings.parallelism or os.cpu_count() or 1, settings.serial_numbers
         if not named:
             asked = settings.follows_log, settings.parks_tables, settings.storage_secret or ""
-            return cls(source, own, None, parallelism, numbers, *asked)
+            return cls(source, source_options, None, parallelism, numbers, *asked)
         format = named.pop(_FORMAT, None)
         if format is None:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
@@ -206,7 +206,9 @@ class Reading:
             lines=lines,
             direct_producer=_direct_producer(of_format.pop(_DIRECT_PRODUCER, "")),
         )
-        return cls(source, own, messages, parallelism, numbers or messages.format.numbered, settings.follows_log)
+        return cls(
+            source, source_options, messages, parallelism, numbers or messages.format.numbered, settings.follows_log
+        )
 
     @property
     def ddl(self) -> str:

@@ -154,14 +154,14 @@ def number_events(
     pairs, firsts, places = np.unique(groups * width + tables, return_index=True, return_inverse=True)
     of_group, of_table = (part.tolist() for part in np.divmod(pairs, width))
     before = [tallies[group].by_table.get(table, 0) for group, table in zip(of_group, of_table, strict=True)]
-    own = _running(places, weights, np.array(before, np.int64))
+    in_table = _running(places, weights, np.array(before, np.int64))
     counts = np.bincount(places, weights).astype(np.int64).tolist()
     # In order of first appearance, as the list of collections has it.
     for pair in np.argsort(firsts).tolist():
         tally, table = tallies[of_group[pair]], of_table[pair]
         tally.by_table[table] = tally.by_table.get(table, 0) + counts[pair]
         tally.events += counts[pair]
-    return total, own
+    return total, in_table
 
 
 def _running(groups: np.ndarray, weights: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -179,21 +179,21 @@ class Cells:
         return self.texts.take(pa.array(at, mask=at < 0))
 
 
-def moved(old: Cells, own: Cells, rows: Array, indexes: Array, first: Array, count: Array) -> Array:
-    """Which of the rows have another text in a column of `own` than in that of `old`, where `old` carries it.
+def moved(old: Cells, new: Cells, rows: Array, indexes: Array, first: Array, count: Array) -> Array:
+    """Which of the rows have another text in a column of `new` than in that of `old`, where `old` carries it.
 
     Args:
         old: cells of whole rows.
-        own: cells of some of their columns.
+        new: cells of some of their columns.
         rows: whether a row is looked at.
-        indexes: the indexes of `own`'s columns in `old`, of all structures one after another.
+        indexes: the indexes of `new`'s columns in `old`, of all structures one after another.
         first: where those of each structure begin.
         count: how many each structure has.
     """
     is_moved = np.zeros(rows.size, np.bool_)
     _find_moved(
         old.structure, old.present, old.offsets, old.at, text_view(old.texts),
-        own.present, own.offsets, own.at, text_view(own.texts), rows, indexes, first, count, is_moved,
+        new.present, new.offsets, new.at, text_view(new.texts), rows, indexes, first, count, is_moved,
     )  # fmt: skip
     return is_moved
 
@@ -227,7 +227,7 @@ def _index(
 @kernel
 def _find_moved(
     structure: Array, old_present: Array, old_offsets: Array, old_at: Array, old: TextView, own_present: Array,
-    own_offsets: Array, own_at: Array, own: TextView, rows: Array, indexes: Array, first: Array, count: Array,
+    own_offsets: Array, own_at: Array, new: TextView, rows: Array, indexes: Array, first: Array, count: Array,
     is_moved: Array,
 ) -> None:  # fmt: skip
     for r in range(rows.size):
@@ -241,7 +241,7 @@ def _find_moved(
                 continue
             if a < 0 or b < 0:
                 is_moved[r] = is_moved[r] or a >= 0 or b >= 0
-            elif not same_text(old, a, own, b):
+            elif not same_text(old, a, new, b):
                 is_moved[r] = True
 
 

@@ -202,9 +202,11 @@ class _Facts:
         facts = SourceFacts(rows)
         self.id = integers(facts.texts("id")).fill_null("0")
         self.gtid = facts.texts("gtid").fill_null("")
-        own = integers(facts.texts("ts"))
+        stated = integers(facts.texts("ts"))
         self.ts = (
-            pc.coalesce(own, counted(rows.column("capture_time"), 1000).cast(pa.string())) if own.null_count else own
+            pc.coalesce(stated, counted(rows.column("capture_time"), 1000).cast(pa.string()))
+            if stated.null_count
+            else stated
         )
 
 
@@ -213,9 +215,9 @@ def _in_array(texts: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise("[", texts, "]", "")
 
 
-def _ddl_type(op: str, own: str | None, sql: str) -> str:
+def _ddl_type(op: str, stated: str | None, sql: str) -> str:
     if op == "t":
         return "TRUNCATE"
-    if own in _NATIVE_DDL:
-        return str(own)
+    if stated in _NATIVE_DDL:
+        return str(stated)
     return next((word for pattern, word in _DDL_TYPES if pattern.match(sql)), "QUERY")

@@ -196,10 +196,10 @@ def mysql_type_of(column: Column, *, zoned: bool = False) -> MysqlType:
 
     `boolean` is written by that name, so that readers tell it from a number; times keep more digits than MySQL has.
     """
-    own = _sized(MysqlType.parse(column.native_type), column)
-    same = own.logical(zoned) == column.logical or _stands_for(own, column.logical)
-    if column.native_type and same and (own.word in _OWN_WORDS or own.labels):
-        return own
+    mysql_type = _sized(MysqlType.parse(column.native_type), column)
+    same = mysql_type.logical(zoned) == column.logical or _stands_for(mysql_type, column.logical)
+    if column.native_type and same and (mysql_type.word in _OWN_WORDS or mysql_type.labels):
+        return mysql_type
     kind = column.logical
     if kind.kind in _MYSQL_OF:
         return MysqlType.parse(_MYSQL_OF[kind.kind])
@@ -212,30 +212,32 @@ def mysql_type_of(column: Column, *, zoned: bool = False) -> MysqlType:
     return MysqlType.parse("longtext")
 
 
-def _sized(own: MysqlType, column: Column) -> MysqlType:
+def _sized(mysql_type: MysqlType, column: Column) -> MysqlType:
     """A type with the size or the labels that its column says beside it, as the MySQL source has them."""
-    if own.numbers or own.labels:
-        return own
+    if mysql_type.numbers or mysql_type.labels:
+        return mysql_type
     kind, inside = column.logical, ""
-    if own.word in ("enum", "set"):
+    if mysql_type.word in ("enum", "set"):
         inside = ",".join("'" + label.replace("'", "''") + "'" for label in column.enum_values or ())
-    elif own.word in _SIZED and column.length is not None and column.length > 0:
+    elif mysql_type.word in _SIZED and column.length is not None and column.length > 0:
         inside = str(column.length)
-    elif own.word == "decimal" and kind.precision is not None:
+    elif mysql_type.word == "decimal" and kind.precision is not None:
         inside = f"{kind.precision},{kind.scale or 0}"
-    elif own.word in _TIMES and kind.kind in ("time", "timestamp", "instant"):
+    elif mysql_type.word in _TIMES and kind.kind in ("time", "timestamp", "instant"):
         inside = str(kind.digits)
     if not inside:
-        return own
+        return mysql_type
     word, _, attributes = column.native_type.partition(" ")
     return MysqlType.parse(f"{word}({inside}){' ' if attributes else ''}{attributes}")
 
 
-def _stands_for(own: MysqlType, kind: LogicalType) -> bool:
+def _stands_for(mysql_type: MysqlType, kind: LogicalType) -> bool:
     """Whether values that mean more here are written as the type's: instants, bits as bytes, geometries with parts."""
-    if own.word == "timestamp":
-        return kind.kind == "instant" and own.numbers == (kind.digits,)
-    return (own.word == "bit" and kind.kind == "bytes") or (own.word in GEOMETRIES and kind.kind == "nested")
+    if mysql_type.word == "timestamp":
+        return kind.kind == "instant" and mysql_type.numbers == (kind.digits,)
+    return (mysql_type.word == "bit" and kind.kind == "bytes") or (
+        mysql_type.word in GEOMETRIES and kind.kind == "nested"
+    )
 
 
 _SIZED = frozenset(("char", "varchar", "binary", "varbinary", "bit"))

@@ -63,8 +63,8 @@ def describing_connector(schema: TableSchema) -> str:
 
 def wire_type(column: Column, modes: ValueModes) -> WireType:
     """The wire form of a column's values; every column has one."""
-    own = postgresql.wire_type(column, modes) or mysql.wire_type(column, modes)
-    wire = own or logical_wire_type(column, modes)
+    typed = postgresql.wire_type(column, modes) or mysql.wire_type(column, modes)
+    wire = typed or logical_wire_type(column, modes)
     if modes.connector in mysql.NAMES and column.comment and wire.doc is None:
         return replace(wire, doc=column.comment)
     return wire

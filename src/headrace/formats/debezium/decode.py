@@ -158,8 +158,8 @@ class DebeziumDecoder(Codec):
         if reading.tables is not None:
             self._refuse(tape, rows, values, problems)
         self._note(messages, rows, values, keys, twice, key.present, problems)
-        own = typed.schema.id if typed is not None and typed.schema.id.name else None
-        columns = fact_columns(batch, messages, rows, own, reading.unwrapped) | {
+        given_table = typed.schema.id if typed is not None and typed.schema.id.name else None
+        columns = fact_columns(batch, messages, rows, given_table, reading.unwrapped) | {
             "op": _CODES.take(pa.array(rows.op)),
             "key": key.as_maps(),
             "key_text": string_lists(key.offsets, key.texts, key.present),

@@ -97,17 +97,17 @@ class EventImages:
         layouts = self._layouts
         first, count = layouts.key.layout.first, layouts.key.layout.count
         is_moved = np.zeros(asked.size, np.bool_)
-        for own in self._own_keys(asked):
-            is_moved |= moved(old, own, asked, layouts.key_indexes, first, count)
+        for cells in self._own_keys(asked):
+            is_moved |= moved(old, cells, asked, layouts.key_indexes, first, count)
         return is_moved
 
     def _own_keys(self, asked: Array) -> list[Cells]:
         keys, events = self._events.rows.column("key"), self._events
-        own = [Cells.of_maps(self._layouts.key, keys, events.schema_number, asked)]
+        cells = [Cells.of_maps(self._layouts.key, keys, events.schema_number, asked)]
         without = asked & keys.is_null().to_numpy(zero_copy_only=False)
         if without.any():
-            own.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.schema_number, without))
-        return own
+            cells.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.schema_number, without))
+        return cells
 
     def _typed_moved(self, asked: Array) -> Array:
         rows, schema = self._events.rows, self._layouts.written[0].schema

@@ -29,7 +29,7 @@ _OWN = Names([OWN_FACTS])
 
 
 def fact_columns(
-    batch: pa.RecordBatch, messages: Messages, rows: Rows, own: TableId | None, prefix: str | None
+    batch: pa.RecordBatch, messages: Messages, rows: Rows, given_table: TableId | None, prefix: str | None
 ) -> dict[str, pa.Array]:
     """The columns that the source block, the transaction block and Kafka say.
 
@@ -37,7 +37,7 @@ def fact_columns(
         batch: columns of `codec.KAFKA`.
         messages: what was found in it.
         rows: its rows.
-        own: the table of rows that name none; where None, their topic names it.
+        given_table: the table of rows that name none; where None, their topic names it.
         prefix: what the names of added fields begin with, where rows are flat.
     """
     tape, at = messages.tape, rows.message
@@ -52,7 +52,7 @@ def fact_columns(
     known = {name: _known_order(values, orders[0]) for name, values in zip(TRANSACTION[1:], orders, strict=True)}
     return {
         **origin,
-        "table": _tables(tape, origin["message"].field("topic"), source, empty, own),
+        "table": _tables(tape, origin["message"].field("topic"), source, empty, given_table),
         "event_time": _moments(integers(tape, source["ts_us"]), integers(tape, source["ts_ms"])),
         "snapshot": pc.if_else(pc.equal(snapshot, "false"), pa.scalar(None, pa.string()), snapshot),
         "transaction": transaction_column(tape.texts(id), pa.array(has_transaction), **known),
@@ -61,7 +61,7 @@ def fact_columns(
 
 
 def _tables(
-    tape: Tape, topic: pa.StringArray, source: Mapping[str, Array], empty: Array, own: TableId | None
+    tape: Tape, topic: pa.StringArray, source: Mapping[str, Array], empty: Array, given_table: TableId | None
 ) -> pa.StructArray:
     parts = [tape.texts(source[name]) for name in ("db", "schema", "table")]
     unnamed = parts[2].is_null().to_numpy(zero_copy_only=False)
@@ -72,8 +72,8 @@ def _tables(
     for index, part in enumerate(("database", "schema", "name")):
         values = pa.array([getattr(id, part) if id is not None else None for id in named], pa.string())
         of_topic = values.take(topics.indices)
-        if own is not None:
-            of_topic = pc.if_else(pa.array(empty), of_topic, getattr(own, part))
+        if given_table is not None:
+            of_topic = pc.if_else(pa.array(empty), of_topic, getattr(given_table, part))
         parts[index] = pc.if_else(pa.array(unnamed), of_topic, parts[index])
     tables = table_column(parts[0], parts[2], parts[1])
     return pc.if_else(parts[2].is_valid(), tables, pa.scalar(None, tables.type))
@@ -92,12 +92,12 @@ def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: s
 
 def _flat_facts(members: MemberTexts, flat: Array, prefix: str) -> pa.MapArray:
     """The facts among a flat record's fields: `source_x` is x, and any other added field but its own is one too."""
-    own = ("op", "deleted", "ts_ms")
+    flat_names = ("op", "deleted", "ts_ms")
     encoded = members.names.dictionary_encode()
     renamed: list[str | None] = []
     for name in encoded.dictionary.to_pylist():
         bare = name.removeprefix(prefix) if name.startswith(prefix) else None
-        renamed.append(None if bare is None or bare in own else bare.removeprefix("source_"))
+        renamed.append(None if bare is None or bare in flat_names else bare.removeprefix("source_"))
     sizes = np.diff(members.offsets)
     is_flat = np.repeat(flat, sizes)
     names = pc.if_else(pa.array(is_flat), pa.array(renamed, pa.string()).take(encoded.indices), members.names)

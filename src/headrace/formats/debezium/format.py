@@ -57,9 +57,9 @@ def recognise_json(message: Sample) -> Evidence | None:
             return Evidence("`tableChanges` beside a block `source`")
     if fields.get("status") in ("BEGIN", "END") and {"id", "event_count", "data_collections"} <= fields.keys():
         return Evidence("a transaction's `status`, `event_count` and `data_collections`")
-    own = sorted(name for name in fields if name in ("__op", "__deleted") or name.startswith("__source_"))
-    if own:
-        return Evidence(f"a flat row with `{own[0]}`", (("unwrapped", "true"),))
+    marks = sorted(name for name in fields if name in ("__op", "__deleted") or name.startswith("__source_"))
+    if marks:
+        return Evidence(f"a flat row with `{marks[0]}`", (("unwrapped", "true"),))
     if "__op" in message.headers:
         return Evidence("a flat row with the header `__op`", (("unwrapped", "true"),))
     return None

@@ -207,21 +207,21 @@ def keys_of(
     """
     members = tape.members(keys)
     kept = tape.is_value(members.values) & tape.among(members.names, Names([(table_field,)]))
-    own = MemberTexts.of(tape, members, ~kept, keys >= 0)
+    key_texts = MemberTexts.of(tape, members, ~kept, keys >= 0)
     image_tape, image, use = images
     if not wanted:
-        return own
+        return key_texts
     at = image_tape.fields(image, Names([wanted]))
     there = at >= 0
     chosen = there.all(axis=0) if use is None else use
     chosen = chosen & there.any(axis=0)
     if not chosen.any():
-        return own
+        return key_texts
     there &= chosen
     row, index = there.T.nonzero()
     names = pa.array(list(wanted), pa.string()).take(pa.array(index))
     texts = image_tape.texts(np.ascontiguousarray(at[index, row]))
-    return own.with_others(MemberTexts(offsets_of(there.sum(axis=0)), names, texts, chosen))
+    return key_texts.with_others(MemberTexts(offsets_of(there.sum(axis=0)), names, texts, chosen))
 
 
 def either(mask: Array, one: pa.MapArray, other: pa.MapArray) -> pa.MapArray:

@@ -72,8 +72,10 @@ class GivenTables:
         parts = (id.database, id.schema, id.name)
         alike = [
             given
-            for own, given in every.items()
-            if all(not a or not b or a == b for a, b in zip((own.database, own.schema, own.name), parts, strict=True))
+            for topic, given in every.items()
+            if all(
+                not a or not b or a == b for a, b in zip((topic.database, topic.schema, topic.name), parts, strict=True)
+            )
         ]
         return alike[0] if len(alike) == 1 else None
 

@@ -155,8 +155,8 @@ def _moment(name: str, native: str, length: int | None, scale: int | None, conne
         return LogicalType("timestamp", 0)
     if name == "timestamp":
         # SQL Server's is a row version.
-        own = LogicalType("timestamp", _digits(digits, scale, 6))
-        return LogicalType("bytes") if connector in ("sqlserver", "") else own
+        moment = LogicalType("timestamp", _digits(digits, scale, 6))
+        return LogicalType("bytes") if connector in ("sqlserver", "") else moment
     return None
 
 

@@ -54,16 +54,16 @@ def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray,
         keys: the names of the key's columns of each one, as JSON.
         source_type: the index of each one's source in `SOURCE_TYPES`.
     """
-    own, given = _own_tags(source.texts("tags"))
+    is_own, given = _own_tags(source.texts("tags"))
     kept = source.values.is_valid().to_numpy(zero_copy_only=False)
-    kept &= np.array([word not in _FIELDS for word in source.words], bool)[source.number] & ~own[source.row]
+    kept &= np.array([word not in _FIELDS for word in source.words], bool)[source.number] & ~is_own[source.row]
     mask = pa.array(kept)
     counts = np.bincount(source.row[kept], minlength=rows.num_rows)
     names = pc.if_else(pc.equal(source.names, "gtid"), "GTID", source.names)
     facts = map_array(offsets_of(counts), names.filter(mask), source.values.filter(mask))
     is_data = pc.is_in(rows.column("op"), pa.array(ROWS)).to_numpy(zero_copy_only=False)
     named = pc.binary_join_element_wise('{"PRIMARY":', _without_empty(keys), "}", "")
-    without = is_data & ~(pc.is_valid(source.texts(_KEY)).to_numpy(zero_copy_only=False) & ~own)
+    without = is_data & ~(pc.is_valid(source.texts(_KEY)).to_numpy(zero_copy_only=False) & ~is_own)
     connector, types = source.texts(_CONNECTOR), _TYPES.take(pa.array(source_type))
     other = pc.and_(pc.not_equal(connector, ""), pc.not_equal(connector, types)).fill_null(False)
     is_other = other.to_numpy(zero_copy_only=False)
@@ -86,17 +86,17 @@ def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray,
 
 def _own_tags(texts: pa.StringArray) -> tuple[Array, dict[int, dict[str, str]]]:
     """Which rows have tags as a JSON object, and these."""
-    own, by_row = np.zeros(len(texts), bool), {}
+    is_own, by_row = np.zeros(len(texts), bool), {}
     for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)):
         try:
             tags = json.loads(texts[int(row)].as_py())
         except ValueError:
             continue
         if isinstance(tags, dict):
-            own[row] = True
+            is_own[row] = True
             tag_texts = {name: value if isinstance(value, str) else to_text(value) for name, value in tags.items()}
             by_row[int(row)] = {name: value for name, value in tag_texts.items() if tags[name] is not None}
-    return own, by_row
+    return is_own, by_row
 
 
 def _without_empty(lists: pa.StringArray) -> pa.StringArray:
@@ -248,8 +248,8 @@ class _Records:
     def _operation(self) -> Array:
         operations = np.array([_OPERATION[list(_OPERATIONS).index(word)] for word in self._words])[self._op]
         if "heartbeat" in self._words:
-            own = pc.fill_null(pc.equal(self._source.texts("operation"), "CHECKPOINT"), False)
-            operations[self._is(("heartbeat",)) & own.to_numpy(zero_copy_only=False)] = _CHECKPOINT
+            is_checkpoint = pc.fill_null(pc.equal(self._source.texts("operation"), "CHECKPOINT"), False)
+            operations[self._is(("heartbeat",)) & is_checkpoint.to_numpy(zero_copy_only=False)] = _CHECKPOINT
         operations[self._is(("schema",)) & (self._type == SOURCE_TYPES.index("MongoDB"))] = _COMMAND
         return operations
 

@@ -174,13 +174,13 @@ def _tags(records: Records, rows: Array) -> tuple[pa.MapArray, pa.StringArray]:
     members = records.tape.members(np.ascontiguousarray(records.at[FIELD["tags"]][rows]))
     names, values = records.tape.texts(members.names), records.tape.texts(members.values)
     row = np.repeat(np.arange(rows.size), np.diff(members.offsets))
-    own = pc.is_in(names, _OWN).to_numpy(zero_copy_only=False)
-    kept = ~own & ~pc.equal(names, "connector").to_numpy(zero_copy_only=False)
+    is_own = pc.is_in(names, _OWN).to_numpy(zero_copy_only=False)
+    kept = ~is_own & ~pc.equal(names, "connector").to_numpy(zero_copy_only=False)
     offsets = offsets_of(np.bincount(row[kept], minlength=rows.size))
     mask = pa.array(kept)
     tags = map_array(offsets, names.filter(mask), values.filter(mask))
     hidden: list[str | None] = [None] * rows.size
-    for number in np.unique(row[own]):
+    for number in np.unique(row[is_own]):
         here = slice(int(members.offsets[number]), int(members.offsets[number + 1]))
         pairs = dict(zip(names[here].to_pylist(), values[here].to_pylist(), strict=True))
         hidden[number] = to_text(pairs)

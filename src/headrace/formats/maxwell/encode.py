@@ -146,13 +146,13 @@ def _statement(batch: pa.RecordBatch, number: int) -> str | None:
     sql = SourceFacts(batch.slice(number, 1)).statements()[0].as_py()
     if sql is None:
         return None
-    own = source.get("type")
+    stated = source.get("type")
     kind = next((kind for pattern, kind in _STATEMENTS if pattern.match(sql)), "table-alter")
     ts = counted(batch.column("event_time").slice(number, 1), 1000)[0].as_py()
     parts = [
         ("database", quoted(table.get("database") or "")),
         ("table", quoted(table["name"]) if table.get("name") else None),
-        ("type", quoted(own if own in DDL else kind)),
+        ("type", quoted(stated if stated in DDL else kind)),
         ("ts", ts),
         ("commit", "true" if source.get("commit") == "true" else None),
         ("sql", quoted(sql)),

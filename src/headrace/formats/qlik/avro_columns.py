@@ -88,16 +88,16 @@ def described(text: str, names: Sequence[str] = ()) -> Description | None:
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None
     wire = [column.wire for column in descriptions]
-    own = list(names) if len(names) == len(wire) else [column.own for column in descriptions]
-    if len(set(own)) < len(own):
-        own = wire
+    column_names = list(names) if len(names) == len(wire) else [column.own for column in descriptions]
+    if len(set(column_names)) < len(column_names):
+        column_names = wire
     id = TableId("", namespace["schema"], namespace["table"]) if namespace else TableId("", "", "")
     columns = tuple(
         Column(name, index, LogicalType.parse(column.logical), nullable=column.nullable)
-        for index, (name, column) in enumerate(zip(own, descriptions, strict=True), 1)
+        for index, (name, column) in enumerate(zip(column_names, descriptions, strict=True), 1)
     )
-    codes = {name: column.code for name, column in zip(own, descriptions, strict=True) if column.code}
-    renamed = {before: after for before, after in zip(wire, own, strict=True) if before != after}
+    codes = {name: column.code for name, column in zip(column_names, descriptions, strict=True) if column.code}
+    renamed = {before: after for before, after in zip(wire, column_names, strict=True) if before != after}
     return Description(TableSchema(id, columns), codes, renamed)
 
 
@@ -125,7 +125,7 @@ def _branch(kind: Any) -> Any:
 
 
 def _said(field: Mapping[str, Any]) -> _FieldDescription:
-    nullable, own = isinstance(field["type"], list), str(field.get("columnName") or field["name"])
+    nullable, column_name = isinstance(field["type"], list), str(field.get("columnName") or field["name"])
     kind = _branch(field["type"])
     description = kind if isinstance(kind, Mapping) else {"type": kind}
     logical = description.get("logicalType")
@@ -133,10 +133,14 @@ def _said(field: Mapping[str, Any]) -> _FieldDescription:
         scale, precision = int(description.get("scale", 0)), int(description.get("precision", 0))
         known = precision >= max(scale, 1) and scale >= 0
         return _FieldDescription(
-            field["name"], f"decimal({precision},{scale})" if known else "string", f"{_DECIMAL}{scale}", nullable, own
+            field["name"],
+            f"decimal({precision},{scale})" if known else "string",
+            f"{_DECIMAL}{scale}",
+            nullable,
+            column_name,
         )
     name, code = _TIMES[logical] if logical in _TIMES else (_PLAIN.get(description["type"], "string"), "")
-    return _FieldDescription(field["name"], name, code, nullable, own)
+    return _FieldDescription(field["name"], name, code, nullable, column_name)
 
 
 def write_canonical(tape: Tape, objects: Array, which: Array, described: Sequence[Description | None]) -> None:

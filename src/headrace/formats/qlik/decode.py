@@ -257,15 +257,15 @@ class QlikDecoder(Codec):
         if not named.any():
             return pa.nulls(rows.size, pa.list_(pa.string()))
         ordinals = [k.ordinals for k in self._known.all]
-        own = np.array([names is not None for names in ordinals])[known]
-        members = tape.members(np.where(named & ~own, base, np.int32(-1)))
+        has_ordinals = np.array([names is not None for names in ordinals])[known]
+        members = tape.members(np.where(named & ~has_ordinals, base, np.int32(-1)))
         flat = pa.array([name for names in ordinals for name in names or ()], pa.string())
         first = offsets_of([len(names or ()) for names in ordinals])
-        counts = np.where(own, np.diff(first)[known], np.diff(members.offsets))
+        counts = np.where(has_ordinals, np.diff(first)[known], np.diff(members.offsets))
         counts[~named] = 0
         row = np.repeat(np.arange(rows.size), counts)
         index = np.arange(row.size) - offsets_of(counts)[row]
-        at = np.where(own[row], first[known][row] + index, len(flat) + members.offsets[:-1][row] + index)
+        at = np.where(has_ordinals[row], first[known][row] + index, len(flat) + members.offsets[:-1][row] + index)
         kept = change.bit(rows[row], index, little[row]) == 1
         names = pa.concat_arrays([flat, tape.texts(members.names)]).take(pa.array(at[kept]))
         there = names.is_valid().to_numpy(zero_copy_only=False)
@@ -297,9 +297,9 @@ class QlikDecoder(Codec):
             row = np.repeat(np.arange(rows.size), np.diff(members.offsets))[entry]
             names = tape.texts(np.ascontiguousarray(members.names[entry]))
             index = entry - members.offsets[row]
-            own = np.array([k.ordinals is not None for k in self._known.all])[known[row]]
-            index[own] = self._ordinals(names.filter(pa.array(own)), known[row][own])
-            other = np.flatnonzero(~own & (at[row] != base[row]))
+            has_ordinals = np.array([k.ordinals is not None for k in self._known.all])[known[row]]
+            index[has_ordinals] = self._ordinals(names.filter(pa.array(has_ordinals)), known[row][has_ordinals])
+            other = np.flatnonzero(~has_ordinals & (at[row] != base[row]))
             index[other] = _places_in(tape, base, row[other], index[other], names.take(pa.array(other)))
             clear = column.bit(rows[row], index, little[row]) == 0
             gone[members.values[entry[clear]]] = True

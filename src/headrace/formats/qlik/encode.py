@@ -105,10 +105,10 @@ class QlikEncoder(Codec):
 
     def _external_ids(self, data: DataRows) -> pa.StringArray:
         """The id of each row's schema: the row's own, or one that is made if an option requests it."""
-        own = data.facts.texts("externalSchemaId")
+        stated = data.facts.texts("externalSchemaId")
         if not self.writing.external_schema_id:
-            return own
-        return pc.coalesce(own, self.ids.take(pa.array(data.schema_number)))
+            return stated
+        return pc.coalesce(stated, self.ids.take(pa.array(data.schema_number)))
 
     def _metadata(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         topic = topics(rows, self.writing.topic)

@@ -167,8 +167,8 @@ class QlikFormat(ArrowFormat):
             OptionError: `metadata_topic` is given without `bootstrap_servers`.
         """
         facts = super().prepare_decoding(lookup)
-        own = _read(lookup.values_with(self.metadata_mark))
-        known = (*_read(self._of_topic(lookup)), *self.settings.metadata, *own)
+        own_metadata = _read(lookup.values_with(self.metadata_mark))
+        known = (*_read(self._of_topic(lookup)), *self.settings.metadata, *own_metadata)
         by_schema = {metadata.schema_id: metadata for metadata in known}
         return QlikFacts(facts.tables, facts.typed, metadata=by_schema)
 

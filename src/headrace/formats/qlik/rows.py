@@ -168,8 +168,10 @@ class DataRows:
         numbered = self.facts.texts("changeSequence")
         if numbered.null_count:
             missing = pa.array(self.streamed)
-            own = counter.sequences(_columns(rows, "position", PLACE).filter(missing))
-            numbered = first_of(numbered, pc.replace_with_mask(pa.nulls(rows.num_rows, pa.string()), missing, own))
+            by_position = counter.sequences(_columns(rows, "position", PLACE).filter(missing))
+            numbered = first_of(
+                numbered, pc.replace_with_mask(pa.nulls(rows.num_rows, pa.string()), missing, by_position)
+            )
         columns = {
             "changeSequence": numbered,
             "timestamp": clock(rows.column("event_time")),
@@ -187,8 +189,8 @@ class DataRows:
         """`true` or `false` where it is known whether a row is the last one of its transaction."""
         texts = self.facts.texts("transactionLastEvent")
         marks = pc.if_else(pc.is_in(texts, pa.array(["true", "false"])), texts, pa.scalar(None, pa.string()))
-        own = pc.equal(self._counted(EVENT), self._counted(SIZE)).cast(pa.string())
-        return self._of_changes(pc.coalesce(marks, own))
+        is_event_last = pc.equal(self._counted(EVENT), self._counted(SIZE)).cast(pa.string())
+        return self._of_changes(pc.coalesce(marks, is_event_last))
 
     def _counted(self, name: str) -> pa.Int64Array:
         """A number that was counted over the batch; null where none was."""

@@ -71,9 +71,9 @@ class ResolvedTable:
             return self._description.schema
         # Values come as the types that the Avro schema has.
         types = {column.name: column.logical for column in self._description.schema.columns}
-        own = self._metadata.schema
+        schema = self._metadata.schema
         return TableSchema(
-            own.id, tuple(replace(c, logical=types.get(c.name, c.logical)) for c in own.columns), own.key
+            schema.id, tuple(replace(c, logical=types.get(c.name, c.logical)) for c in schema.columns), schema.key
         )
 
     @cached_property
@@ -112,19 +112,19 @@ class ResolvedTable:
         if self._description is not None:
             return {}
         given = self._reading.given
-        own = {} if self._metadata is None else replace(given, typed=None).codes_of(self._metadata.schema)
+        own_codes = {} if self._metadata is None else replace(given, typed=None).codes_of(self._metadata.schema)
         if self._metadata is not None and given.typed is None:
-            return own
-        return {**given.codes_of(given.typed if given.typed is not None else self._given), **own}
+            return own_codes
+        return {**given.codes_of(given.typed if given.typed is not None else self._given), **own_codes}
 
     @property
     def own_key(self) -> tuple[str, ...]:
         """The key columns that need no Kafka key: those of the metadata, of the given schema, or given by name."""
         given = self._reading.given
         typed = () if given.typed is None else given.typed.key
-        own = () if self._metadata is None else self._metadata.schema.key
+        stated_key = () if self._metadata is None else self._metadata.schema.key
         listed = () if self._given is None else self._given.key
-        return typed or own or listed or tuple(dict.fromkeys(given.keys))
+        return typed or stated_key or listed or tuple(dict.fromkeys(given.keys))
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:

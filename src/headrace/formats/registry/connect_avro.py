@@ -98,8 +98,8 @@ def _branch(union: list[Any], number: int) -> WriterSchema:
     """One schema of a union; the ones in front of it define types that it may name."""
     walk = _AvroWalk()
     earlier = [to_text(branch) for branch in union[:number]]
-    own = json.loads(with_references(to_text(union[number]), earlier))
-    return WriterSchema(*walk.schema(own, "", 0))
+    alternative = json.loads(with_references(to_text(union[number]), earlier))
+    return WriterSchema(*walk.schema(alternative, "", 0))
 
 
 def _values(union: list[Any]) -> list[Any]:
@@ -344,8 +344,8 @@ class _ConnectWalk:
             self._unnamed += 1
             name = "ConnectDefault" if self._unnamed == 1 else f"ConnectDefault{self._unnamed}"
         if name in self._defined:
-            own, _, short = name.rpartition(".")
-            return short if own == namespace else name
+            record_name, _, short = name.rpartition(".")
+            return short if record_name == namespace else name
         self._defined[name] = connect
         inner, _, short = name.rpartition(".")
         avro: dict[str, Any] = {"type": "record", "name": short}

@@ -115,11 +115,11 @@ class Messages(JsonMessages):
 
     def numbers(self, name: str, rows: Array) -> pa.Int64Array:
         """`seq` or `size` of some messages, else its part of `idx`."""
-        own = integers(self.tape, self.index(name, rows))
-        if not own.null_count:
-            return own
+        stated = integers(self.tape, self.index(name, rows))
+        if not stated.null_count:
+            return stated
         parts = pc.extract_regex(self.texts("idx", rows), r"^\s*(?P<seq>[0-9]{1,18})/(?P<size>[0-9]{1,18})\s*$")
-        return pc.coalesce(own, pc.struct_field(parts, name).cast(pa.int64()))
+        return pc.coalesce(stated, pc.struct_field(parts, name).cast(pa.int64()))
 
     def members(self, at: int) -> dict[str, str | None]:
         """The members of one object by name; none where the value is not an object."""

@@ -411,10 +411,10 @@ def _filtered(
     whole = f"if(f_do = 'c' and op = 'u', {laid_over('before', 'after')}, after)"
     no_keys = "cast(null as array<string>)"
     keys = by_plan(lambda plan: f"array({_names(plan.source.key)})" if plan.source.key else None, no_keys)
-    own = "if(f_do = 'c', after, before)"
+    keyed = "if(f_do = 'c', after, before)"
     moved = (
-        f"if(f_do in ('c', 'd') and op = 'u' and coalesce(forall({keys}, k -> map_contains_key({own}, k)), false), "
-        f"map_from_arrays({keys}, transform({keys}, k -> {own}[k])), null)"
+        f"if(f_do in ('c', 'd') and op = 'u' and coalesce(forall({keys}, k -> map_contains_key({keyed}, k)), false), "
+        f"map_from_arrays({keys}, transform({keys}, k -> {keyed}[k])), null)"
     )
     moved_rows = decided.selectExpr("*", f"{moved} as f_key")
     return moved_rows.selectExpr(
@@ -432,7 +432,7 @@ def _filtered(
 def _said(plan: TableTransform, name: str, image: str, other: str) -> str:
     """Spark SQL: is the column's value in an image known, from itself or from a row's other image?"""
     text = literal(name)
-    own = f"map_contains_key({image}, {text})"
+    is_present = f"map_contains_key({image}, {text})"
     same = f"not array_contains(changed, {text})"
     # An update's old image says nothing new of a column that the source says it did not change; and what a new image
     # leaves out did not change, but for large values, which the old one may leave out too.
@@ -440,7 +440,7 @@ def _said(plan: TableTransform, name: str, image: str, other: str) -> str:
         same = f"changed is not null and {same}"
     else:
         same = f"(changed is null or {same})"
-    return f"coalesce({own} or (op = 'u' and map_contains_key({other}, {text}) and {same}), false)"
+    return f"coalesce({is_present} or (op = 'u' and map_contains_key({other}, {text}) and {same}), false)"
 
 
 def _new_image(plan: TableTransform, image: str, other: str) -> str | None:

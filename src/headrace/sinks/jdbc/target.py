@@ -517,7 +517,7 @@ class TargetTables:
         return known_names(
             have,
             [column.name for column in mirror.source.columns] or None,
-            own=frozenset({mirror.position_column}),
+            own_columns=frozenset({mirror.position_column}),
             steps=steps,
             source=str(mirror.source.id),
             folded=self.database.dialect.folded,
@@ -532,12 +532,14 @@ class TargetTables:
         wanted = [TargetColumn(column.name, types[column.name]) for column in source.columns]
         folded = dialect.folded
         # Ours is made with a collation, which catalogs tell apart from the type: that it is there is enough.
-        own = {folded(name): kind for name, kind in have.items()}.get(folded(mirror.position_column), types[""])
+        position_type = {folded(name): kind for name, kind in have.items()}.get(
+            folded(mirror.position_column), types[""]
+        )
         return evolution(
             have,
-            (*wanted, TargetColumn(mirror.position_column, own)),
+            (*wanted, TargetColumn(mirror.position_column, position_type)),
             key=source.key,
-            own=frozenset({mirror.position_column}),
+            own_columns=frozenset({mirror.position_column}),
             behavior=behavior,
             widens=lambda old, new: holds(new, old),
             source=str(source.id),

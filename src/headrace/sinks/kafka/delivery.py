@@ -230,8 +230,8 @@ class _Client:
         given = messages.column("partition")
         chosen = self._chosen(names, keys, given.to_pylist() if given.null_count < len(given) else None, batch)
         positions = messages.column("position").cast(pa.binary()).to_pylist()
-        own = messages.column("headers")
-        before = own.to_pylist() if own.null_count < len(own) else None
+        header_lists = messages.column("headers")
+        before = header_lists.to_pylist() if header_lists.null_count < len(header_lists) else None
         producer = self._ready(set(names), batch)
         send, poll = producer.produce, producer.poll
         for n, (topic, key, value, partition, position) in enumerate(

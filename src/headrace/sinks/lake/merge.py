@@ -113,10 +113,10 @@ def beside_files(rows: DataFrame, table: TableProfile, target: LakeTable, values
         yield None
         return
     attempts = ", ".join(literal(file.attempt) for file in table.written)
-    own = rows.where(f"({table.where}) and source['{ATTEMPT}'] in ({attempts})")
-    if own.count() != left:
+    of_table = rows.where(f"({table.where}) and source['{ATTEMPT}'] in ({attempts})")
+    if of_table.count() != left:
         raise FilesUnusable.because(table.id, "rows that belong to them are of another attempt to read them")
-    with seen_by(target, upserts(own, table)) as source:
+    with seen_by(target, upserts(of_table, table)) as source:
         written = {name: values.of(name) for name in values.columns} | {values.position: "s.position"}
         written |= {values.deleted: "false"} if values.deleted else {}
         named = (f"{value} as {quote(name)}" for name, value in written.items())
@@ -253,19 +253,19 @@ def merge_folded(
             for index, (name, value) in enumerate(sets.items())
         }
     inserts = {quote(name): values.of(name) for name in values.columns}
-    own, missing = quote(values.position), StopReason.ROW_MISSING.sql
+    position_column, missing = quote(values.position), StopReason.ROW_MISSING.sql
     strict = partial and not values.insert_partial
     known = f"s.op = 'delete' or (s.says is not null and not {dead})" if dead else "s.says is not null"
-    sets[own] = f"if(s.whole or {known}, s.position, {missing})" if strict else "s.position"
+    sets[position_column] = f"if(s.whole or {known}, s.position, {missing})" if strict else "s.position"
     if since:
-        sets[own] = f"if({at} >= s.since, {StopReason.LATE_CHANGE.sql}, {sets[own]})"
-    inserts[own] = f"if(s.whole, s.position, {missing})" if strict else "s.position"
+        sets[position_column] = f"if({at} >= s.since, {StopReason.LATE_CHANGE.sql}, {sets[position_column]})"
+    inserts[position_column] = f"if(s.whole, s.position, {missing})" if strict else "s.position"
     gone = when_gone = ""
     if emptied_at is not None:
         gone, when_gone = f"when not matched by source and {_truncated(at, emptied_at)}", literal(emptied_at)
     if mark:
         sets[mark] = inserts[mark] = "s.op = 'delete'"
-        marking = f"update set {mark} = true, {own} ="
+        marking = f"update set {mark} = true, {position_column} ="
         # Changes that lack columns say nothing of a row that is deleted already.
         again = f"s.op = 'delete' and s.says is not null and {dead}"
         deletes = f"when matched and {older} and {again} then {marking} s.position" if partial else ""

@@ -43,29 +43,29 @@ def session_for(spark: SparkSession, size: int) -> SparkSession:
     """
     if not can_clone(spark):
         return spark
-    own = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
+    clone = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
     cores = spark.sparkContext.defaultParallelism
     # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
     # VACUUM lists folders in as many tasks as this says, by default 10,000, which take a minute on two cores.
     listing = {_LISTING: str(max(8, min(10_000, 8 * cores)))}
-    _set(own, {_STATE_PARTITIONS: str(max(2, min(50, cores)))} | listing | _ALWAYS)
+    _set(clone, {_STATE_PARTITIONS: str(max(2, min(50, cores)))} | listing | _ALWAYS)
     if size <= SMALL:
-        _set(own, _FEW_ROWS)
-        if cores < int(own.conf.get(_SHUFFLE_PARTITIONS) or 200):
-            own.conf.set(_SHUFFLE_PARTITIONS, str(cores))
-    return own
+        _set(clone, _FEW_ROWS)
+        if cores < int(clone.conf.get(_SHUFFLE_PARTITIONS) or 200):
+            clone.conf.set(_SHUFFLE_PARTITIONS, str(cores))
+    return clone
 
 
-def expect_many_rows(own: SparkSession, spark: SparkSession) -> None:
+def expect_many_rows(session: SparkSession, spark: SparkSession) -> None:
     """Plan as for a large target from now on.
 
     Args:
-        own: what `session_for` gave.
+        session: what `session_for` gave.
         spark: the session from which it was made.
     """
     for name in _FEW_ROWS:
         if can_clone(spark) and spark.conf.get(name, None) is None:
-            own.conf.unset(name)
+            session.conf.unset(name)
 
 
 def _set(session: SparkSession, settings: Mapping[str, str]) -> None:

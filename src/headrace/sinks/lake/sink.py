@@ -262,7 +262,7 @@ class LakeSink(Sink):
                 table.id.full_path,
                 table.steps,
                 batch.owner,
-                own=frozenset(column.name for column in own_columns(self.settings)),
+                own_columns=frozenset(column.name for column in own_columns(self.settings)),
                 stored_as=stored_as,
                 takeover=self.settings.takeover,
             )

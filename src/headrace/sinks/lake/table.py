@@ -373,8 +373,10 @@ class LakeTable(ABC):
             properties = self.properties()
             self._refuse_newer(properties)
             steps = () if behavior in KEEPING else steps
-            have, own = self.types(), frozenset(column.name for column in layout.own)
-            known = known_names(have, [c.name for c in layout.columns], own=own, steps=steps, source=layout.source)
+            have, own_columns = self.types(), frozenset(column.name for column in layout.own)
+            known = known_names(
+                have, [c.name for c in layout.columns], own_columns=own_columns, steps=steps, source=layout.source
+            )
             keys = {layout.key_names, key_names(key_before(layout.key, known))}
             self._refuse_stranger(properties, layout, owner, takeover, keys)
             self._refuse_other_mark(properties, layout)
@@ -389,7 +391,7 @@ class LakeTable(ABC):
                 have,
                 columns,
                 key=layout.key,
-                own=own,
+                own_columns=own_columns,
                 behavior=behavior,
                 widens=self.widens,
                 source=layout.source,
@@ -438,7 +440,7 @@ class LakeTable(ABC):
         steps: tuple[Step, ...],
         owner: str | None,
         *,
-        own: frozenset[str],
+        own_columns: frozenset[str],
         final: list[str] | None = None,
         stored_as: str,
         takeover: bool,
@@ -451,7 +453,7 @@ class LakeTable(ABC):
             source: the source table's name.
             steps: what happened to names.
             owner: who writes; None for anybody.
-            own: names of our columns.
+            own_columns: names of our columns.
             final: the source's columns now; None where they are not known.
             stored_as: see `TargetLayout`.
             takeover: whether the target may be another's.
@@ -461,11 +463,11 @@ class LakeTable(ABC):
             SchemaError: what was done already can't be found out.
             NewerRelease: a later release made the target, or changed it.
         """
-        names = known_names(self.types(), final, own=own, steps=steps, source=source)
+        names = known_names(self.types(), final, own_columns=own_columns, steps=steps, source=source)
         renames = {old: new for old, new in names.items() if new is not None}
         if not renames:
             return None
-        self.rules.refuse(source, renames.values(), own)
+        self.rules.refuse(source, renames.values(), own_columns)
         properties = self.properties()
         self._refuse_newer(properties)
         key = _names_in(properties.get(KEY, ""))

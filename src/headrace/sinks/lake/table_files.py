@@ -65,8 +65,8 @@ class PreparedTable(ABC):
     @property
     def schema(self) -> pa.Schema:
         """The columns of its rows: the source's, and ours."""
-        own = {self.position: pa.string()} | ({self.mark: pa.bool_()} if self.mark else {})
-        kinds = {name: arrow_type(kind) for name, kind in self.columns.items()} | own
+        own_types = {self.position: pa.string()} | ({self.mark: pa.bool_()} if self.mark else {})
+        kinds = {name: arrow_type(kind) for name, kind in self.columns.items()} | own_types
         return pa.schema([numbered(name, kind, self.numbers.get(name)) for name, kind in kinds.items()])
 
     @abstractmethod

@@ -230,9 +230,9 @@ def read_incremental(
         CaptureError: the capture job did not pass the read in time.
         DataLossError: changes since the commit were cleaned while the chunk was read.
     """
-    key, own = table.cut_by(chunk.key).chunk_key, table.row_key
+    key, row_key = table.cut_by(chunk.key).chunk_key, table.row_key
     present = columns_there(connection, table)
-    if not present.issuperset((*key, *own)):
+    if not present.issuperset((*key, *row_key)):
         say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
         return
     sql, parameters = connection.statements.rows_in_range(
@@ -243,7 +243,7 @@ def read_incremental(
         requests = []
         for batch in connection.batches(sql, parameters, rows=table.batch_rows):
             texts = column_texts(table.schema, table.natives, batch)
-            requests.append(_keys(table, own, texts))
+            requests.append(_keys(table, row_key, texts))
             kept_rows.add(texts)
         faultpoints.reach("source.incremental.read")
         # Also where nothing was read: rows that left the range have to be in the log before the table ends.

@@ -311,9 +311,9 @@ class Planner:
                 continue
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
-            own = table.of(self._histories(start)[path].newest.instance)
-            oldest = (own or table.newest).instance.start_lsn
-            if own is not None:
+            captured = table.of(self._histories(start)[path].newest.instance)
+            oldest = (captured or table.newest).instance.start_lsn
+            if captured is not None:
                 again = oldest is not None and begins_again(self._connection, after, oldest)
             else:
                 # Even when the server's mapping shows no transaction in between: nothing is mapped while capture is
@@ -380,8 +380,8 @@ class Planner:
         else:
             now = replace(now, altered=shown.altered)
         now, before = now.numbered_as(shown), before.numbered_as(catalog.of(before.instance))
-        own = (before.instance.object_id, now.instance.object_id)
-        statements = [a.statement for a in alterations if a.change_table in own and since < a.lsn]
+        capture_tables = (before.instance.object_id, now.instance.object_id)
+        statements = [a.statement for a in alterations if a.change_table in capture_tables and since < a.lsn]
         dropped, rewrite = self._connection.dialect.rewrite(
             self._connection, before, now, list(dict.fromkeys(statements))
         )
@@ -407,26 +407,26 @@ class Planner:
             return SchemaHistory.begin(table.of(known.instance) or table.newest)
         newest = table.newest
         self._require_still_matched(path, known, held=[column.name for column in known.schema.columns])
-        own = table.of(known.instance)
-        if own is None:
+        captured = table.of(known.instance)
+        if captured is None:
             # Its change table is gone, and the other one holds all that is needed.
             return history.followed_by(newest, max(newest.instance.start_lsn or self._zero, lsn.after(after)))
-        if own.instance.name != newest.instance.name:
+        if captured.instance.name != newest.instance.name:
             begun = newest.instance.start_lsn
             if begun is not None and begun <= commit and commit > after:
                 return history.followed_by(newest, max(begun, lsn.after(after)))
-        if own.same_rows(known):
-            return history.knowing(protected=own.protected)
+        if captured.same_rows(known):
+            return history.knowing(protected=captured.protected)
         at = self._altered(known.instance.object_id, after)
         if at is None or snapshotting:
-            return history.followed_by(own, lsn.after(after))
+            return history.followed_by(captured, lsn.after(after))
         # Rows of commits before the alteration follow the old schema; when they are all here, the new one begins.
         if at > commit:
             return history
-        retyped = known.retyped_as(own)
+        retyped = known.retyped_as(captured)
         if retyped.natives != known.natives:
             history = history.followed_by(retyped, lsn.after(after))
-        return history if own.same_rows(retyped) else history.followed_by(own, lsn.after(at))
+        return history if captured.same_rows(retyped) else history.followed_by(captured, lsn.after(at))
 
     def _require_still_matched(self, path: str, known: CapturedTable, held: Sequence[str]) -> None:
         now = columns_of(self._catalog[path])

@@ -16,8 +16,8 @@ from headrace.sources.change_tables.schema_history import Window
 
 def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
     """The oldest LSN that is held by the instance from which a window is read; None when it has not begun."""
-    own = table.of(window.table.instance) if window is not None else None
-    return (own or table.newest).instance.start_lsn
+    captured = table.of(window.table.instance) if window is not None else None
+    return (captured or table.newest).instance.start_lsn
 
 
 def require_still_retained(connection: Connection, table: CapturedTable, after: str) -> None:

@@ -147,8 +147,8 @@ def read_session(
     with connect() as session, _transaction(session, settings, together):
         for table, chunk in pieces:
             if _by_itself(table, settings):
-                with connect() as own:
-                    yield from _rows(own, table, chunk, settings, capture_time)
+                with connect() as own_session:
+                    yield from _rows(own_session, table, chunk, settings, capture_time)
             else:
                 yield from _rows(session, table, chunk, settings, capture_time, patient=True)
 

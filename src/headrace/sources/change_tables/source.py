@@ -200,8 +200,8 @@ class ChangeTableSource(Source):
     def _require_whole_reads(self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset) -> None:
         """See that tables are read as the log has them; of those that were read before this is only logged."""
         tables = [table.newest for table in catalog.values()]
-        own = SelectOverrides.of(self.settings)
-        ids = [table.id for table in tables if own.select(table.id) is None]
+        overrides = SelectOverrides.of(self.settings)
+        ids = [table.id for table in tables if overrides.select(table.id) is None]
         restricted = connection.dialect.restricted(connection, tables)
         known = [replace(one, certain=one.certain and one.table not in start.known) for one in restricted]
         require_whole_reads(known, read_first(self.settings, ids))

@@ -188,12 +188,12 @@ class _Numbering:
             ended.append(self._open)
         open_transactions = [going_on or _Open(commit=commits[0]), *(_Open(commit=commit) for commit in commits[1:])]
 
-        total, own = number_events(groups, origins, weights, open_transactions)
+        total, of_table = number_events(groups, origins, weights, open_transactions)
         self._open = open_transactions[-1]
         ended += open_transactions[:-1]
         begun = commits if going_on is None else commits[1:]
         block = pa.StructArray.from_arrays(
-            [ids, pa.array(total), pa.array(own)], names=["id", "total_order", "data_collection_order"]
+            [ids, pa.array(total), pa.array(of_table)], names=["id", "total_order", "data_collection_order"]
         )
         numbered = batch.set_column(batch.schema.get_field_index("transaction"), "transaction", block)
         yield self._woven(numbered.cast(batch.schema), begun, ended)

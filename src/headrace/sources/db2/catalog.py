@@ -86,12 +86,12 @@ def captured_tables(
     for schema, name, _, _ in chosen:
         change_table, instance, prefix = registered[schema, name]
         id = TableId(selection.database, schema, name)
-        own, changed = columns.get((schema, name), []), changes.get(change_table, [])
-        instance = _with_columns(instance, own, changed, prefix)
+        table_columns, changed = columns.get((schema, name), []), changes.get(change_table, [])
+        instance = _with_columns(instance, table_columns, changed, prefix)
         key, comment = keys.get((schema, name), []), comments.get((schema, name))
-        table = _captured(id, own, changed, key, instance, comment, rules, statements.platform)
+        table = _captured(id, table_columns, changed, key, instance, comment, rules, statements.platform)
         table = replace(table, altered=max(altered.get((schema, name), ""), altered.get(change_table, "")))
-        captured.append(CatalogTable(id, (table,), tuple(str(column.name) for column in own)))
+        captured.append(CatalogTable(id, (table,), tuple(str(column.name) for column in table_columns)))
     return captured
 
 

@@ -72,27 +72,30 @@ def altered_tables(
     rewrites, replaced, lagging, cuts = list[Rewrite](), list[str](), list[str](), list[str]()
     for path, table in known.items():
         since = read_at.get(path, "")
-        own = [statement for statement in statements if statement.position > since and statement.concerns(path)]
+        concerning = [statement for statement in statements if statement.position > since and statement.concerns(path)]
         later_statements = (
             None if later is None else [one for one in later if one.position > since and one.concerns(path)]
         )
         before = None if path in unsure else table
-        if not own:
+        if not concerning:
             if path in shown and (later_statements is None or later_statements):
                 # What the catalog shows may come after the window.
                 tables[path] = table if is_altered(table, shown[path]) else shown[path]
                 still += [path] if path in unsure else []
             continue
-        chain = [*own, *(later_statements or ())]
+        chain = [*concerning, *(later_statements or ())]
         after = None if later_statements is None else shown.get(path)
-        changed = states_of(path, before, chain, after, proven=len(own), dropped=gone.pop(path, ()))
+        changed = states_of(path, before, chain, after, proven=len(concerning), dropped=gone.pop(path, ()))
         if changed.dropped:
             gone[path] = changed.dropped
-        last = changed.states[len(own) - 1]
+        last = changed.states[len(concerning) - 1]
         if path in shown:
             tables[path] = last or shown[path]
             still += [] if last else [path]
-        states[path] = (("", before), *((one.position, at) for one, at in zip(own, changed.states, strict=False)))
+        states[path] = (
+            ("", before),
+            *((one.position, at) for one, at in zip(concerning, changed.states, strict=False)),
+        )
         cuts += _cut(states[path], begin)
         if changed.rewrite is not None:
             rewrites.append(changed.rewrite)

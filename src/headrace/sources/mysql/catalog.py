@@ -237,10 +237,10 @@ class Catalog:
         checks = _grouped(self._connection.rows(_CHECKS.format(names))) if self._connection.server.is_mariadb else {}
         by_path = {}
         for table in chosen:
-            own, json = columns[table.id.path], _json_columns(checks.get(table.id.path, ()))
+            table_columns, json = columns[table.id.path], _json_columns(checks.get(table.id.path, ()))
             described = [
                 _column(position, row, is_json=row[0] in json, is_mariadb=self._connection.server.is_mariadb)
-                for position, row in enumerate(own, 1)
+                for position, row in enumerate(table_columns, 1)
             ]
             if not described and strict:
                 raise no_column_left(table.id)
@@ -260,8 +260,8 @@ class Catalog:
                 chosen_table.chunk_key,
                 chosen_table.protected,
                 table.engine,
-                tuple(str(row[0]) for row in own),
-                _structure(own, keys[table.id.path]),
+                tuple(str(row[0]) for row in table_columns),
+                _structure(table_columns, keys[table.id.path]),
             )
         return by_path
 

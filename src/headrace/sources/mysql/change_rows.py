@@ -229,7 +229,7 @@ class Rows(NamedTuple):
             total=nothing,
             own=nothing,
         )
-        return type(self)(*(np.insert(own, at, more) for own, more in zip(self, schemas, strict=True)))
+        return type(self)(*(np.insert(column, at, more) for column, more in zip(self, schemas, strict=True)))
 
 
 class RowWriter:
@@ -314,26 +314,26 @@ class RowWriter:
         # Each event once, and from there to its rows.
         first, last = (int(at.min()), int(at.max()) + 1) if len(at) else (0, 0)
         near = pa.array(at - first)
-        own = slice(first, last)
-        names = {number: file_name(steps.log, number) for number in set(steps.files[own])}
-        files = [names[number] for number in steps.files[own]]
+        of_group = slice(first, last)
+        names = {number: file_name(steps.log, number) for number in set(steps.files[of_group])}
+        files = [names[number] for number in steps.files[of_group]]
         of = pa.array(transactions)
         columns = [
             ("connector", pa.array([self._connector]).take(pa.array(np.zeros(len(at), np.int64)))),
             ("server_id", _numbers([transaction.server for transaction in steps.transactions]).take(of)),
             ("gtid", pa.array([transaction.gtid for transaction in steps.transactions], pa.string()).take(of)),
             ("file", pa.array(files, pa.string()).take(near)),
-            ("pos", _numbers(steps.positions[own]).take(near)),
+            ("pos", _numbers(steps.positions[of_group]).take(near)),
             ("row", pa.array(rows.index, mask=rows.index < 0).cast(pa.string())),
-            ("thread", _numbers(steps.threads[own]).take(near)),
-            ("query", pa.array(steps.queries[own], pa.string()).take(near)),
+            ("thread", _numbers(steps.threads[of_group]).take(near)),
+            ("query", pa.array(steps.queries[of_group], pa.string()).take(near)),
         ]
-        if any(steps.unchecked[own]):
-            off = pa.array([UNCHECKED if one else None for one in steps.unchecked[own]], pa.string())
+        if any(steps.unchecked[of_group]):
+            off = pa.array([UNCHECKED if one else None for one in steps.unchecked[of_group]], pa.string())
             columns.append(("foreign_key_checks", off.take(near)))
         stated = (rows.ops == CODES[Operation.SCHEMA]) & (rows.marks == 0)
         if stated.any():
-            texts = pa.array(steps.statements[own], pa.string()).take(near)
+            texts = pa.array(steps.statements[of_group], pa.string()).take(near)
             columns.append(("ddl", pc.if_else(pa.array(stated), texts, pa.scalar(None, pa.string()))))
         return map_of([(name, texts) for name, texts in columns if texts.null_count < len(texts)] or columns[:1])
 

@@ -543,11 +543,11 @@ class WindowDecoder:
         if len(events):
             tables = [self._names.setdefault(one.table.path, len(self._names)) for one in self._layouts.all]
             of_events = of[rows.steps[events]]
-            total, own = number_events(
+            total, of_table = number_events(
                 of_events, np.array(tables, np.int64)[rows.tables[events]], rows.total[events], tallies
             )
             rows = rows._replace(total=rows.total.copy(), own=rows.own.copy())
-            rows.total[events], rows.own[events] = total, own
+            rows.total[events], rows.own[events] = total, of_table
             begun, firsts = np.unique(of_events, return_index=True)
             first = rows.only(events[firsts[1:] if before and begun[0] == 0 else firsts])
             begins = Rows.at(first.steps, FIRST, Operation.BEGIN, ordinals=-1)

@@ -144,8 +144,8 @@ def _keys(described: TableMap, known: MysqlTable, names: list[str]) -> list[Uniq
     parts = described.primary_key
     if parts and not any(part.prefix for part in parts):
         return [UniqueKey(tuple(names[part.column] for part in parts), primary=True)]
-    own = known.schema.key if known.schema.primary_key is None else known.schema.primary_key
-    return [UniqueKey(own)] if own and set(own) <= set(names) else []
+    key = known.schema.key if known.schema.primary_key is None else known.schema.primary_key
+    return [UniqueKey(key)] if key and set(key) <= set(names) else []
 
 
 def _proven_names(described: TableMap, wire: list[NativeType], known: MysqlTable, *, altered: bool) -> list[str]:

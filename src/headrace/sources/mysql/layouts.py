@@ -92,14 +92,14 @@ class Layouts:
         for layout in self.all:
             table = layout.table
             masks = {index: rest for index, *rest in self._masks.of_table(table.schema, table.natives).changes}
-            own = []
+            own_encodings = []
             for number, index in enumerate(layout.positions):
                 column, native = table.schema.columns[number], table.natives[number]
                 encoding = TextEncoding(f"'{column.name}' of table '{table.path}'", native, *masks.get(number, ()))
                 if not encoding.is_plain:
-                    own.append(index)
+                    own_encodings.append(index)
                     by.append(self._encodings.setdefault(encoding, len(self._encodings)))
-            written.append(own)
+            written.append(own_encodings)
         schemas = [layout.table.schema for layout in self.all]
         keys = []
         for layout in self.all:

@@ -454,5 +454,5 @@ def own_rows(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Ite
         if transaction.start is None:
             yield batch
             continue
-        own = pc.greater_equal(batch.column("scn"), pa.scalar(transaction.start, pa.uint64()))
-        yield batch if pc.all(own).as_py() else batch.filter(own)
+        is_own = pc.greater_equal(batch.column("scn"), pa.scalar(transaction.start, pa.uint64()))
+        yield batch if pc.all(is_own).as_py() else batch.filter(is_own)

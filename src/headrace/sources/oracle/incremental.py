@@ -163,11 +163,11 @@ def signals_of(
             wanted = None if columns is None else [*columns, "scn", "owner", "name"]
             for scns in transaction.ranges:
                 for batch in own_rows(transaction, staging.rows(scns, [transaction.xid], wanted)):
-                    own = pc.and_(
+                    is_own = pc.and_(
                         pc.equal(batch.column("owner"), table.id.schema), pc.equal(batch.column("name"), table.id.name)
                     )
-                    if pc.any(own).as_py():
-                        yield batch.filter(own)
+                    if pc.any(is_own).as_py():
+                        yield batch.filter(is_own)
 
         counts = [(batch.num_rows, pc.sum(batch.column("undo")).as_py() or 0) for batch in read(("undo",))]
         rows, undo = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)

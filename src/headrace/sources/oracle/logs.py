@@ -83,11 +83,11 @@ def whole_after(logs: Sequence[LogFile], threads: Iterable[int], high: int, begu
     """
     low = 0
     for thread in threads:
-        own = [log for log in logs if log.thread == thread]
-        if not own or own[-1].next <= high:
+        of_thread = [log for log in logs if log.thread == thread]
+        if not of_thread or of_thread[-1].next <= high:
             return high
-        oldest = own[-1]
-        for log in reversed(own[:-1]):
+        oldest = of_thread[-1]
+        for log in reversed(of_thread[:-1]):
             if log.sequence != oldest.sequence - 1:
                 break
             oldest = log
@@ -111,15 +111,17 @@ def require_whole(logs: Sequence[LogFile], threads: Iterable[int], low: int, hig
         DataLossError: logs are gone.
     """
     for thread in threads:
-        own = [log for log in logs if log.thread == thread]
+        of_thread = [log for log in logs if log.thread == thread]
         reason = ""
-        if not own:
+        if not of_thread:
             reason = "no log of it is there"
-        elif own[0].first > low + 1 and not (own[0].sequence == 1 and own[0].first == begun.get(thread)):
-            reason = f"its oldest log (sequence {own[0].sequence}) begins with SCN {own[0].first}"
-        elif own[-1].next <= high:
-            reason = f"its logs end with SCN {own[-1].next}"
-        for before, after in itertools.pairwise(own):
+        elif of_thread[0].first > low + 1 and not (
+            of_thread[0].sequence == 1 and of_thread[0].first == begun.get(thread)
+        ):
+            reason = f"its oldest log (sequence {of_thread[0].sequence}) begins with SCN {of_thread[0].first}"
+        elif of_thread[-1].next <= high:
+            reason = f"its logs end with SCN {of_thread[-1].next}"
+        for before, after in itertools.pairwise(of_thread):
             if after.sequence != before.sequence + 1:
                 reason = f"log sequence {before.sequence + 1} is missing"
         if reason:

@@ -525,8 +525,8 @@ class OraclePlanner:
         table = self._ad_hoc.table(end)
         if table is None or table.id.path not in end.known:
             return []
-        own = (table.id.schema, table.id.name)
-        having = {scns for scns, index in indexes.items() if own in index.tables}
+        name = (table.id.schema, table.id.name)
+        having = {scns for scns, index in indexes.items() if name in index.tables}
         parts = [replace(t, ranges=[scns for scns in t.ranges if scns in having]) for t in delivered]
         parts = [part for part in parts if part.ranges]
         staging = self._staging(end.schemas)

@@ -197,8 +197,8 @@ class OracleSource(Source):
         with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             restricted = restricted_reads(connection, tables, self.settings.user or "?")
-        own = SelectOverrides.of(self.settings)
-        ids = [table.id for table in tables.values() if own.select(table.id) is None]
+        overrides = SelectOverrides.of(self.settings)
+        ids = [table.id for table in tables.values() if overrides.select(table.id) is None]
         known = [replace(one, certain=one.certain and one.table not in start.known) for one in restricted]
         require_whole_reads(known, read_first(self.settings, ids))
 

@@ -137,8 +137,8 @@ class Staging:
             xids: the transactions, which ended in none of the ranges.
             indexes: what each range holds.
         """
-        own = [index.of_transactions(xids) for index in indexes]
-        index = joined_index(own)
+        by_index = [index.of_transactions(xids) for index in indexes]
+        index = joined_index(by_index)
         if index is None:
             return None
         whole = ScnRange(ranges[0].low, ranges[-1].high)

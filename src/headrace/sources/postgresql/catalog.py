@@ -290,10 +290,10 @@ class _Tables:
     ) -> dict[str, PostgresTable]:
         """The tables with their columns and keys."""
         leaves = {relation.oid: tuple(self._stored(relation)) for relation in chosen}
-        own = _array(relation.oid for relation in chosen)
-        columns = _grouped(self._connection.rows(statements.COLUMNS, (own,)))
-        keys = _grouped(self._connection.rows(statements.KEYS, (own,)))
-        comments = {int(oid): str(text) for oid, text in self._connection.rows(statements.COMMENTS, (own,))}
+        oids = _array(relation.oid for relation in chosen)
+        columns = _grouped(self._connection.rows(statements.COLUMNS, (oids,)))
+        keys = _grouped(self._connection.rows(statements.KEYS, (oids,)))
+        comments = {int(oid): str(text) for oid, text in self._connection.rows(statements.COMMENTS, (oids,))}
         rules = TableRules.of(self._settings)
         by_path = {}
         for relation, described in zip(chosen, self._columns(chosen, columns, types), strict=True):

@@ -286,9 +286,9 @@ class EventNumbers:
         begins = rows.only(events[:0])
         if len(events):
             groups = rows.transactions[events]
-            total, own = number_events(groups, self._tables(rows.tables[events]), rows.total[events], tallies)
+            total, of_table = number_events(groups, self._tables(rows.tables[events]), rows.total[events], tallies)
             numbered = rows._replace(total=rows.total.copy(), own=rows.own.copy())
-            numbered.total[events], numbered.own[events] = total, own
+            numbered.total[events], numbered.own[events] = total, of_table
             rows = numbered
             begun, firsts = np.unique(groups, return_index=True)
             begins = self._begins(rows.only(events[firsts if not before or begun[0] else firsts[1:]]), transactions)

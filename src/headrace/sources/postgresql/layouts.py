@@ -129,9 +129,11 @@ class Layouts:
             masked = self._masks.of_table(layout.table.schema, natives).changes
             masks = {index: (change, length) for index, change, length in masked}
             encodings = [TextEncoding(native, *masks.get(index, ())) for index, native in enumerate(natives)]
-            own = [(index, s) for index, s in zip(layout.columns_in_tuple, encodings, strict=True) if not s.is_plain]
-            written.append([index for index, _ in own])
-            by += [self._encodings.setdefault(encoding, len(self._encodings)) for _, encoding in own]
+            encoded = [
+                (index, s) for index, s in zip(layout.columns_in_tuple, encodings, strict=True) if not s.is_plain
+            ]
+            written.append([index for index, _ in encoded])
+            by += [self._encodings.setdefault(encoding, len(self._encodings)) for _, encoding in encoded]
         layouts = self.all
         schemas = [layout.table.schema for layout in layouts]
         return Arrays(

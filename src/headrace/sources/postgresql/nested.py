@@ -122,9 +122,9 @@ class _Writer:
         """The rows' texts."""
         for native, places, singles in self._singles.values():
             texts = native.texts(pa.array(singles, pa.string())).to_pylist()
-            own = native.logical.kind in _OWN
+            is_own = native.logical.kind in _OWN
             for place, text in zip(places, texts, strict=True):
-                self._parts[place] = text if own and text not in _WORDS else to_text(text)
+                self._parts[place] = text if is_own and text not in _WORDS else to_text(text)
         values: list[str | None] = []
         start = 0
         for end in self._ends:

@@ -109,13 +109,17 @@ def table_of(
         identity = replace(identity, kind=known.identity)
     columns = [replace(c, nullable=c.nullable and c.name not in identity.columns) for c in columns]
     order = [column.name for column in columns]
-    own = next((key for key in (_own_key(state, columns) for state in states) if key), ())
+    chosen_key = next((key for key in (_own_key(state, columns) for state in states) if key), ())
     keys = []
     if identity.columns:
-        key = own if set(own) == identity.columns else tuple(name for name in order if name in identity.columns)
+        key = (
+            chosen_key
+            if set(chosen_key) == identity.columns
+            else tuple(name for name in order if name in identity.columns)
+        )
         keys.append(UniqueKey(key, primary=identity.kind != INDEX))
-    elif own:
-        keys.append(UniqueKey(own, primary=True))
+    elif chosen_key:
+        keys.append(UniqueKey(chosen_key, primary=True))
     chunk_key = () if known is None else _under_names(known, known.chunk_key, columns)
     table = postgres_table(
         TableRules.of(settings),

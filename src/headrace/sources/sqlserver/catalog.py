@@ -81,10 +81,10 @@ def captured_tables(connection: Connection, selection: TableSelection, rules: Ta
         id = TableId(selection.database, table.schema, table.name)
         of_table = instances.get(table.number, ())
         if of_table:
-            own, key = columns.get(table.number, []), keys.get(table.number, [])
+            table_columns, key = columns.get(table.number, []), keys.get(table.number, [])
             comment = comments.get(table.number)
-            versions = (_captured(id, own, key, instance, ids, comment, rules) for instance, ids in of_table)
-            captured.append(CatalogTable(id, tuple(versions), tuple(str(column.name) for column in own)))
+            versions = (_captured(id, table_columns, key, instance, ids, comment, rules) for instance, ids in of_table)
+            captured.append(CatalogTable(id, tuple(versions), tuple(str(column.name) for column in table_columns)))
         elif selection.strict and id.path not in selection.known:
             raise _not_captured(table, selection.database)
     return captured

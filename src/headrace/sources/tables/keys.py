@@ -116,14 +116,14 @@ def choose_keys(
     message = _named(table, columns, named)
     primary = next((key for key in keys if key.primary), None)
     if primary is None:
-        own = unique[0] if unique else ()
+        chosen = unique[0] if unique else ()
     else:
-        own = tuple(name for name in primary.columns if name in captured)
+        chosen = tuple(name for name in primary.columns if name in captured)
     if message:
-        return Keys(message, unique, None if own == message else own)
-    if primary is not None and own != primary.columns:
+        return Keys(message, unique, None if chosen == message else chosen)
+    if primary is not None and chosen != primary.columns:
         _say_cut(table.full_path, tuple(name for name in primary.columns if name not in captured))
-    return Keys(own, unique)
+    return Keys(chosen, unique)
 
 
 def _named(table: TableId, columns: Sequence[Column], named: Sequence[str]) -> tuple[str, ...]:

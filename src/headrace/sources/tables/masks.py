@@ -216,7 +216,7 @@ def mask_of(name: str, salt: str) -> Mask:
             remedy="Known are column.mask.with.<n>.chars, column.truncate.to.<n>.chars and "
             "column.mask.hash.v2.<algorithm>.with.salt.<salt>.",
         )
-    version, algorithm, own = match.groups()
+    version, algorithm, mask_salt = match.groups()
     if algorithm.lower() not in _ALGORITHMS:
         raise OptionError(
             f"Option '{shown_name(name)}' names an unknown algorithm.", remedy="Take SHA-256, SHA-512 or SHA3-256."
@@ -224,7 +224,7 @@ def mask_of(name: str, salt: str) -> Mask:
     return Mask(
         "hash",
         algorithm=_ALGORITHMS[algorithm.lower()],
-        salt=_salt(shown_name(name), own, salt),
+        salt=_salt(shown_name(name), mask_salt, salt),
         serialized=not version,
     )
 
@@ -238,28 +238,28 @@ def _change(mask: Mask) -> Change:
     return _hashing(mask.algorithm, mask.salt.encode(), serialized if mask.serialized else _utf8)
 
 
-def _salt(option: str, own: str | None, apart: str) -> str:
+def _salt(option: str, own_salt: str | None, apart: str) -> str:
     """The salt of a hash.
 
     Spark makes the names of options lower-case, and a salt of other letters gives other hashes without anybody seeing
     it. So a salt in a name is believed when it has a capital letter, or no letters at all.
     """
     if apart:
-        if own is not None and own.lower() != apart.lower():
+        if own_salt is not None and own_salt.lower() != apart.lower():
             raise OptionError(
                 f"Option '{option}' has another salt than 'column_mask_salt'.",
                 remedy="Leave '.with.salt...' out of the name.",
             )
         return apart
-    if own is None:
+    if own_salt is None:
         raise OptionError(f"Option '{option}' has no salt.", remedy="Set 'column_mask_salt'.")
-    if own == own.lower() != own.upper():
+    if own_salt == own_salt.lower() != own_salt.upper():
         raise OptionError(
             f"The salt in the name of option '{option}' is all in lower case, which may be Spark's doing: it hands "
             "names of options over so.",
             remedy="Set 'column_mask_salt' to the salt; the name may keep it.",
         )
-    return own
+    return own_salt
 
 
 def _hashing(algorithm: str, salt: bytes, written: Callable[[str], bytes]) -> Change:

@@ -65,17 +65,17 @@ class SourceTable(Generic[Native]):
         return self.natives[[column.name for column in self.schema.columns].index(name)]
 
 
-def known_table(data: Mapping[str, Any], *own: str) -> Mapping[str, Any]:
+def known_table(data: Mapping[str, Any], *fields: str) -> Mapping[str, Any]:
     """A table as an offset keeps it, after a look at whether this release knows all that it says.
 
     Args:
         data: JSON values of a `SourceTable`.
-        own: the names of what the source adds to its parts.
+        fields: the names of what the source adds to its parts.
 
     Raises:
         NewerRelease: a later release wrote it.
     """
-    all_known(data, _PARTS.union(own))
+    all_known(data, _PARTS.union(fields))
     all_known(data["schema"], _SCHEMA_PARTS)
     for column in data["schema"]["columns"]:
         all_known(column, _COLUMN_PARTS)

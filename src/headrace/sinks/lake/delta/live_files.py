@@ -79,8 +79,12 @@ class LiveFiles(FilesAtVersion):
 
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
         """By their own names, or those that the log says."""
-        own = super().columns(file)
-        return {name: stored for name, stored in self.names.items() if stored in own} if self.names else own
+        by_physical = super().columns(file)
+        return (
+            {name: stored for name, stored in self.names.items() if stored in by_physical}
+            if self.names
+            else by_physical
+        )
 
     def keep(self, vector: Mapping[str, Any], rows: Rows) -> None:
         """Know the rows of a vector that was written."""

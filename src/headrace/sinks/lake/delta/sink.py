@@ -264,8 +264,8 @@ class DeltaSink(LakeSink):
         if isinstance(facts, str) or facts.no_files:
             return facts if isinstance(facts, str) else facts.no_files
         columns = {column.name: column.type for column in layout.columns}
-        own = {column.name: column.type for column in layout.own}
-        if facts.columns != columns | own:
+        own_types = {column.name: column.type for column in layout.own}
+        if facts.columns != columns | own_types:
             return "its target has other columns"
         assert facts.folder is not None
         indexed = indexed_columns(facts.inside, facts.properties)

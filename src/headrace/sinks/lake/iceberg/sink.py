@@ -307,8 +307,8 @@ class IcebergSink(LakeSink):
         if facts.no_files:
             return facts.no_files
         columns = {column.name: target.column_type(column.type) for column in layout.columns}
-        own = {column.name: column.type for column in layout.own}
-        if facts.columns != columns | own:
+        own_types = {column.name: column.type for column in layout.own}
+        if facts.columns != columns | own_types:
             return "its target has other columns"
         assert facts.folder is not None
         facts.folder.make()
