@@ -70,7 +70,7 @@ def test_formats_are_loaded_before_workers_are_forked() -> None:
     program = (
         "import os; from headrace.spark.daemon import load_formats; load_formats('canal_json,unknown');"
         "from headrace.formats.canal.encode import CanalEncoder; from headrace.wire import tape_kernels as t;"
-        "loaded = [k for k in vars(t).values() if getattr(getattr(k, 'made', 0), 'nopython_signatures', 0)];"
+        "loaded = [k for k in vars(t).values() if getattr(getattr(k, 'kernel', 0), 'nopython_signatures', 0)];"
         "child = os.fork();"
         "from headrace.formats.kernels import compile_all; child or compile_all(['canal_json']); child or os._exit(0);"
         "print(len(loaded) > 0, os.waitpid(child, 0)[1])"
