@@ -14,6 +14,7 @@ from headrace.formats.convert import format_named
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.announced_structures import AnnouncedStructures
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.pipeline.target import Target
 from headrace.sinks.files import FilesSink
 from headrace.testing.change_history import Batch, table
@@ -35,9 +36,12 @@ def test_metadata_comes_once_for_each_structure_over_all_batches_and_starts(spar
         target = replace(target, sink=_AtOnePlace(sink))
         writer = BatchWriter(
             "p",
-            [target],
-            ProgressBoard(),
-            structures=AnnouncedStructures(kept[0], lambda text: kept.__setitem__(0, text)),
+            RowInput(),
+            Delivery(
+                [target],
+                ProgressBoard(),
+                structures=AnnouncedStructures(kept[0], lambda text: kept.__setitem__(0, text)),
+            ),
         )
         writer.begin("checkpoint")
         for number, batch in batches.items():

@@ -18,6 +18,7 @@ from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, MessageInput
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import read_model
@@ -93,12 +94,8 @@ class Run:
         self.targets = [memory("dead-letter-test")]
         self.writer = BatchWriter(
             "words",
-            self.targets,
-            self.board,
-            Words.of({}).decode,
-            on_error=on_error,
-            dead_letters=letters,
-            keep=self.kept.__setitem__,
+            MessageInput(decode=Words.of({}).decode, on_error=on_error, dead_letters=letters),
+            Delivery(self.targets, self.board, keep=self.kept.__setitem__),
         )
         self.writer.begin("checkpoint")
 

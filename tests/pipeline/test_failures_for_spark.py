@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from headrace.errors import SinkError
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.sources.reader import register
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Rows:
 )
 def test_spark_gets_the_first_line_or_that_the_batch_was_interrupted(text: str, given: str, interrupted: bool) -> None:
     rows = Rows(ValueError(text))
-    writer = BatchWriter("orders", [], ProgressBoard())
+    writer = BatchWriter("orders", RowInput(), Delivery([], ProgressBoard()))
     writer.begin("checkpoint")
     with pytest.raises(RuntimeError) as raised:
         writer(rows, 0)  # type: ignore[arg-type]
@@ -62,7 +63,7 @@ def test_spark_gets_the_first_line_or_that_the_batch_was_interrupted(text: str, 
 def test_an_error_of_headrace_is_the_same_to_spark_without_what_led_to_it() -> None:
     error = SinkError("The table is gone.", remedy="Create it.")
     error.__cause__ = ValueError(LONG)
-    writer = BatchWriter("orders", [], ProgressBoard())
+    writer = BatchWriter("orders", RowInput(), Delivery([], ProgressBoard()))
     writer.begin("checkpoint")
     with pytest.raises(SinkError, match=r"^The table is gone\. Create it\.$") as raised:
         writer(Rows(error), 0)  # type: ignore[arg-type]

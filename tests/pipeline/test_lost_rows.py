@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.pipeline.target import Target
 from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
@@ -65,7 +66,7 @@ def test_a_batch_of_a_live_table_is_written_from_one_reading(spark: Any, tmp_pat
     sink = LosingSink()
     board = ProgressBoard()
     target = Target("losing", sink, None, "", "sink 1 (losing)")
-    writer = BatchWriter("p", [target], board, live=lambda batch: True)
+    writer = BatchWriter("p", RowInput(live=lambda batch: True), Delivery([target], board))
     writer.begin("checkpoint")
     writer(rows, 0)
     assert sink.lost

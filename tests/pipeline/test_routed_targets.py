@@ -18,6 +18,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform
@@ -110,7 +111,7 @@ def test_routes_and_transforms_reach_iceberg_a_database_and_kafka(
         target("jdbc", url=database.url, user="cdc", password="cdc"),
         target("kafka", **{"bootstrap.servers": bootstrap, "topic.creation.default.partitions": "1"}),
     ]
-    writer = BatchWriter("p", targets, ProgressBoard())
+    writer = BatchWriter("p", RowInput(), Delivery(targets, ProgressBoard()))
     writer.begin("c")
     for number, batch in enumerate(history()):
         for _ in range(2):

@@ -11,9 +11,9 @@ from headrace.apply import profile
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import EVERY_TABLE
 from headrace.errors import OptionError, SchemaError
-from headrace.pipeline.batch import shape
 from headrace.pipeline.shaping.routes import Route, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
+from headrace.pipeline.stages import shape
 from headrace.testing.change_history import Batch, schema_of, table
 
 ORDERS = TableId("sales", "dbo", "orders")

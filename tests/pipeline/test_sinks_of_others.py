@@ -15,6 +15,7 @@ from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.model import read_model
 from headrace.pipeline.target import Target
@@ -91,7 +92,9 @@ def test_changes_over_its_limit_come_without_their_large_values(spark: SparkSess
     sink, kept = Post(), list[MessageCounts]()
     format = registry.find("format", "maxwell_json").of({})
     target = Target("post", sink, format, "maxwell", "sink 1 (post)")
-    writer = BatchWriter("p", [target], ProgressBoard(), keep=lambda _, counts: kept.append(counts))
+    writer = BatchWriter(
+        "p", RowInput(), Delivery([target], ProgressBoard(), keep=lambda _, counts: kept.append(counts))
+    )
     writer.begin("c")
     writer(batch.rows(spark), 0)
     assert sink.sent == [{"id": 0, "a": "short"}, {"id": 1}]

@@ -15,6 +15,7 @@ from headrace.errors import ConnectError, SinkError
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.pipeline.recover import ATTEMPTS, recover
 from headrace.pipeline.run import RunningPipeline
 from headrace.testing.waiting import PATIENCE
@@ -54,7 +55,7 @@ class Rows:
 )
 def test_a_batch_is_tried_again_as_often_as_workers_do_not_start(failures: list[Exception], attempts: int) -> None:
     last, rows = failures[-1], Rows([*failures, AssertionError("one too many")])
-    writer = BatchWriter("orders", [], ProgressBoard())
+    writer = BatchWriter("orders", RowInput(), Delivery([], ProgressBoard()))
     writer.begin("checkpoint")
     with pytest.raises(Exception):  # noqa: B017 - what Spark gets has tests of its own.
         writer(rows, 0)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from headrace.errors import SchemaError
 from headrace.formats.convert import format_named
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, MessageInput
 from headrace.pipeline.target import Target
 from headrace.pipeline.topic_files import TopicFiles
 from headrace.sinks.lake import decoded_files
@@ -115,11 +116,8 @@ class Mirror:
         self.topic_ids = {"s.t": "one"}
         self.writer = BatchWriter(
             "p",
-            [Target(kind, self.sink, None, "", "sink 1")],
-            self.board,
-            self.files.decode,
-            epochs=lambda: dict(self.topic_ids),
-            topic_files=self.files,
+            MessageInput(decode=self.files.decode, topic_ids=lambda: dict(self.topic_ids), topic_files=self.files),
+            Delivery([Target(kind, self.sink, None, "", "sink 1")], self.board),
         )
         self.writer.begin("checkpoint")
         self.number = 0

@@ -18,10 +18,10 @@ from headrace.apply import fold, profile
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.errors import OptionError, SchemaError
-from headrace.pipeline.batch import shape
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
+from headrace.pipeline.stages import shape
 from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.tables.masks import Masks

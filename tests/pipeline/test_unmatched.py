@@ -17,6 +17,7 @@ from headrace.observe.progress import ProgressBoard
 from headrace.options import Names
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, MessageInput
 from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.kafka_source import KafkaTopicsSettings
 from headrace.pipeline.model import Model, read_model
@@ -181,7 +182,9 @@ def test_a_feed_is_stopped_before_its_first_row(tmp_path: Path, spark: Any) -> N
     rows = Batch(TABLES[0]).add("c", TABLES[0], "1", {"id": "1", "email": "a@b"}).rows(spark)
     MemorySink.forget("feed")
     patterns = FeedPatterns([memory], of_topics("fail"), fresh=True)
-    writer = BatchWriter("feed", [memory], ProgressBoard(), lambda rows: rows, patterns=patterns)
+    writer = BatchWriter(
+        "feed", MessageInput(decode=lambda rows: rows, patterns=patterns), Delivery([memory], ProgressBoard())
+    )
     writer.begin("checkpoint")
     with pytest.raises(OptionError, match="Did you mean 'email'"):
         writer(rows, 0)

@@ -13,6 +13,7 @@ from headrace.changes import Position
 from headrace.observe.messages import OTHER_REASONS, MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, EncodedInput, RowInput
 from headrace.pipeline.target import Target
 from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
@@ -70,7 +71,8 @@ def test_it_is_counted_as_left_out_and_no_message(spark: SparkSession, by_worker
     given = Messages(format, counted=True).of(rows, [schema]) if by_workers else iter(rows)
     sink, kept, board = Sent(), list[MessageCounts](), ProgressBoard()
     target = Target("sent", sink, format, "debezium", "sink 1 (sent)")
-    writer = BatchWriter("p", [target], board, keep=lambda _, counts: kept.append(counts), fused=by_workers)
+    delivery = Delivery([target], board, keep=lambda _, counts: kept.append(counts))
+    writer = BatchWriter("p", EncodedInput() if by_workers else RowInput(), delivery)
     writer.begin("c")
     writer(spark.createDataFrame(pa.Table.from_batches(given)), 0)
     assert sink.keys == ['{"id":1}']

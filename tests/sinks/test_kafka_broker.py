@@ -15,6 +15,7 @@ from headrace.formats.base import MESSAGE_DDL
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, RowInput
 from headrace.pipeline.recover import recover
 from headrace.pipeline.target import Target
 from headrace.sinks.base import BatchId
@@ -31,6 +32,10 @@ KEYS = [
     *(f'{{"id":{n}}}'.encode() for n in range(12)),
     *(bytes([0, 0, n, 200]) for n in range(9)),
 ]
+
+
+def one_sink(sink: Any, format: Any) -> Delivery:
+    return Delivery([Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
 
 
 def kafka_sink(bootstrap: str, **options: Any) -> KafkaSink:
@@ -189,7 +194,7 @@ def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is
     sink = kafka_sink(bootstrap, **options, oversized_column_bytes=1000)
     format = registry.find("format", "maxwell_json")
     format = format.of({"topic": "trimmed"})
-    writer = BatchWriter("p", [Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
+    writer = BatchWriter("p", RowInput(), one_sink(sink, format))
     writer.begin("c")
     for number in range(2):
         writer(batch.rows(spark), number)
@@ -199,7 +204,7 @@ def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is
     # What is still too large stops the batch.
     tight = kafka_sink(bootstrap, **options, oversized_column_bytes=2900)
     with pytest.raises(SinkError, match=r"topic trimmed .* more than its max\.message\.bytes of 2500"):
-        again = BatchWriter("p", [Target("kafka", tight, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
+        again = BatchWriter("p", RowInput(), one_sink(tight, format))
         again.begin("c")
         again(Batch(schema).add("c", schema, 3, {"id": "3", "a": "x" * 2800, "b": "y"}).rows(spark), 2)
 
@@ -228,7 +233,7 @@ def test_only_the_change_that_is_too_large_lacks_values_whatever_shares_its_posi
     board = ProgressBoard()
     kept: list[MessageCounts] = []
     target = Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")
-    writer = BatchWriter("p", [target], board, keep=lambda _, counts: kept.append(counts))
+    writer = BatchWriter("p", RowInput(), Delivery([target], board, keep=lambda _, counts: kept.append(counts)))
     writer.begin("c")
     writer(batch.rows(spark), 0)
     found = [json.loads(row["value"]) for row in read(spark, bootstrap, "alike")]

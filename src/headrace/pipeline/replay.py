@@ -30,6 +30,7 @@ from headrace.observe.checkpoint import REPLAYED
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.batch_inputs import Delivery, MessageInput
 from headrace.pipeline.checkpoint import Checkpoint, held
 from headrace.pipeline.dead_letter import DeadLetters, Replayed, ReplayedBatch
 from headrace.pipeline.kafka_source import TopicIds
@@ -325,18 +326,15 @@ class Replay:
         return done
 
     def _write(self, number: int) -> None:
-        writer = BatchWriter(
-            self._model.name,
+        delivery = Delivery(
             self._model.targets,
             ProgressBoard(),
-            lambda rows: rows,
-            on_error="drop",
-            epochs=self._topic_ids.confirm,
-            offsets=self._checkpoint.offsets_hash,
             connector=self._model.source_type,
-            share=self._share,
             holds=self._confirm,
+            share=self._share,
         )
+        decoded = MessageInput(decode=lambda rows: rows, on_error="drop", topic_ids=self._topic_ids.confirm)
+        writer = BatchWriter(self._model.name, decoded, delivery, offsets=self._checkpoint.offsets_hash)
         id = checkpoint_id(self._checkpoint.folder)
         assert id is not None
         writer.begin(id)

@@ -21,6 +21,7 @@ from headrace.observe.troubles import Troubles
 from headrace.options import as_text
 from headrace.pipeline.announced_structures import AnnouncedStructures
 from headrace.pipeline.batch import BatchWriter, wait_for
+from headrace.pipeline.batch_inputs import BatchInput, Delivery, EncodedInput, MessageInput, RowInput
 from headrace.pipeline.cascades import Cascades
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.pipeline.checkpoint import held as held_checkpoint
@@ -97,31 +98,18 @@ class RunningPipeline:
         self._fusing = Fusing.of(model, parked=bool(self._parking.tables))
         if any(target.format is not None for target in model.targets):
             _LOG.info("Messages are encoded %s.", self._fusing.text)
-        topic_files = None if topics is None else TopicFiles.of(model)
-        self._writer = BatchWriter(
-            model.name,
+        delivery = Delivery(
             model.targets,
             self._board,
-            None if topic_files is None else topic_files.decode,
-            on_error="row" if topics is None else topics.on_error,
-            dead_letters=model.dead_letters,
-            epochs=dict if self._topic_ids is None else self._topic_ids.confirm,
-            keep=self._checkpoint.keep_message_counts,
-            offsets=self._checkpoint.offsets_hash,
             connector=model.source_type,
-            patterns=None if topics is None else self._patterns_of(topics),
-            live=self._reads_live_tables,
-            fused=self._fusing.fused,
-            sent=self._fusing.sends,
             holds=lambda: self._confirm(),
-            several=self._databases is not None and len(self._databases.sources) > 1,
-            cascades=cascades,
-            parking=self._parking,
-            loads=None if topics is not None else self._loads,
-            topic_files=topic_files,
+            keep=self._checkpoint.keep_message_counts,
             structures=AnnouncedStructures(
                 self._checkpoint.text(STRUCTURES), partial(self._checkpoint.keep, STRUCTURES)
             ),
+        )
+        self._writer = BatchWriter(
+            model.name, self._batch_input(topics, cascades), delivery, offsets=self._checkpoint.offsets_hash
         )
         flow = flow_of(model)
         often = _KEEP_SECONDS if self._checkpoint.local_folder is not None else _KEEP_ELSEWHERE_SECONDS
@@ -355,6 +343,28 @@ class RunningPipeline:
         if login := self._loads.login(self._spark):
             fixed["storageSecret"] = login
         return reader.options(**given, **fixed, **self._fusing.options).load()
+
+    def _batch_input(self, topics: KafkaTopics | None, cascades: Cascades | None) -> BatchInput:
+        if topics is not None:
+            assert self._topic_ids is not None
+            topic_files = TopicFiles.of(self._model)
+            return MessageInput(
+                parking=self._parking,
+                decode=topic_files.decode,
+                on_error=topics.on_error,
+                dead_letters=self._model.dead_letters,
+                topic_ids=self._topic_ids.confirm,
+                patterns=self._patterns_of(topics),
+                topic_files=topic_files,
+            )
+        assert self._databases is not None
+        several = len(self._databases.sources) > 1
+        live = self._reads_live_tables
+        if self._fusing.fused:
+            return EncodedInput(
+                parking=self._parking, live=live, cascades=cascades, several=several, sent=self._fusing.sends
+            )
+        return RowInput(parking=self._parking, live=live, cascades=cascades, several=several, loads=self._loads)
 
     def _reads_live_tables(self, batch: int) -> bool:
         """Whether a batch holds rows of a snapshot: it ends in one, or the batch before did."""
