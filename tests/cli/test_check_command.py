@@ -274,7 +274,7 @@ def test_where_routes_send_a_table_and_what_a_transform_can_not_do(shop: Checked
     assert code == 0, text
     assert "to sink 1 (files): sales.shop.crm.t; sink 2 (delta): left out by its routes.\n" in text
     assert text.splitlines()[-2] == (
-        "note  plan       Of expressions in transforms only names of columns were looked at; the rest takes Spark. "
+        "note  plan       Of expressions in transforms only names of columns were looked at; the rest needs Spark. "
         "headrace plan looks at all of it."
     )
     code, text = shop.ask("check", sinks=sinks, transforms=[{"exclude_columns": ["id"]}])

@@ -78,14 +78,14 @@ def flat_changes(
         sf.when(at.isNull(), sf.expr(StopReason.SEQUENCE_MISSING.sql)).otherwise(at).alias("at"),
         _flag(apply_as_deletes).alias("deleted"),
         sf.expr(f"struct({fields})").alias("row"),
-        sf.expr(given_columns).alias("said"),
+        sf.expr(given_columns).alias("given"),
         _flag(apply_as_truncates).alias("emptied"),
     )
     events = flat.where("not emptied").selectExpr(
         "at",
         "deleted",
         "row",
-        "if(deleted, null, said) as present",
+        "if(deleted, null, given) as present",
         "true as whole",
         f"{NEW} as origin",
         "false as common",

@@ -73,7 +73,7 @@ def init(
             answers = asked(source, sink, format, given, password_env)
         called = name or answers.of_source.get("database") or ("pipeline" if printed else pipeline.stem)
         called = name or re.sub(r"[^\w.-]+", "-", called)
-        file_text = new_file(
+        written = new_file(
             called,
             answers.source,
             answers.sinks,
@@ -84,13 +84,13 @@ def init(
             ask=ask,
         )
         if printed:
-            sys.stdout.write(file_text.text)
+            sys.stdout.write(written.text)
         else:
             try:
-                pipeline.write_text(file_text.text, encoding="utf-8")
+                pipeline.write_text(written.text, encoding="utf-8")
             except OSError as error:
                 raise OptionError(f"Can't write '{pipeline}': {error.strerror}.", remedy="Check the path.") from None
-        notes = list(file_text.notes)
+        notes = list(written.notes)
         if answers.password:
             notes.append(f"Set the password before a run: export {password_env}=...")
         if not printed:

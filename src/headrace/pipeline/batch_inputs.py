@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
@@ -75,7 +75,11 @@ class BatchInput(ABC):
     """
 
     parking: Parking = field(default_factory=Parking)
-    first_stage: ClassVar[str] = "read"
+
+    @property
+    def first_stage(self) -> str:
+        """What reading a batch is called in figures."""
+        return "read"
 
     @abstractmethod
     def stages(self, delivery: Delivery) -> list[Stage]:
@@ -147,7 +151,7 @@ class EncodedInput(DatabaseInput):
     sent: bool = False
 
     @property
-    def first_stage(self) -> str:  # type: ignore[override]
+    def first_stage(self) -> str:
         return "read and send" if self.sent else "read and encode"
 
     def stages(self, delivery: Delivery) -> list[Stage]:

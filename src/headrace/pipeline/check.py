@@ -338,7 +338,7 @@ def _plan(model: Model) -> Iterator[Finding]:
             if target.stop:
                 yield Finding(Level.PLAN, Verdict.WRONG, f"{table.table} in {target.sink}", target.stop, target.remedy)
     if any(target.shaping.has_sql for target in model.targets):
-        text = "Of expressions in transforms only names of columns were looked at; the rest takes Spark."
+        text = "Of expressions in transforms only names of columns were looked at; the rest needs Spark."
         yield Finding(Level.PLAN, Verdict.NOTE, "file", text, "headrace plan looks at all of it.")
     for sentence in (*plan.unmatched, *([plan.rewrites] if plan.rewrites else []), *plan.unsaid):
         yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)

@@ -50,11 +50,11 @@ class StageTimes:
     """Where the time of a batch goes.
 
     Args:
-        tell: called with the name of each stage when it begins.
+        report: called with the name of each stage when it begins.
     """
 
-    def __init__(self, tell: Callable[[str], None] = lambda name: None) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str], None] = lambda name: None) -> None:
+        self._report = report
         self._begun = self._last = time.monotonic()
         self._name = ""
         self.ended: dict[str, float] = {}
@@ -69,7 +69,7 @@ class StageTimes:
         """The stage before ends now, and this one begins."""
         self.end()
         self._name = name
-        self._tell(name)
+        self._report(name)
 
     def end(self) -> None:
         """The last stage ends."""
@@ -117,16 +117,16 @@ class Batch:
     written: list[Target] = field(default_factory=list)
     shortened: int = 0
 
-    def keep(self, rows: DataFrame, *, may_be_lost: bool) -> DataFrame:
+    def keep(self, rows: DataFrame, *, can_be_read_again: bool) -> DataFrame:
         """The rows, computed once.
 
         Args:
             rows: them.
-            may_be_lost: whether they may be read again where Spark loses them.
+            can_be_read_again: whether a second reading gives the same, so that Spark may read what it loses.
         """
         from pyspark import StorageLevel
 
-        if not may_be_lost:
+        if not can_be_read_again:
             # Spark no longer knows where they came from, so rows that are lost are not read again in silence.
             return self.cleanup.enter_context(kept_rows(rows))
         kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
@@ -142,7 +142,7 @@ class Stage(ABC):
 
     @abstractmethod
     def run(self, batch: Batch) -> None:
-        """Do it."""
+        """Do this stage's part of a batch."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class ReadRows(Stage):
     several: bool
 
     def run(self, batch: Batch) -> None:
-        changes = batch.changes = batch.keep(batch.stream_rows, may_be_lost=not batch.is_live)
+        changes = batch.changes = batch.keep(batch.stream_rows, can_be_read_again=not batch.is_live)
         reach("pipeline.batch.entered")
         # Files are for rows of live tables alone, which no later job reads again.
         files = (
@@ -207,7 +207,7 @@ class DecodeMessages(Stage):
     def run(self, batch: Batch) -> None:
         changes = self.decode(batch.stream_rows)
         writes_files = self.files is not None and self.files.writes_files
-        batch.changes = batch.keep(changes, may_be_lost=not writes_files)
+        batch.changes = batch.keep(changes, can_be_read_again=not writes_files)
         reach("pipeline.batch.entered")
         batch.counts = count_rows(batch.changes)
 
@@ -227,7 +227,7 @@ class ReadMessages(Stage):
     several: bool
 
     def run(self, batch: Batch) -> None:
-        batch.changes = batch.keep(batch.stream_rows, may_be_lost=not batch.is_live)
+        batch.changes = batch.keep(batch.stream_rows, can_be_read_again=not batch.is_live)
         reach("pipeline.batch.entered")
         if self.sent:
             reach(f"sink.{self.target.type}.before_write")
@@ -240,7 +240,7 @@ class FollowTables(Stage):
     """Leave out the changes of parked tables, and add those that foreign keys make without a change in the log.
 
     Args:
-        board: is told how many rows were read.
+        board: counts the rows that were read.
         parking: which tables go on without their changes.
         cascades: adds the rows that foreign keys delete or change; None for none.
     """
@@ -459,10 +459,10 @@ class WriteRows(Stage):
         batch.out_of_range += [(target, encoded.out_of_range()) for target, encoded in counted]
 
     def _kept(self, messages: DataFrame, target: Target, batch: Batch) -> DataFrame:
-        """The messages, computed once where they are looked at twice: a sink that weighs its messages does that."""
+        """The messages, computed once where several sinks take them, or one looks at their sizes first."""
         if target.sink.largest_value is None and self._uses[target.format_key] < 2:
             return messages
-        return batch.keep(messages, may_be_lost=True)
+        return batch.keep(messages, can_be_read_again=True)
 
 
 class WriteMessages(Stage):

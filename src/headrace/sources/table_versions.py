@@ -51,9 +51,9 @@ def versions_of(versions: Versions, schemas: Iterable[TableSchema]) -> dict[str,
         schemas: those that its rows may follow; those of a table oldest first.
     """
     numbers: dict[str, int] = {}
-    for table, schema_texts in _by_table(schemas).items():
+    for table, fingerprints in _by_table(schemas).items():
         newest, _ = versions.get(table, (1, ""))
-        for back, fingerprint in enumerate(reversed(schema_texts)):
+        for back, fingerprint in enumerate(reversed(fingerprints)):
             if newest - back > 1:
                 numbers.setdefault(fingerprint, newest - back)
     return numbers
@@ -86,7 +86,7 @@ def _by_table(schemas: Iterable[TableSchema]) -> dict[str, list[str]]:
     """The fingerprints of each table's schemas; one that only repeats the one before does not count."""
     by_table: dict[str, list[str]] = {}
     for schema in schemas:
-        schema_texts = by_table.setdefault(schema.id.path, [])
-        if schema_texts[-1:] != [schema.fingerprint]:
-            schema_texts.append(schema.fingerprint)
+        fingerprints = by_table.setdefault(schema.id.path, [])
+        if fingerprints[-1:] != [schema.fingerprint]:
+            fingerprints.append(schema.fingerprint)
     return by_table

@@ -120,11 +120,11 @@ class _Layout:
             return self._union(node, column, level)
         if kind == NOTHING:
             return self._line(NOTHING, len(column))
-        node_of_value = self._plain(node, kind, column, level)
+        line = self._plain(node, kind, column, level)
         if not column.null_count:
-            return node_of_value
+            return line
         valid = column.is_valid().to_numpy(zero_copy_only=False)
-        return self._line(_REQUIRED, len(column), self._number(valid), children=[node_of_value])
+        return self._line(_REQUIRED, len(column), self._number(valid), children=[line])
 
     def _plain(self, node: int, kind: int, column: pa.Array, level: int) -> int:
         children, rows = self._children(node), len(column)

@@ -227,7 +227,7 @@ def _index(
 @kernel
 def _find_moved(
     structure: Array, old_present: Array, old_offsets: Array, old_at: Array, old: TextView, own_present: Array,
-    own_offsets: Array, own_at: Array, new: TextView, rows: Array, indexes: Array, first: Array, count: Array,
+    new_offsets: Array, new_at: Array, new: TextView, rows: Array, indexes: Array, first: Array, count: Array,
     is_moved: Array,
 ) -> None:  # fmt: skip
     for r in range(rows.size):
@@ -236,7 +236,7 @@ def _find_moved(
         s = structure[r]
         for k in range(count[s]):
             a = np.int64(old_at[U(old_offsets[r] + indexes[U(first[s] + k)])])
-            b = np.int64(own_at[U(own_offsets[r] + k)])
+            b = np.int64(new_at[U(new_offsets[r] + k)])
             if a == ABSENT:
                 continue
             if a < 0 or b < 0:

@@ -67,13 +67,12 @@ def resolve_table(descriptor: TableDescriptor, reading: DecodeSettings) -> Resol
     named = [name for name in _array(descriptor.key_names) if name is not None]
     key_names = tuple(dict.fromkeys(named or reading.keys))
     given = _given(descriptor, reading)
-    columns = (
-        given.columns
-        if given is not None
-        else ()
-        if reading.given is not None
-        else _columns(descriptor, reading, named)
-    )
+    if given is not None:
+        columns = given.columns
+    elif reading.given is not None:
+        columns = ()
+    else:
+        columns = _columns(descriptor, reading, named)
     announced = None
     if reading.given is None and reading.typed is None and columns:
         present = {column.name for column in columns}

@@ -212,5 +212,5 @@ def _with_headers(headers: pa.ListArray, more: Sequence[tuple[tuple[str, bytes],
 
 
 def _lists(sizes: Array, entries: pa.StructArray, present: pa.BooleanArray) -> pa.ListArray:
-    lists = list_array(offsets_of(sizes), entries, present.to_numpy(zero_copy_only=False))
-    return lists.cast(MESSAGES.field("headers").type)
+    headers = list_array(offsets_of(sizes), entries, present.to_numpy(zero_copy_only=False))
+    return headers.cast(MESSAGES.field("headers").type)

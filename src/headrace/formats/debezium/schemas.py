@@ -72,9 +72,9 @@ class GivenTables:
         parts = (id.database, id.schema, id.name)
         alike = [
             given
-            for topic, given in every.items()
+            for table, given in every.items()
             if all(
-                not a or not b or a == b for a, b in zip((topic.database, topic.schema, topic.name), parts, strict=True)
+                not a or not b or a == b for a, b in zip((table.database, table.schema, table.name), parts, strict=True)
             )
         ]
         return alike[0] if len(alike) == 1 else None

@@ -160,8 +160,8 @@ def _moment(name: str, native: str, length: int | None, scale: int | None, conne
     return None
 
 
-def _digits(stated: int | None, scale: int | None, default: int) -> int:
-    for digits in (stated, scale):
+def _digits(stated: int | None, of_column: int | None, default: int) -> int:
+    for digits in (stated, of_column):
         if digits is not None and 0 <= digits <= 9:
             return digits
     return default

@@ -234,7 +234,7 @@ class DtsDecoder(Codec):
         self, values: DtsValues, rows: Array, known: Array, of: Array, field: Array, problems: dict[int, str]
     ) -> None:
         for number in np.flatnonzero(values.unreadable):
-            name = self._known.all[known[of[number]]].told.names[field[number]]
+            name = self._known.all[known[of[number]]].descriptor.names[field[number]]
             problems.setdefault(int(rows[of[number]]), UNREADABLE.format(name))
 
     def _number(self, schema: TableSchema | None) -> int:
@@ -248,7 +248,7 @@ class DtsDecoder(Codec):
         for number in np.unique(known[is_data]):
             table = self._known.all[number]
             rows = np.flatnonzero(is_data & (known == number))
-            count = len(table.told.names)
+            count = len(table.descriptor.names)
             fields = np.arange(count)
             forms = np.full((rows.size, count), "", "U1")
             # The new image decides, the old one where that has no value.
@@ -258,7 +258,7 @@ class DtsDecoder(Codec):
                 given = (have != "") & (have != "N")
                 forms[there] = np.where(given, have, forms[there])
             same = (forms == "") | (forms == table.expected[None, :])
-            if table.told.kind == "x":
+            if table.descriptor.kind == "x":
                 same |= forms != "b"
             forms[same] = "."
             usual = same.all(axis=1)
@@ -283,7 +283,7 @@ class DtsDecoder(Codec):
         width = max(map(len, sets), default=0)
         index = np.full((len(sets) + 1, width), -1, np.int64)
         for number, k in enumerate(self._known.all):
-            words = {name: at for at, name in enumerate(k.told.names)}
+            words = {name: at for at, name in enumerate(k.descriptor.names)}
             index[number, : len(k.key_names)] = [words.get(name, -1) for name in k.key_names]
         sizes = np.array([*map(len, sets), 0])[known]
         fields = index[known]
@@ -330,7 +330,7 @@ class DtsDecoder(Codec):
         """The number of each column's value; -1 where the image has no such field."""
         index = np.full((len(self._known.all) + 1, len(schema.columns)), -1, np.int64)
         for number, k in enumerate(self._known.all):
-            words = {name: at for at, name in enumerate(k.told.names)}
+            words = {name: at for at, name in enumerate(k.descriptor.names)}
             index[number] = [words.get(column.name, -1) for column in schema.columns]
         fields = index[known]
         at = image.index(np.arange(known.size)[:, None], fields)

@@ -295,8 +295,8 @@ class _Records:
         code, index = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
         code[rows], index[rows] = 2, np.arange(rows.size)
         texts = pa.array(list(statements.values()), pa.string())
-        numbered = np.array(list(statements), np.int64)
-        code[numbered], index[numbered] = 1, np.arange(numbered.size)
+        statement_rows = np.array(list(statements), np.int64)
+        code[statement_rows], index[statement_rows] = 1, np.arange(statement_rows.size)
         return _one_of(code, index, texts, pa.ListArray.from_arrays(pa.array(laid.offsets), values))
 
 

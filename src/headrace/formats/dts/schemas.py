@@ -61,14 +61,14 @@ class ResolvedTable:
     """What all records that tell the same have in common."""
 
     def __init__(self, descriptor: TableDescriptor, given: TableOptions) -> None:
-        self.told = descriptor
+        self.descriptor = descriptor
         self._given = given
         self._schemas: dict[str, TableSchema | None] = {}
 
     @cached_property
     def table(self) -> Table | None:
         """Where the rows are from."""
-        return Table.of(self.told.path)
+        return Table.of(self.descriptor.path)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class ResolvedTable:
         if self._given.typed is not None and self._given.typed.key:
             return self._given.typed.key
         try:
-            parsed = json.loads(self.told.keys or "null")
+            parsed = json.loads(self.descriptor.keys or "null")
         except (ValueError, RecursionError):
             parsed = None
         lists = parsed if isinstance(parsed, dict) else {}
@@ -88,7 +88,7 @@ class ResolvedTable:
     @cached_property
     def expected(self) -> Array:
         """The form that each field's values have."""
-        return np.array([expected_form(self.told.kind, number) for number in self.told.numbers], "U1")
+        return np.array([expected_form(self.descriptor.kind, number) for number in self.descriptor.numbers], "U1")
 
     def schema(self, forms: str) -> TableSchema | None:
         """The schema of rows whose values are of other forms than expected: a letter or `.` for each field."""
@@ -102,11 +102,11 @@ class ResolvedTable:
             return given.typed
         if given.is_whole:
             return given.schema_of((table.database, table.schema, table.name))
-        names = self.told.names
+        names = self.descriptor.names
         key = tuple(name for name in self.key_names if name in names)
         columns = tuple(
-            column_of(name, n, self.told.kind, number, form.strip("."), nullable=name not in key)
-            for n, (name, number, form) in enumerate(zip(names, self.told.numbers, forms, strict=True), 1)
+            column_of(name, n, self.descriptor.kind, number, form.strip("."), nullable=name not in key)
+            for n, (name, number, form) in enumerate(zip(names, self.descriptor.numbers, forms, strict=True), 1)
         )
         id = TableId(table.database or "", table.schema or "", table.name or "")
         return TableSchema(id, columns, key) if columns else None

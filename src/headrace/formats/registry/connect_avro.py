@@ -344,8 +344,8 @@ class _ConnectWalk:
             self._unnamed += 1
             name = "ConnectDefault" if self._unnamed == 1 else f"ConnectDefault{self._unnamed}"
         if name in self._defined:
-            record_name, _, short = name.rpartition(".")
-            return short if record_name == namespace else name
+            own_namespace, _, short = name.rpartition(".")
+            return short if own_namespace == namespace else name
         self._defined[name] = connect
         inner, _, short = name.rpartition(".")
         avro: dict[str, Any] = {"type": "record", "name": short}

@@ -332,7 +332,7 @@ def _truncate_events(positions: DataFrame, like: DataFrame) -> DataFrame:
 def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | None, properties: dict[str, str]) -> None:
     """Write events that versions do not show beside the target, each once."""
     at_type = kept.schema["at"].dataType.simpleString()
-    own_values = (
+    added_columns = (
         TargetColumn(_AT, at_type, "Headrace: where the event stands in the order"),
         TargetColumn(_DELETED, "boolean"),
         TargetColumn(_PRESENT, "array<string>"),
@@ -340,7 +340,7 @@ def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | No
     )
     columns = tuple(TargetColumn(c.name, c.type) for c in work.columns)
     layout = TargetLayout(
-        work.source, columns, work.values.key, own_values, "Headrace: what the history does not show", UNSEEN
+        work.source, columns, work.values.key, added_columns, "Headrace: what the history does not show", UNSEEN
     )
     plan = beside.plan(
         layout,
@@ -355,7 +355,7 @@ def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | No
     beside.prepare(plan, properties=properties)
     if plan.done:
         return
-    names = ", ".join(quote(c.name) for c in (*columns, *own_values))
+    names = ", ".join(quote(c.name) for c in (*columns, *added_columns))
     values = ", ".join([*(f"s.row.{quote(c.name)}" for c in columns), "s.at", "s.deleted", "s.present", "s.whole"])
     same = " and ".join(f"t.{quote(name)} <=> s.row.{quote(name)}" for name in work.values.key)
 

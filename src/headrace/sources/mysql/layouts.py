@@ -92,14 +92,14 @@ class Layouts:
         for layout in self.all:
             table = layout.table
             masks = {index: rest for index, *rest in self._masks.of_table(table.schema, table.natives).changes}
-            own_encodings = []
+            encoded = []
             for number, index in enumerate(layout.positions):
                 column, native = table.schema.columns[number], table.natives[number]
                 encoding = TextEncoding(f"'{column.name}' of table '{table.path}'", native, *masks.get(number, ()))
                 if not encoding.is_plain:
-                    own_encodings.append(index)
+                    encoded.append(index)
                     by.append(self._encodings.setdefault(encoding, len(self._encodings)))
-            written.append(own_encodings)
+            written.append(encoded)
         schemas = [layout.table.schema for layout in self.all]
         keys = []
         for layout in self.all:

@@ -67,14 +67,14 @@ class TextRows:
         positions, sizes = np.empty(rows * columns, np.int64), np.empty(rows * columns, np.int64)
         if kernels.find_values(data, starts, ends, columns, positions, sizes) >= 0:
             raise FormatError("A row of a snapshot is not of the columns that were asked for.", remedy=_REMEDY)
-        copied = self._made_texts(data, positions, sizes, rows)
-        view = text_view(copied)
-        made_valid = copied.is_valid().to_numpy(zero_copy_only=False)
+        built = self._built_texts(data, positions, sizes, rows)
+        view = text_view(built)
+        built_valid = built.is_valid().to_numpy(zero_copy_only=False)
         offsets, valid = np.empty(rows * columns + 1, np.int32), bitmap(rows * columns)
         room = int(np.maximum(sizes, 0).sum()) * 4 // 3 + 4 * len(sizes) + int(view.offsets[-1])
         out = np.empty(room, np.uint8)
         bad = kernels.copy_values(
-            data, positions, sizes, self._kinds, self._made, view.data, view.offsets, made_valid, offsets, valid, out
+            data, positions, sizes, self._kinds, self._made, view.data, view.offsets, built_valid, offsets, valid, out
         )
         if bad >= 0:
             raise FormatError(
@@ -82,7 +82,7 @@ class TextRows:
             )
         return WholeRows(self._names, text_array(offsets, out[: int(offsets[-1])], valid))
 
-    def _made_texts(self, data: Array, positions: Array, sizes: Array, rows: int) -> pa.StringArray:
+    def _built_texts(self, data: Array, positions: Array, sizes: Array, rows: int) -> pa.StringArray:
         """The columns that kernels don't write, one after another."""
         columns = len(self._kinds)
         arrays = []

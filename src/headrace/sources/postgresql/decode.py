@@ -193,8 +193,8 @@ class WindowDecoder:
         rows = Rows.together([changes, self._truncates(block, transactions, states), logical.rows])
         facts = logical.facts
         if self._numbered:
-            rows, numbers = self._numbers.number(rows, block, transactions)
-            facts = {**facts, **numbers}
+            rows, order = self._numbers.number(rows, block, transactions)
+            facts = {**facts, **order}
         schemas = self._schemas(rows)
         facts = {**facts, "ddl": self._statements(schemas)}
         return self._writer.batch(Rows.together([schemas, rows]), images, transactions, facts)
