@@ -52,7 +52,8 @@ BY_TASKS = " by tasks"
     params=[
         "delta",
         "iceberg",
-        *(pytest.param(f"{kind}{BY_TASKS}", marks=pytest.mark.system) for kind in ("delta", "iceberg")),
+        "iceberg 3",
+        *(pytest.param(f"{kind}{BY_TASKS}", marks=pytest.mark.system) for kind in ("delta", "iceberg", "iceberg 3")),
     ]
 )
 def mirror(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
@@ -354,8 +355,8 @@ REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
     (iceberg_facts(), ""),
     (iceberg_facts([("a", "timestamptz"), ("b", "decimal(9, 2)"), ("c", "timestamp"), ("d", "binary")]), ""),
     (iceberg_facts(data="file:/tmp/data", default_scheme="hdfs"), ""),
-    (iceberg_facts(format=1), "does not have the format 2"),
-    (iceberg_facts(format=3), "does not have the format 2"),
+    (iceberg_facts(format=1), "does not have the format 2 or 3"),
+    (iceberg_facts(format=4), "does not have the format 2 or 3"),
     (iceberg_facts(properties={"write.merge.mode": "copy-on-write"}), "deleted rows are not marked"),
     (iceberg_facts(properties={"encryption.key-id": "k"}), "encrypted"),
     (iceberg_facts(properties={"write.format.default": "orc"}), "not Parquet"),
@@ -550,6 +551,7 @@ CELLS = {
         ("iceberg", ("id", "day", "text")),
         pytest.param("iceberg", ("id",), marks=pytest.mark.system),
         pytest.param("iceberg", ("text",), marks=pytest.mark.system),
+        pytest.param("iceberg 3", ("id", "day", "text"), marks=pytest.mark.system),
     ],
 )
 def test_random_histories_by_both_ways_and_mixed_give_equal_tables(

@@ -16,7 +16,9 @@ from tests.support.lake_mirror import made
 from tests.support.switched_ways import Tables, run
 
 
-@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.system)])
+@pytest.mark.parametrize(
+    "kind", ["delta", *(pytest.param(k, marks=pytest.mark.system) for k in ("iceberg", "iceberg 3"))]
+)
 def test_ways_that_are_switched_at_random_leave_what_a_model_has(spark: Any, tmp_path: Path, kind: str) -> None:
     run(
         Tables(made(kind, spark, tmp_path / "lake", partition_by=["parted.re;gion"]), random.Random(35)),
@@ -26,7 +28,7 @@ def test_ways_that_are_switched_at_random_leave_what_a_model_has(spark: Any, tmp
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "iceberg 3"])
 def test_many_changes_with_ways_that_are_switched_at_random(spark: Any, tmp_path: Path, kind: str) -> None:
     """`HEADRACE_CHANGES` says how many, and `HEADRACE_SEED` which."""
     seed = int(os.environ.get("HEADRACE_SEED") or time.time())

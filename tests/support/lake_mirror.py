@@ -129,7 +129,6 @@ class IcebergMirror(Mirror):
     last_step = Branch, "publish"
     refused_options: ClassVar[list[tuple[dict[str, Any], str]]] = [
         ({"merge_on_read": False}, "deleted rows are not marked in it"),
-        ({"format_version": "3"}, "it does not have the format 2"),
     ]
     refused_change = "alter table {} write ordered by a", "it has a sort order"
 
@@ -162,4 +161,6 @@ class IcebergMirror(Mirror):
 def made(kind: str, spark: Any, folder: Path | str, **options: Any) -> Mirror:
     if kind == "delta":
         return DeltaMirror(DeltaTarget(spark, folder, **options))
+    if kind == "iceberg 3":
+        options = {"format_version": "3", **options}
     return IcebergMirror(IcebergTarget(spark, folder, **options))

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -288,11 +289,12 @@ class IndexedTable(Generic[Files]):
 
     def _young(self, touched: Collection[str], schema: pa.Schema) -> tuple[Collection[str], pa.Table]:
         """Small files of about one size that become one, where there are many, and their rows."""
-        sizes = defaultdict(list)
-        for path, size in self._bytes.items():
-            if path not in touched and size <= _MOST_BYTES // YOUNG:
-                sizes[size.bit_length() // _SIZE, self.files.partition(path)].append(path)
-        alike = next((paths[:YOUNG] for _, paths in sorted(sizes.items()) if len(paths) >= YOUNG), [])
+        young = {
+            path: (size, self.files.partition(path))
+            for path, size in self._bytes.items()
+            if path not in touched and size <= _MOST_BYTES // YOUNG
+        }
+        alike = of_one_size(young)
         left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
         moved = {path: rows for path, rows in left.items() if rows is not None}
         return moved.keys(), pa.concat_tables([schema.empty_table(), *moved.values()])
@@ -330,6 +332,21 @@ class IndexedTable(Generic[Files]):
             raise no_order(change.source, label)
         is_older: NDArray[np.bool_] = pc.fill_null(pc.less(kept, new), True).to_numpy(zero_copy_only=False)
         return is_older
+
+
+_File = TypeVar("_File")
+
+
+def of_one_size(files: Mapping[_File, tuple[int, str]]) -> list[_File]:
+    """Files of a partition that are of about one size, where there are so many that they had better become one.
+
+    Args:
+        files: the bytes and the partition of each.
+    """
+    sizes = defaultdict(list)
+    for file, (size, partition) in files.items():
+        sizes[size.bit_length() // _SIZE, partition].append(file)
+    return next((some[:YOUNG] for _, some in sorted(sizes.items(), key=itemgetter(0)) if len(some) >= YOUNG), [])
 
 
 def indexed(

@@ -108,7 +108,7 @@ class IndexSettings(Settings):
     index_memory: int | None = option(
         "How many MB of the driver's memory the keys of tables may take; without it an eighth of what the machine or "
         "its container has, at most 512. By them small batches of whole rows find the "
-        "rows that go without a MERGE: into Delta tables with deletion vectors, and Iceberg tables of format 2 that "
+        "rows that go without a MERGE: into Delta tables with deletion vectors, and Iceberg tables that "
         "are merged on read, in local folders or in S3. The keys of a million rows take 12 MB where they are one whole "
         "number, and about 50 MB otherwise; the tables that were used the longest ago go first, and a table that does "
         "not fit is written by MERGE. 0 for MERGE always.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +75,13 @@ class CollectedRows:
     def types(self) -> dict[str, pa.DataType]:
         """The columns of the rows with their types."""
         return dict(zip(self.rows.schema.names, self.rows.schema.types, strict=True))
+
+    def with_nulls(self, columns: pa.Schema) -> CollectedRows:
+        """With further columns, of which no row has a value."""
+        rows = self.rows
+        for column in columns:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+        return replace(self, rows=rows)
 
 
 @dataclass(frozen=True)

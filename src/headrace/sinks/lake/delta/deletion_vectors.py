@@ -7,18 +7,14 @@ written: not every reader knows them.
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-import numpy as np
-
 from headrace.sinks.lake.indexed import Rows
 from headrace.sinks.lake.storage import Folder
+from headrace.sinks.lake.vectors import decoded, framed, unframed
 
-_MAGIC = struct.pack("<I", 1681511377)
 _FORMAT = b"\x01"
 _IN_FILE, _AT_PATH, _IN_LOG = "u", "p", "i"
 _UUID_LETTERS = 20
@@ -39,17 +35,17 @@ def write_vectors(folder: Folder, vectors: Sequence[Rows]) -> list[dict[str, Any
     """
     name, body, described = uuid4(), bytearray(_FORMAT), []
     for rows in vectors:
-        data = _encoded(rows)
+        frame = framed(rows)
         described.append(
             {
                 "storageType": _IN_FILE,
                 "pathOrInlineDv": base64.b85encode(name.bytes).decode().translate(_TO_Z85),
                 "offset": len(body),
-                "sizeInBytes": len(data),
+                "sizeInBytes": len(frame) - 8,
                 "cardinality": len(rows),
             }
         )
-        body += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+        body += frame
     if vectors:
         folder.storage.write(folder.location(_file_name(name)), bytes(body))
     return described
@@ -68,7 +64,7 @@ def read_vector(folder: Folder, described: Mapping[str, Any]) -> Rows:
     """
     kind, location, size = described["storageType"], described["pathOrInlineDv"], described["sizeInBytes"]
     if kind == _IN_LOG:
-        return _decoded(base64.b85decode(location.translate(_FROM_Z85))[:size])
+        return decoded(base64.b85decode(location.translate(_FROM_Z85))[:size])
     if kind == _IN_FILE:
         before, name = location[:-_UUID_LETTERS], location[-_UUID_LETTERS:]
         file = _file_name(UUID(bytes=base64.b85decode(name.translate(_FROM_Z85))))
@@ -77,26 +73,8 @@ def read_vector(folder: Folder, described: Mapping[str, Any]) -> Rows:
         path = location
     else:
         raise ValueError(f"a deletion vector is stored as '{kind}' at '{location}'")
-    data = folder.storage.read(path, described.get("offset") or 0, size + 8)
-    body = data[4:-4]
-    if struct.unpack(">I", data[:4])[0] != size or struct.unpack(">I", data[-4:])[0] != zlib.crc32(body):
-        raise ValueError(f"the deletion vector in {path} is damaged")
-    return _decoded(body)
+    return unframed(folder.storage.read(path, described.get("offset") or 0, size + 8), path)
 
 
 def _file_name(name: UUID) -> str:
     return f"deletion_vector_{name}.bin"
-
-
-def _encoded(rows: Rows) -> bytes:
-    from pyroaring import BitMap64
-
-    return _MAGIC + bytes(BitMap64(rows).serialize())
-
-
-def _decoded(data: bytes) -> Rows:
-    from pyroaring import BitMap64
-
-    if data[:4] != _MAGIC:
-        raise ValueError("a deletion vector is of an unknown form")
-    return np.asarray(BitMap64.deserialize(data[4:]).to_array(), np.int64)

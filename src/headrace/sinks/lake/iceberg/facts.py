@@ -18,7 +18,9 @@ FORMAT = "format-version"
 MERGE_MODE = "write.merge.mode"
 ON_READ = "merge-on-read"
 NOT_ON_READ = "deleted rows are not marked in it (write.merge.mode)"
-OTHER_FORMAT = "it does not have the format 2"
+OTHER_FORMAT = "it does not have the format 2 or 3"
+ROW_ID, SEQUENCE = "_row_id", "_last_updated_sequence_number"
+"""The columns that format 3 adds to rows which move to another file."""
 _SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Types that Spark has other names for."""
 _SAME = frozenset(["boolean", "int", "float", "double", "date", "string", "binary"])
@@ -81,6 +83,12 @@ class TableFacts:
         )
 
     @property
+    def lineage(self) -> pa.Schema:
+        """The further columns of a data file with rows that were in another one before."""
+        numbers = {ROW_ID: 2147483540, SEQUENCE: 2147483539} if self.format >= 3 else {}
+        return pa.schema([numbered(name, pa.int64(), number) for name, number in numbers.items()])
+
+    @property
     def partitioning(self) -> Partitioning | None:
         """By what it is partitioned; None for a transform that is not known here."""
         names = {number: name for name, number in self.ids.items()}
@@ -131,6 +139,7 @@ class TableFacts:
             no_marks({**self.properties, FORMAT: str(self.format)}): True,
             self.no_files: True,
             "rows are deleted by their values in it": self.equality_deletes,
+            "rows of before a column was added have a value of it": any("initial-default" in f for f in self.fields),
         }
         return next((reason for reason, is_so in reasons.items() if is_so and reason), "")
 
@@ -159,8 +168,8 @@ def number_of(field: pa.Field) -> int | None:
 
 
 def no_marks(properties: Mapping[str, str]) -> str:
-    """Why files of positions don't mark rows of a table as deleted, as the end of a sentence; empty where they do."""
-    if properties.get(FORMAT) != "2":
+    """Why rows of a table are not marked as deleted, as the end of a sentence; empty where they are."""
+    if properties.get(FORMAT) not in ("2", "3"):
         return OTHER_FORMAT
     return "" if properties.get(MERGE_MODE) == ON_READ else NOT_ON_READ
 

@@ -1,5 +1,5 @@
-"""Small batches into an Iceberg table without a Spark job: an index says where rows stand, a file of positions marks
-those that go.
+"""Small batches into an Iceberg table without a Spark job: an index says where rows stand, a file of positions or
+vectors mark those that go.
 
 What the table is at a snapshot, its metadata says, and the commit is Iceberg's own row delta. It counts as having read
 the whole table: where another commit brought or deleted rows in between, an append too, it fails, and the batch is
@@ -9,31 +9,22 @@ brought again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from uuid import uuid4
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace import faultpoints
-from headrace.sinks.lake.data_files import DataFile, numbered, write_data_file
-from headrace.sinks.lake.iceberg.facts import TableFacts, partition_text
+from headrace.sinks.lake.data_files import DataFile, write_data_file
+from headrace.sinks.lake.iceberg.deletes import Deletes, write_positions, write_vectors
+from headrace.sinks.lake.iceberg.facts import TableFacts, number_of, partition_text
 from headrace.sinks.lake.iceberg.java import JavaTable
-from headrace.sinks.lake.iceberg.live_files import PATH, POSITION, LiveFiles
-from headrace.sinks.lake.indexed import IndexedTable, Rows, indexed, unfit
+from headrace.sinks.lake.iceberg.live_files import LiveFiles
+from headrace.sinks.lake.indexed import IndexedTable, Rows, indexed, of_one_size, unfit
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.keys import KeyForm
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.whole_rows import CollectedRows
-
-_POSITIONS = pa.schema(
-    [
-        numbered(PATH, pa.string(), 2147483546, required=True),
-        numbered(POSITION, pa.int64(), 2147483545, required=True),
-    ]
-)
-"""A file of positions; the numbers of its columns are Iceberg's for all tables."""
 
 
 def indexed_table(
@@ -61,12 +52,12 @@ def indexed_table(
     numbers = tuple(facts.ids[name] for name in (*change.key, change.position))
     assert facts.folder is not None
     live = LiveFiles(facts.folder, facts.default_scheme)
-    kept = IndexedTable((facts.id, numbers), form, change.position, live)
+    kept = IndexedTable((facts.id, facts.format, numbers), form, change.position, live)
 
     def advance(files: LiveFiles) -> None:
         assert facts.folder is not None
         files.folder = facts.folder
-        files.names = {number: name for name, number in facts.ids.items()}
+        files.names = {number_of(field): field.name for field in (*facts.schema, *facts.lineage)}
         table.advance(files, snapshot)
 
     return indexed(indexes, location, kept, advance)
@@ -97,9 +88,9 @@ def commit_change(
         SchemaError: which of two changes is the later one is not known.
     """
     facts, files = table.facts, known.files
-    effect = known.effect(change, facts.schema, label)
     assert facts.folder is not None
     folder = facts.folder
+    effect = known.effect(change.with_nulls(facts.lineage), pa.schema([*facts.schema, *facts.lineage]), label)
     folder.make()
     commit = table.own.newRowDelta()
     partitioning = facts.partitioning
@@ -117,16 +108,19 @@ def commit_change(
             marks[partition][location] = gone
 
     for partition, rows in (*partitioning.split(effect.comes), *partitioning.split(effect.moved)):
+        if all(rows.column(name).null_count == rows.num_rows for name in facts.lineage.names):
+            rows = rows.drop_columns(facts.lineage.names)
         add(write_data_file(folder, rows, partition=partition), rows)
     for written in effect.written:
         add(*written)
     for path in (*effect.ends, *effect.young):
         commit.removeRows(table.gone_file(path, known.rows_of(path), known.bytes_of(path), files.partition(path)))
-    # A file of positions counts in its own partition only.
-    for values, of in marks.items():
-        name = f"{uuid4()}-deletes.parquet"
-        size = _write_positions(folder, name, of)
-        commit.addDeletes(table.position_deletes(f"{facts.data}/{name}", size, of, values))
+    removed = {*effect.ends, *effect.young}
+    added, superseded = (_vectors if facts.format >= 3 else _positions)(files, folder, facts.data, marks, removed)
+    for deletes in added:
+        commit.addDeletes(table.deletes(deletes, new=True))
+    for deletes in superseded:
+        commit.removeDeletes(table.deletes(deletes, new=False))
     commit.validateDataFilesExist(list(effect.marks)).validateDeletedFiles()
     commit.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     if files.snapshot is not None:
@@ -139,22 +133,38 @@ def commit_change(
     commit.commit()
 
 
-def _write_positions(folder: Folder, name: str, marks: Mapping[str, Rows]) -> int:
-    """Write a file of positions, ordered as readers want it.
+_Marks = Mapping[str, dict[str, Rows]]
+"""Rows that go in this commit, by partition and data file."""
 
-    Returns:
-        Its size in bytes.
-    """
-    paths = sorted(marks)
-    counts = [len(marks[path]) for path in paths]
-    names = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(paths), dtype=np.int32), counts), paths)
-    positions = np.concatenate([np.sort(marks[path]) for path in paths])
-    table = pa.Table.from_arrays([names.cast(pa.string()), pa.array(positions)], schema=_POSITIONS)
-    written = pa.BufferOutputStream()
-    pq.write_table(table, written, compression="zstd", store_schema=False)
-    data = written.getvalue()
-    folder.storage.write(folder.location(name), data)
-    return int(data.size)
+
+def _positions(
+    files: LiveFiles, folder: Folder, table_folder: str, marks: _Marks, removed: Collection[str]
+) -> tuple[list[Deletes], list[Deletes]]:
+    """The new file of positions of each partition, which counts in that one only, and those that it replaces: many of
+    about one size become one, as data files do."""
+    new, superseded = [], []
+    for partition, rows in marks.items():
+        small = {deletes.identity: deletes for deletes in files.position_files(partition)}
+        alike = of_one_size({identity: (deletes.size, partition) for identity, deletes in small.items()})
+        for deletes in map(small.__getitem__, alike):
+            superseded.append(deletes)
+            for path, gone in deletes.rows.items():
+                if path in files.rows and path not in removed:
+                    rows[path] = np.union1d(rows.get(path, gone), gone)
+        new.append(write_positions(folder, table_folder, partition, rows))
+    return new, superseded
+
+
+def _vectors(
+    files: LiveFiles, folder: Folder, table_folder: str, marks: _Marks, removed: Collection[str]
+) -> tuple[list[Deletes], list[Deletes]]:
+    """The new vectors, each of which has all that is gone from its data file, and what they replace."""
+    for rows in marks.values():
+        rows.update({path: np.union1d(files.gone(path), gone) for path, gone in rows.items()})
+    # A file of positions from the time of format 2 may have rows of other data files too.
+    touched = {path for rows in marks.values() for path in rows} | set(removed)
+    superseded = {d.identity: d for path in touched for d in files.deletes(path) if d.rows.keys() <= touched}
+    return write_vectors(folder, table_folder, marks), list(superseded.values())
 
 
 def takes(change: CollectedRows, facts: TableFacts) -> bool:

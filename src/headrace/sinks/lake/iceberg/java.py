@@ -5,10 +5,11 @@ This is Iceberg's public Java API. Spark's commands on tables are made of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headrace.sinks.lake.iceberg.deletes import PARQUET, PUFFIN, Deletes
 from headrace.sinks.lake.iceberg.facts import TableFacts
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
 from headrace.sinks.lake.s3 import hadoop_settings, of_hadoop, of_iceberg, storage_of
@@ -103,6 +104,7 @@ class JavaTable:
         if self.own.spec().isPartitioned():
             parser, kind = self._iceberg.SingleValueParser, self.own.spec().partitionType()
             files.partition_of = lambda file: str(parser.toJson(kind, file.partition()))
+        files.has_lineage = self.facts.format >= 3
         files.advance(self._iceberg.ManifestFiles, self.own, snapshot)
 
     def data_file(self, location: str, size: int, partition: str) -> Any:
@@ -126,21 +128,25 @@ class JavaTable:
             return builder
         return builder.withPartition(self._iceberg.SingleValueParser.fromJson(spec.partitionType(), partition))
 
-    def position_deletes(self, location: str, size: int, of: Iterable[str], partition: str) -> Any:
-        """A file of positions.
+    def deletes(self, deletes: Deletes, *, new: bool) -> Any:
+        """A file of positions, or a vector, that a commit adds or removes.
 
         Args:
-            location: where it is.
-            size: in bytes.
-            of: the data files that have the rows.
-            partition: the values of the partition that they are in.
+            deletes: which one.
+            new: whether it is added.
         """
         builder = self._iceberg.FileMetadata.deleteFileBuilder(self.own.spec()).ofPositionDeletes()
-        builder = self._in_partition(builder, partition)
-        paths = list(of)
+        builder = self._in_partition(builder, deletes.partition)
+        paths = list(deletes.rows)
         if len(paths) == 1:
             builder = builder.withReferencedDataFile(paths[0])
-        return self._described(builder, self._iceberg.MetricsConfig.forPositionDelete(self.own), location, size)
+        if deletes.offset is None and new:
+            metrics = self._iceberg.MetricsConfig.forPositionDelete(self.own)
+            return self._described(builder, metrics, deletes.path, deletes.size)
+        if deletes.offset is not None:
+            builder = builder.withContentOffset(deletes.offset).withContentSizeInBytes(deletes.length)
+        builder = builder.withPath(deletes.path).withFormat(PARQUET if deletes.offset is None else PUFFIN)
+        return builder.withFileSizeInBytes(deletes.size).withRecordCount(deletes.count).build()
 
     def _described(self, builder: Any, metrics: Any, location: str, size: int) -> Any:
         known = self._iceberg.parquet.ParquetUtil.fileMetrics(self.own.io().newInputFile(location), metrics)

@@ -1,23 +1,25 @@
-"""The data files of an Iceberg table at a snapshot, and their rows that files of positions delete, without a Spark job.
+"""The data files of an Iceberg table at a snapshot, and which of their rows are deleted, without a Spark job.
 
 They are followed from snapshot to snapshot, each by what it added and removed, as Iceberg's Java API says it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.sinks.lake.iceberg.facts import number_of
+from headrace.sinks.lake.iceberg.deletes import PARQUET, PUFFIN, Deletes, rows_of_positions
+from headrace.sinks.lake.iceberg.facts import ROW_ID, SEQUENCE, number_of
 from headrace.sinks.lake.indexed import FilesAtVersion, LogUnreadable, Rows
 from headrace.sinks.lake.storage import Folder, Location, Storage
+from headrace.sinks.lake.vectors import unframed
 
-PATH, POSITION = "file_path", "pos"
-"""The columns of a file of positions."""
 _MOST_STEPS = 100
 """With more new snapshots than this, all manifests are read again."""
 
@@ -32,6 +34,7 @@ class LiveFiles(FilesAtVersion):
     Attributes:
         names: the names of the table's columns, by their numbers.
         partition_of: the values of a file's partition as Iceberg's JSON has them; None where there are no partitions.
+        has_lineage: whether rows have numbers of their own, as in format 3.
     """
 
     def __init__(self, folder: Folder, default_scheme: str) -> None:
@@ -44,6 +47,10 @@ class LiveFiles(FilesAtVersion):
         self.names: Mapping[int | None, str] = {}
         self._rows: dict[str, int] = {}
         self._gone: dict[str, Rows] = {}
+        self._deletes: dict[tuple[str, int | None], Deletes] = {}
+        self._deletes_of: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
+        self.has_lineage = False
+        self._lineage: dict[str, tuple[int | None, int | None]] = {}
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -52,8 +59,8 @@ class LiveFiles(FilesAtVersion):
 
     @property
     def size(self) -> int:
-        """That of the positions."""
-        return sum(rows.nbytes for rows in self._gone.values())
+        """That of the positions, with those that each delete file has."""
+        return 2 * sum(rows.nbytes for rows in self._gone.values())
 
     @property
     def storage(self) -> Storage:
@@ -73,8 +80,16 @@ class LiveFiles(FilesAtVersion):
         return parsed.path
 
     def gone(self, path: str) -> Rows:
-        """Those in files of positions."""
+        """Those in files of positions and vectors."""
         return self._gone.get(path, np.empty(0, np.int64))
+
+    def deletes(self, path: str) -> list[Deletes]:
+        """What says which rows of a data file are gone."""
+        return [self._deletes[identity] for identity in self._deletes_of.get(path, ())]
+
+    def position_files(self, partition: str) -> list[Deletes]:
+        """The files of positions of a partition."""
+        return [file for file in self._deletes.values() if file.offset is None and file.partition == partition]
 
     def partition(self, path: str) -> str:
         """As `TableFacts.partition_text` has it."""
@@ -82,12 +97,28 @@ class LiveFiles(FilesAtVersion):
 
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
         """By the numbers that the file has of its columns."""
-        names = {}
+        names: dict[str, str] = {}
         for field in file.schema_arrow:
             name = self.names.get(number_of(field))
             if name is not None:
                 names[name] = field.name
         return names
+
+    def read(
+        self, path: str, file: pq.ParquetFile, columns: Collection[str], missing: pa.Schema | None = None
+    ) -> pa.Table:
+        """Columns of a file, with the number of each row and of its last commit, which it keeps wherever it moves."""
+        rows = super().read(path, file, columns, missing)
+        first, sequence = self._lineage.get(path, (None, None))
+        inherited = {
+            ROW_ID: None if first is None else pa.array(np.arange(first, first + rows.num_rows)),
+            SEQUENCE: None if sequence is None else pa.scalar(sequence, pa.int64()),
+        }
+        for name, values in inherited.items():
+            if name in columns and values is not None:
+                index = rows.schema.get_field_index(name)
+                rows = rows.set_column(index, rows.field(index), pc.coalesce(rows.column(index), values))
+        return rows
 
     def advance(self, manifests: Any, table: Any, snapshot: int | None) -> None:
         """Read on up to a snapshot.
@@ -99,33 +130,47 @@ class LiveFiles(FilesAtVersion):
 
         Raises:
             LogUnreadable: it deletes rows in a form that is not read here.
-            OSError: a file of positions can't be read.
+            OSError: a file of positions, or of vectors, can't be read.
         """
         if snapshot == self.snapshot:
             return
         before, self.snapshot = self.snapshot, None
         steps = None if before is None or snapshot is None else _steps(table, before, snapshot)
-        if steps is None or not all(self._take(table.io(), step) for step in steps):
-            self._rows, self._gone, self._partitions, self._bytes = {}, {}, {}, {}
+        if steps is not None:
+            for step in steps:
+                self._take(table.io(), step)
+                if self.has_lineage:
+                    self._number(manifests, table, step)
+        else:
+            self._rows, self._gone, self._partitions, self._bytes, self._lineage = {}, {}, {}, {}, {}
+            self._deletes, self._deletes_of = {}, defaultdict(set)
             if snapshot is not None:
                 self._read(manifests, table, table.snapshot(snapshot))
         self.snapshot = snapshot
 
-    def _take(self, files: Any, snapshot: Any) -> bool:
-        """Take in what a snapshot changed; False where positions don't count any more, and all must be read."""
-        if next(_each(snapshot.removedDeleteFiles(files)), None) is not None:
-            return False
+    def _take(self, files: Any, snapshot: Any) -> None:
         for file in _each(snapshot.removedDataFiles(files)):
             path = str(file.location())
-            self._rows.pop(path, None)
-            self._partitions.pop(path, None)
-            self._bytes.pop(path, None)
-            self._gone.pop(path, None)
+            for known in (self._rows, self._bytes):
+                known.pop(path, None)
+            for others in (self._partitions, self._gone, self._deletes_of, self._lineage):
+                others.pop(path, None)
         for file in _each(snapshot.addedDataFiles(files)):
             self._add(file)
+        # Some of the rows may be in a file that is added.
+        restored = [str(path) for file in _each(snapshot.removedDeleteFiles(files)) for path in self._drop(file)]
         for file in _each(snapshot.addedDeleteFiles(files)):
             self._delete(file)
-        return True
+        for path in restored:
+            self._gone[path] = _union(deletes.rows[path] for deletes in self.deletes(path))
+
+    def _number(self, manifests: Any, table: Any, snapshot: Any) -> None:
+        """Learn which numbers the rows of a snapshot's new files got, which its list of them does not say."""
+        files, specs = table.io(), table.specs()
+        for manifest in _each(snapshot.dataManifests(files)):
+            if manifest.snapshotId() == snapshot.snapshotId():
+                for file in _each(manifests.read(manifest, files, specs)):
+                    self._lineage[str(file.location())] = file.firstRowId(), file.dataSequenceNumber()
 
     def _read(self, manifests: Any, table: Any, snapshot: Any) -> None:
         files, specs = table.io(), table.specs()
@@ -137,26 +182,51 @@ class LiveFiles(FilesAtVersion):
                 self._delete(file)
 
     def _add(self, file: Any) -> None:
-        if file.format().name() != "PARQUET":
+        if file.format().name() != PARQUET:
             raise LogUnreadable("it has files that are not Parquet")
         path = str(file.location())
         self._rows[path], self._bytes[path] = int(file.recordCount()), int(file.fileSizeInBytes())
         if self.partition_of is not None:
             self._partitions[path] = self.partition_of(file)
+        if self.has_lineage:
+            self._lineage[path] = file.firstRowId(), file.dataSequenceNumber()
+
+    def _drop(self, file: Any) -> Iterable[str]:
+        """Forget deletes, and say whose rows may not be deleted any more."""
+        offset = file.contentOffset() if file.format().name() == PUFFIN else None
+        deletes = self._deletes.pop((str(file.location()), offset), None)
+        paths = [] if deletes is None else [path for path in deletes.rows if path in self._rows]
+        for path in paths:
+            assert deletes is not None
+            self._deletes_of[path].discard(deletes.identity)
+        return paths
 
     def _delete(self, file: Any) -> None:
-        if file.content().name() != "POSITION_DELETES" or file.format().name() != "PARQUET":
-            raise LogUnreadable("it has deletes of another kind than files of positions")
-        with self.open(str(file.location())) as deletes:
-            positions = deletes.read(columns=[PATH, POSITION], use_threads=False).combine_chunks()
-        paths = pa.concat_arrays(positions.column(PATH).chunks).dictionary_encode()
-        numbers = paths.indices.to_numpy()
-        order = np.argsort(numbers, kind="stable")
-        rows = positions.column(POSITION).to_numpy()[order]
-        ends = np.searchsorted(numbers[order], np.arange(1, len(paths.dictionary)))
-        for path, some in zip(paths.dictionary.to_pylist(), np.split(rows, ends), strict=True):
-            if path in self._rows:
-                self._gone[path] = np.union1d(self.gone(path), some)
+        form = file.format().name()
+        if file.content().name() != "POSITION_DELETES" or form not in (PARQUET, PUFFIN):
+            raise LogUnreadable("it has deletes of another kind than files of positions and vectors")
+        path, size = str(file.location()), int(file.fileSizeInBytes())
+        partition = "{}" if self.partition_of is None else self.partition_of(file)
+        if form == PARQUET:
+            with self.open(path) as positions:
+                deletes = Deletes(path, size, partition, rows_of_positions(positions))
+        else:
+            offset, length = int(file.contentOffset()), int(file.contentSizeInBytes())
+            frame = self.storage.read(self.location(path), offset, length)
+            try:
+                rows = {str(file.referencedDataFile()): unframed(frame, path)}
+            except ValueError as failure:
+                raise LogUnreadable(str(failure)) from failure
+            deletes = Deletes(path, size, partition, rows, offset, length)
+        self._deletes[deletes.identity] = deletes
+        for data, some in deletes.rows.items():
+            if data in self._rows:
+                self._deletes_of[data].add(deletes.identity)
+                self._gone[data] = np.union1d(self.gone(data), some)
+
+
+def _union(rows: Iterable[Rows]) -> Rows:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *rows]))
 
 
 def _steps(table: Any, before: int, snapshot: int) -> list[Any] | None:
