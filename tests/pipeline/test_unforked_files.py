@@ -1,4 +1,4 @@
-"""Local files get the modes that Hadoop gives them, without a process for each."""
+"""Local files get the modes that Hadoop gives them, without a process for each, and folders list as Hadoop's do."""
 
 from __future__ import annotations
 
@@ -37,3 +37,43 @@ def test_files_and_folders_get_the_modes_that_hadoop_gives_them(spark: Any, tmp_
         found.append({str(file.relative_to(folder)): stat.filemode(file.stat().st_mode) for file in folder.rglob("*")})
     assert found[0] == found[1]
     assert found[0]["a/file"] == "-rw----r--"
+
+
+def test_a_folder_lists_as_hadoop_lists_it(spark: Any, tmp_path: Path) -> None:
+    jvm = spark.sparkContext._jvm
+    hadoop = jvm.org.apache.hadoop
+    local = jvm.java.net.URI("file:///")
+    ours = hadoop.fs.FileSystem.get(local, spark.sparkContext._jsc.hadoopConfiguration())
+    theirs = hadoop.fs.LocalFileSystem()
+    theirs.initialize(local, spark.sparkContext._jsc.hadoopConfiguration())
+    (tmp_path / "folder" / "below").mkdir(parents=True)
+    for name in ("a", ".a.crc", "odd %C3é", "a:b", "_hidden", ".b", "with blank"):
+        (tmp_path / "folder" / name).write_text(name)
+    (tmp_path / "folder" / "a").chmod(0o604)
+    (tmp_path / "folder" / "to a").symlink_to("a")
+    (tmp_path / "folder" / "to below").symlink_to("below")
+    (tmp_path / "folder" / "to nothing").symlink_to("nothing")
+    (tmp_path / "empty").mkdir()
+    listed = []
+    for files in (ours, theirs, ours.getRaw(), theirs.getRaw()):
+        of: list[Any] = []
+        for name in ("folder", "empty", "folder/a", "folder/to below"):
+            found = files.listStatus(hadoop.fs.Path(str(tmp_path / name)))
+            of += sorted(
+                (
+                    one.getPath().toString(), one.getLen(), one.isDirectory(), one.isSymlink(), one.getBlockSize(),
+                    one.getModificationTime(), one.getReplication(), one.getPermission().toString(), one.getOwner(),
+                    one.getGroup(),
+                )
+                for one in found
+            )  # fmt: skip
+        listed.append(of)
+    assert listed[0] == listed[1]
+    assert listed[2] == listed[3]
+    assert len(listed[2]) > len(listed[0]) > 8
+    missing = []
+    for files in (ours, theirs):
+        with pytest.raises(Exception, match="FileNotFoundException") as failure:
+            files.listStatus(hadoop.fs.Path(str(tmp_path / "nothing")))
+        missing.append(str(failure.value.java_exception))
+    assert missing[0] == missing[1]
