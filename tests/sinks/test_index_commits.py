@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -351,6 +352,7 @@ def partitioned(transform: str) -> str:
     return json.dumps({"fields": [{"name": "p", "transform": transform, "source-id": 1, "field-id": 1000}]})
 
 
+LATER = {"id": 1, "name": "a", "required": False, "type": "long", "initial-default": 7}
 REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
     (iceberg_facts(), ""),
     (iceberg_facts([("a", "timestamptz"), ("b", "decimal(9, 2)"), ("c", "timestamp"), ("d", "binary")]), ""),
@@ -369,6 +371,7 @@ REFUSED_ICEBERG: list[tuple[IcebergFacts, str]] = [
     (iceberg_facts(specs=2), "its partitions became others"),
     (iceberg_facts(ordered=True), "sort order"),
     (iceberg_facts(equality_deletes=True), "deleted by their values"),
+    (replace(iceberg_facts(), fields=(LATER,)), "rows of before a column was added have a value of it"),
     (iceberg_facts([("a", "uuid")]), "column a is Iceberg's uuid"),
     (iceberg_facts([("a", "timestamp_ns")]), "column a is Iceberg's timestamp_ns"),
     (iceberg_facts([("a", {"type": "list", "element": "long"})]), "column a is Iceberg's list"),

@@ -289,12 +289,8 @@ class IndexedTable(Generic[Files]):
 
     def _young(self, touched: Collection[str], schema: pa.Schema) -> tuple[Collection[str], pa.Table]:
         """Small files of about one size that become one, where there are many, and their rows."""
-        young = {
-            path: (size, self.files.partition(path))
-            for path, size in self._bytes.items()
-            if path not in touched and size <= _MOST_BYTES // YOUNG
-        }
-        alike = of_one_size(young)
+        untouched = {path: size for path, size in self._bytes.items() if path not in touched}
+        alike = of_one_size({path: (size, self.files.partition(path)) for path, size in untouched.items()})
         left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
         moved = {path: rows for path, rows in left.items() if rows is not None}
         return moved.keys(), pa.concat_tables([schema.empty_table(), *moved.values()])
@@ -338,14 +334,15 @@ _File = TypeVar("_File")
 
 
 def of_one_size(files: Mapping[_File, tuple[int, str]]) -> list[_File]:
-    """Files of a partition that are of about one size, where there are so many that they had better become one.
+    """Small files of a partition that are of about one size, where there are so many that they had better become one.
 
     Args:
         files: the bytes and the partition of each.
     """
     sizes = defaultdict(list)
     for file, (size, partition) in files.items():
-        sizes[size.bit_length() // _SIZE, partition].append(file)
+        if size <= _MOST_BYTES // YOUNG:
+            sizes[size.bit_length() // _SIZE, partition].append(file)
     return next((some[:YOUNG] for _, some in sorted(sizes.items(), key=itemgetter(0)) if len(some) >= YOUNG), [])
 
 

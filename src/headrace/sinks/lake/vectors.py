@@ -10,6 +10,8 @@ import numpy as np
 from headrace.sinks.lake.indexed import Rows
 
 _MAGIC = struct.pack("<I", 1681511377)
+FRAME = 8
+"""How many bytes a file has of a vector beside the vector itself."""
 
 
 def encoded(rows: Rows) -> bytes:
@@ -33,7 +35,7 @@ def decoded(data: bytes) -> Rows:
 
 
 def framed(rows: Rows) -> bytes:
-    """A vector as it stands in a file, with its size before it and a checksum behind."""
+    """A vector as it stands in a file, between its size and a checksum."""
     data = encoded(rows)
     return struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
 
@@ -49,6 +51,10 @@ def unframed(frame: bytes, path: str) -> Rows:
         ValueError: the file is damaged, or the vector is of another form.
     """
     data = frame[4:-4]
-    if len(frame) < 8 or frame[:4] != struct.pack(">I", len(data)) or frame[-4:] != struct.pack(">I", zlib.crc32(data)):
+    if (
+        len(frame) < FRAME
+        or frame[:4] != struct.pack(">I", len(data))
+        or frame[-4:] != struct.pack(">I", zlib.crc32(data))
+    ):
         raise ValueError(f"the deletion vector in {path} is damaged")
     return decoded(data)

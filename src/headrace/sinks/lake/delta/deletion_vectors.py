@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from headrace.sinks.lake.indexed import Rows
 from headrace.sinks.lake.storage import Folder
-from headrace.sinks.lake.vectors import decoded, framed, unframed
+from headrace.sinks.lake.vectors import FRAME, decoded, framed, unframed
 
 _FORMAT = b"\x01"
 _IN_FILE, _AT_PATH, _IN_LOG = "u", "p", "i"
@@ -41,7 +41,7 @@ def write_vectors(folder: Folder, vectors: Sequence[Rows]) -> list[dict[str, Any
                 "storageType": _IN_FILE,
                 "pathOrInlineDv": base64.b85encode(name.bytes).decode().translate(_TO_Z85),
                 "offset": len(body),
-                "sizeInBytes": len(frame) - 8,
+                "sizeInBytes": len(frame) - FRAME,
                 "cardinality": len(rows),
             }
         )
@@ -73,7 +73,7 @@ def read_vector(folder: Folder, described: Mapping[str, Any]) -> Rows:
         path = location
     else:
         raise ValueError(f"a deletion vector is stored as '{kind}' at '{location}'")
-    return unframed(folder.storage.read(path, described.get("offset") or 0, size + 8), path)
+    return unframed(folder.storage.read(path, described.get("offset") or 0, size + FRAME), path)
 
 
 def _file_name(name: UUID) -> str:

@@ -21,14 +21,14 @@ from headrace.sinks.lake.indexed import Rows
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.vectors import framed
 
-PATH, POSITION = "file_path", "pos"
+_PATH, _POSITION = "file_path", "pos"
 """The columns of a file of positions."""
 PARQUET, PUFFIN = "PARQUET", "PUFFIN"
 _POSITION_NUMBER = 2147483545
 _POSITIONS = pa.schema(
     [
-        numbered(PATH, pa.string(), 2147483546, required=True),
-        numbered(POSITION, pa.int64(), _POSITION_NUMBER, required=True),
+        numbered(_PATH, pa.string(), 2147483546, required=True),
+        numbered(_POSITION, pa.int64(), _POSITION_NUMBER, required=True),
     ]
 )
 """The numbers of these columns are Iceberg's for all tables."""
@@ -135,10 +135,10 @@ def write_vectors(folder: Folder, table_folder: str, rows: Mapping[str, Mapping[
 
 def rows_of_positions(file: pq.ParquetFile) -> dict[str, Rows]:
     """The rows that a file of positions deletes, by data file."""
-    positions = file.read(columns=[PATH, POSITION], use_threads=False).combine_chunks()
-    paths = pa.concat_arrays(positions.column(PATH).chunks).dictionary_encode()
+    positions = file.read(columns=[_PATH, _POSITION], use_threads=False).combine_chunks()
+    paths = pa.concat_arrays(positions.column(_PATH).chunks).dictionary_encode()
     numbers = paths.indices.to_numpy()
     order = np.argsort(numbers, kind="stable")
-    rows = positions.column(POSITION).to_numpy()[order]
+    rows = positions.column(_POSITION).to_numpy()[order]
     ends = np.searchsorted(numbers[order], np.arange(1, len(paths.dictionary)))
     return dict(zip(paths.dictionary.to_pylist(), np.split(rows, ends), strict=True))

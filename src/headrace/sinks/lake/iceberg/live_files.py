@@ -59,8 +59,9 @@ class LiveFiles(FilesAtVersion):
 
     @property
     def size(self) -> int:
-        """That of the positions, with those that each delete file has."""
-        return 2 * sum(rows.nbytes for rows in self._gone.values())
+        """That of the positions: all of a data file, and those of each delete file, which somebody may take back."""
+        of_files = (rows for deletes in self._deletes.values() for rows in deletes.rows.values())
+        return sum(rows.nbytes for rows in (*self._gone.values(), *of_files))
 
     @property
     def storage(self) -> Storage:
@@ -139,8 +140,7 @@ class LiveFiles(FilesAtVersion):
         if steps is not None:
             for step in steps:
                 self._take(table.io(), step)
-                if self.has_lineage:
-                    self._number(manifests, table, step)
+                self._number(manifests, table, step)
         else:
             self._rows, self._gone, self._partitions, self._bytes, self._lineage = {}, {}, {}, {}, {}
             self._deletes, self._deletes_of = {}, defaultdict(set)
@@ -151,32 +151,44 @@ class LiveFiles(FilesAtVersion):
     def _take(self, files: Any, snapshot: Any) -> None:
         for file in _each(snapshot.removedDataFiles(files)):
             path = str(file.location())
-            for known in (self._rows, self._bytes):
-                known.pop(path, None)
-            for others in (self._partitions, self._gone, self._deletes_of, self._lineage):
-                others.pop(path, None)
+            known: tuple[dict[str, Any], ...] = (
+                self._rows, self._bytes, self._partitions, self._gone, self._deletes_of, self._lineage
+            )  # fmt: skip
+            for of_path in known:
+                of_path.pop(path, None)
         for file in _each(snapshot.addedDataFiles(files)):
             self._add(file)
         # Some of the rows may be in a file that is added.
-        restored = [str(path) for file in _each(snapshot.removedDeleteFiles(files)) for path in self._drop(file)]
+        restored = [path for file in _each(snapshot.removedDeleteFiles(files)) for path in self._drop(file)]
         for file in _each(snapshot.addedDeleteFiles(files)):
             self._delete(file)
         for path in restored:
             self._gone[path] = _union(deletes.rows[path] for deletes in self.deletes(path))
 
     def _number(self, manifests: Any, table: Any, snapshot: Any) -> None:
-        """Learn which numbers the rows of a snapshot's new files got, which its list of them does not say."""
+        """Learn which numbers the rows of a snapshot's new files got, which its list of them does not say.
+
+        The first commit of format 3 numbers the rows of older files too, in manifests that stay as they are.
+        """
+        if not self.has_lineage:
+            return
         files, specs = table.io(), table.specs()
+        is_first = any(first is None for first, _ in self._lineage.values())
         for manifest in _each(snapshot.dataManifests(files)):
-            if manifest.snapshotId() == snapshot.snapshotId():
+            if is_first or manifest.snapshotId() == snapshot.snapshotId():
                 for file in _each(manifests.read(manifest, files, specs)):
-                    self._lineage[str(file.location())] = file.firstRowId(), file.dataSequenceNumber()
+                    self._learn_number(file)
+
+    def _learn_number(self, file: Any) -> None:
+        if self.has_lineage:
+            self._lineage[str(file.location())] = file.firstRowId(), file.dataSequenceNumber()
 
     def _read(self, manifests: Any, table: Any, snapshot: Any) -> None:
         files, specs = table.io(), table.specs()
         for manifest in _each(snapshot.dataManifests(files)):
             for file in _each(manifests.read(manifest, files, specs)):
                 self._add(file)
+                self._learn_number(file)
         for manifest in _each(snapshot.deleteManifests(files)):
             for file in _each(manifests.readDeleteManifest(manifest, files, specs)):
                 self._delete(file)
@@ -188,16 +200,15 @@ class LiveFiles(FilesAtVersion):
         self._rows[path], self._bytes[path] = int(file.recordCount()), int(file.fileSizeInBytes())
         if self.partition_of is not None:
             self._partitions[path] = self.partition_of(file)
-        if self.has_lineage:
-            self._lineage[path] = file.firstRowId(), file.dataSequenceNumber()
 
     def _drop(self, file: Any) -> Iterable[str]:
         """Forget deletes, and say whose rows may not be deleted any more."""
         offset = file.contentOffset() if file.format().name() == PUFFIN else None
         deletes = self._deletes.pop((str(file.location()), offset), None)
-        paths = [] if deletes is None else [path for path in deletes.rows if path in self._rows]
+        if deletes is None:
+            return []
+        paths = [path for path in deletes.rows if path in self._rows]
         for path in paths:
-            assert deletes is not None
             self._deletes_of[path].discard(deletes.identity)
         return paths
 
