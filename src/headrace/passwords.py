@@ -42,7 +42,6 @@ _PRINTED = _Printed()
 
 
 def password_of(settings: Settings) -> str:
-    """As `current_password`, of settings that have both options."""
     return current_password(settings.get("password"), settings.get("password_command"))
 
 

@@ -113,7 +113,6 @@ def _flag(given: str | Column | None) -> Column:
 
 
 def _names(df: DataFrame, given: Sequence[str | Column], word: str) -> tuple[str, ...]:
-    """Columns as names, checked."""
     names = []
     for one in given:
         name: Any = one if isinstance(one, str) else df.select(one).columns[0]

@@ -177,7 +177,6 @@ def renamed_keys(
 
 
 def after_steps(schema: TableSchema, steps: Sequence[Step]) -> TableSchema:
-    """The schema that the steps leave of one that was before them."""
     now = names_now([column.name for column in schema.columns], steps, None, of=str(schema.id))
     if not any(now.values()):
         return schema
@@ -311,12 +310,10 @@ class _Clauses:
         return name
 
     def steps(self) -> Iterator[Step]:
-        """What the clauses do to columns."""
         for clause in _split(self._tokens[self._at :], ","):
             yield from self._within(clause)._of_clause()
 
     def _within(self, tokens: list[Token]) -> _Clauses:
-        """A part of the statement."""
         return _Clauses(tokens, self._cased, texts_are_names=self._texts_are_names)
 
     def _of_clause(self) -> Iterator[Step]:

@@ -104,7 +104,6 @@ def with_standing(rows: DataFrame, table: TableProfile, standing: Standing | Non
 
 
 def _nothing(rows: DataFrame, table: TableProfile) -> DataFrame:
-    """The rows of a target that is not there."""
     columns = (f"{literal(c.name)}, cast(null as {c.logical.spark_type})" for c in table.schema.columns)
     none = "cast(null as string)"
     return rows.where("false").selectExpr(

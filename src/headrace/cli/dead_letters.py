@@ -106,7 +106,6 @@ def replay(
 
 
 def group_lines(groups: Sequence[DeadLetterGroup]) -> list[str]:
-    """Dead letters as text for people."""
     if not groups:
         return ["No dead letters."]
     lines = []
@@ -121,7 +120,6 @@ def group_lines(groups: Sequence[DeadLetterGroup]) -> list[str]:
 
 
 def plan_lines(plan: ReplayPlan) -> list[str]:
-    """A plan as text for people."""
     if not plan.letters:
         return [f"{plan.name}: no dead letters to replay."]
     lines = [f"{plan.name}: {_letters(plan.letters)} (checkpoint {plan.checkpoint})"]

@@ -99,5 +99,4 @@ def init(
 
 
 def _on_terminal() -> bool:
-    """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

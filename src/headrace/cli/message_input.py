@@ -21,8 +21,6 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Input(StrEnum):
-    """How messages are written."""
-
     AUTO = "auto"
     LINES = "lines"
     RECORDS = "records"
@@ -241,7 +239,6 @@ _READERS = {Input.LINES: _value_line, Input.RECORDS: _record_line, Input.BASE64:
 
 
 def kafka_table(messages: list[InputMessage]) -> pa.Table:
-    """The messages in Kafka's columns."""
     import pyarrow as pa
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -261,6 +258,5 @@ def kafka_table(messages: list[InputMessage]) -> pa.Table:
 
 
 def kafka_frame(spark: SparkSession, messages: list[InputMessage]) -> DataFrame:
-    """The messages in Kafka's columns, for Spark."""
     # In one task, which announces a schema once, at the first message that has it.
     return spark.createDataFrame(kafka_table(messages)).coalesce(1)

@@ -46,7 +46,6 @@ def plan(
 
 
 def lines(plan: PipelinePlan) -> list[str]:
-    """A plan as text for people."""
     from headrace.pipeline.check import summary, table_text
 
     begun = "has not been started yet" if plan.batch is None else f"continues after batch {plan.batch:,}"

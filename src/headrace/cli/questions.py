@@ -76,7 +76,6 @@ def asked(
 
 
 def _formats() -> Sequence[str]:
-    """The default first."""
     return [DEFAULT_FORMAT, *(name for name in registry.names("format") if name != DEFAULT_FORMAT)]
 
 

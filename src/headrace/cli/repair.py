@@ -194,7 +194,6 @@ def _show_and_do(
 
 
 def lines(repair: Repair | Orphans) -> list[str]:
-    """A repair as text for people."""
     from headrace.pipeline.orphans import Orphans
 
     if isinstance(repair, Orphans):

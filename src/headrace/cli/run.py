@@ -130,6 +130,5 @@ def show_until(
 
 
 def print_stopped(out: Console, pipeline: Path, once: bool) -> None:
-    """Print how to continue the run."""
     again = f"{program('headrace')} run {shlex.quote(str(pipeline))}{' --once' if once else ''}"
     out.print(f"Stopped. To continue where it stopped, run: {again}", soft_wrap=True)

@@ -143,7 +143,6 @@ def _unescaped(text: str) -> str:
 
 
 def _named(key: str, value: str, *, server: bool) -> list[Property]:
-    """A property under the names that Connect has for it."""
     if not server:
         names = [re.sub(r"^producer\.override\.", "producer.", key)]
     elif not key.startswith(_SERVER):

@@ -13,12 +13,10 @@ def record(name: str, *fields: tuple[str, Any], namespace: str | None = None) ->
 
 
 def enum(name: str, symbols: Sequence[str], *, namespace: str | None = None) -> dict[str, Any]:
-    """An enum of these symbols."""
     return {"type": "enum", "name": name, **_within(namespace), "symbols": list(symbols)}
 
 
 def optional(*kinds: Any) -> list[Any]:
-    """Null, or one of these types."""
     return ["null", *kinds]
 
 

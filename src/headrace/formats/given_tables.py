@@ -149,7 +149,6 @@ class ResolvedTables:
         return {"table": table, "key": key, "key_text": key_text, "schema_id": ids}
 
     def write_canonical(self, tape: Tape, objects: Array, of: Array) -> list[Unread]:
-        """As `json_images.write`, by what is known of each object's table."""
         return write_canonical(tape, objects, of, [known.codes for known in self.known], canonical)
 
 

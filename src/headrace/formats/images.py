@@ -33,7 +33,6 @@ class Image:
 
     @classmethod
     def of_maps(cls, column: pa.MapArray) -> Image:
-        """Images that are maps."""
         offsets = column.offsets.to_numpy()
         first, last = int(offsets[0]), int(offsets[-1])
         numbers = np.arange(last - first, dtype=np.int32)

@@ -103,11 +103,9 @@ class ObjectImage:
 
     @property
     def present(self) -> Array:
-        """Which rows have an image."""
         return self.base >= 0
 
     def or_else(self, other: ObjectImage) -> ObjectImage:
-        """This image where there is one, else the other."""
         return replace(
             self,
             base=np.where(self.present, self.base, other.base),

@@ -37,20 +37,16 @@ class JsonMessages:
         self._line = {name: line for line, name in enumerate(names)}
 
     def every(self, name: str) -> Array:
-        """The indexes of a field of all messages."""
         lines: Array = self.at[self._line[name]]
         return lines
 
     def index(self, name: str, rows: Array) -> Array:
-        """The indexes of a field of some messages."""
         return np.ascontiguousarray(self.every(name)[rows])
 
     def texts(self, name: str, rows: Array | None = None) -> pa.StringArray:
-        """A field as texts, of some messages, or of all."""
         return self.tape.texts(self.every(name) if rows is None else self.index(name, rows))
 
     def text(self, name: str, number: int) -> str | None:
-        """The text of a field of one message."""
         return self.tape.text(self.every(name)[number])
 
     def holds(self, kind: int, *names: str) -> Array:

@@ -105,7 +105,6 @@ def _changes() -> pa.RecordBatch:
 
 
 def _only(codec: Codec, *batches: pa.RecordBatch) -> pa.RecordBatch:
-    """All that a codec gives for some batches, as one."""
     return pa.concat_batches(list(run_codec(codec, batches)))
 
 

@@ -46,15 +46,12 @@ class SchemaColumns:
 
     @property
     def names(self) -> pa.StringArray:
-        """The names of all of them."""
         return pa.array([column.name for column in self.all], pa.string())
 
     def which(self, test: Callable[[Column], bool]) -> Array:
-        """Whether a test holds for each column."""
         return np.array([test(column) for column in self.all], bool)
 
     def laid(self, schema_number: Array) -> ColumnIndexes:
-        """The columns of rows that follow these schemas."""
         counts = self.count[schema_number]
         offsets = offsets_of(counts)
         row = np.repeat(np.arange(schema_number.size), counts)
@@ -93,7 +90,6 @@ class SchemaColumns:
         return at
 
     def named(self, lists: pa.ListArray, schema_number: Array, offsets: Array) -> Array:
-        """Whether each column of each row stands in the row's list of names."""
         is_named = np.zeros(int(offsets[-1]), bool)
         names = lists.flatten().dictionary_encode()
         size = np.where(lists.is_valid().to_numpy(zero_copy_only=False), np.diff(lists.offsets), 0)

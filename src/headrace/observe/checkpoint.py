@@ -64,8 +64,6 @@ def reading(file: str, *, without: str) -> Iterator[None]:
 
 
 class CheckpointFolder(Protocol):
-    """A checkpoint's folder, wherever it is."""
-
     def exists(self) -> bool:
         """Whether it is there."""
 
@@ -87,7 +85,6 @@ class LocalFolder:
         self.path = path
 
     def exists(self) -> bool:
-        """Whether it is there."""
         return self.path.is_dir()
 
     def names(self, folder: str) -> list[str]:
@@ -140,24 +137,20 @@ class HadoopFolder:
 
     @property
     def local_path(self) -> Path | None:
-        """The folder on this machine, or None when it is elsewhere."""
         if self._files.getUri().getScheme() != "file":
             return None
         return Path(self._path(self._location).toUri().getPath())
 
     def exists(self) -> bool:
-        """Whether it is there."""
         return bool(self._files.exists(self._path(self._location)))
 
     def names(self, folder: str) -> list[str]:
-        """The names of the files in one of its folders."""
         path = self._path(self._location, folder) if folder else self._path(self._location)
         if not self._files.exists(path):
             return []
         return [status.getPath().getName() for status in self._files.listStatus(path)]
 
     def text(self, file: str) -> str | None:
-        """A file's text."""
         path = self._path(self._location, file)
         if not self._files.exists(path):
             return None
@@ -196,7 +189,6 @@ class HadoopFolder:
         return True
 
     def delete(self, file: str) -> None:
-        """Delete a file, if it is there."""
         self._files.delete(self._path(self._location, file), False)
 
 

@@ -77,7 +77,6 @@ class ProgressHistory:
         """Why it looks no more, where it was not closed."""
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def close(self) -> None:
@@ -98,7 +97,6 @@ class ProgressHistory:
             return self._moments[-1] if self._moments else None
 
     def observe(self) -> None:
-        """Look now."""
         moment = Reading(self._clock(), self._ask())
         with self._lock:
             self._moments.append(moment)
@@ -143,7 +141,6 @@ class KeptFigures:
         return now - self.time < _MISSED * self.every + 1
 
     def to_text(self) -> str:
-        """As they are kept."""
         return json.dumps({"form": _FORM, "every": self.every, "figures": self.figures}, ensure_ascii=False)
 
     @classmethod

@@ -174,7 +174,6 @@ def kept_topic_ids(folder: CheckpointFolder) -> Mapping[str, str]:
 
 
 def topic_ids_text(ids: Mapping[str, str]) -> str:
-    """The id of each topic as it is kept."""
     kept = {"version": _TOPIC_IDS_VERSION, "topics": ids}
     return json.dumps(kept, ensure_ascii=False, sort_keys=True)
 

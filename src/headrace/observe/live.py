@@ -204,7 +204,6 @@ def _percent(state: TableState) -> int:
 
 
 def line(progress: PipelineProgress, *, rate: bool = True) -> str:
-    """The progress in one line, for logs."""
     sums = {op: sum(s.rows.get(op, 0) for s in progress.tables) for op in Operation}
     parts = []
     reading = [s for s in progress.tables if s.snapshot == "running"]

@@ -132,7 +132,6 @@ class KeptCounts:
         return KeptCounts(batch, self.before if batch <= self.batch else self.before.plus(self.of_batch), counts)
 
     def to_text(self) -> str:
-        """As it is kept."""
         before, of_batch = self.before.to_json(), self.of_batch.to_json()
         return json.dumps({"batch": self.batch, "before": before, "of_batch": of_batch}, ensure_ascii=False)
 

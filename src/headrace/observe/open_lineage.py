@@ -108,7 +108,6 @@ class LineageEvents:
         self._warned = False
 
     def observed(self, moment: Reading) -> None:
-        """Send what is due."""
         from openlineage.client.event_v2 import RunState
 
         # To ask may be to ask the database.

@@ -58,7 +58,6 @@ class ParkedTable:
 
     @property
     def text(self) -> str:
-        """The same with the command."""
         return f"{self.why} Then read the table again: {self.command}"
 
 
@@ -100,7 +99,6 @@ def parked_of_text(text: str | None) -> tuple[ParkedTable, ...]:
 
 
 def parked_text(tables: Iterable[ParkedTable]) -> str:
-    """Parked tables, as the checkpoint keeps them."""
     return json.dumps({"version": _VERSION, "parked": [table.to_json() for table in tables]}, ensure_ascii=False)
 
 

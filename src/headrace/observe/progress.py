@@ -109,7 +109,6 @@ class Delays:
 
     @property
     def by_quantile(self) -> Mapping[str, float]:
-        """By `0.5`, `0.9` and `0.99`."""
         return {"0.5": self.p50, "0.9": self.p90, "0.99": self.p99}
 
     @classmethod
@@ -269,7 +268,6 @@ class ProgressBoard:
         self._rows_read = 0
 
     def enter(self, number: int, stage: str) -> None:
-        """A stage of a batch begins."""
         with self._lock:
             before = self._under_way
             again = before is not None and before[0] == number

@@ -96,7 +96,6 @@ class WatchServer:
 
     @property
     def url(self) -> str:
-        """The address for a browser."""
         return f"http://{self.address}/"
 
     def join(self) -> None:
@@ -104,7 +103,6 @@ class WatchServer:
         self._thread.join()
 
     def close(self) -> None:
-        """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
 

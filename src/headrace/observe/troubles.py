@@ -71,7 +71,6 @@ class Troubles(logging.Handler):
         self._add(sentence, error.remedy, error.message)
 
     def add(self, error: BaseException, *, fatal: bool = False) -> None:
-        """Take an error."""
         message = error.message if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
         self._add(message, error.remedy if isinstance(error, HeadraceError) else "", message, fatal=fatal)
 

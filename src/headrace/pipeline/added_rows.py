@@ -172,7 +172,6 @@ class KeptRows:
         return None
 
     def keep(self, batch: int, lines: Sequence[Line]) -> None:
-        """Keep those of a batch."""
         offsets = self._checkpoint.offsets_hash(batch)
         data = {"version": _FORM, "batch": batch, "offsets": offsets, "rows": list(lines)}
         self._checkpoint.keep(CASCADES, json.dumps(data, separators=(",", ":"), ensure_ascii=False))

@@ -53,12 +53,10 @@ class AnnouncedStructures:
             }
 
     def before(self, target: Target, batch: int) -> frozenset[Structure]:
-        """The structures that the batches before this one announced to a sink."""
         known = self._batches.get(_place(target), {})
         return frozenset(structure for structure, first in known.items() if first < batch)
 
     def add(self, batch: int, announced: Iterable[tuple[Target, Iterable[Structure]]]) -> None:
-        """Keep which structures a batch announced that is in all sinks."""
         news = False
         for target, structures in announced:
             known = self._batches.setdefault(_place(target), {})

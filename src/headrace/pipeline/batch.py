@@ -83,7 +83,6 @@ class BatchWriter:
 
     @property
     def closed(self) -> bool:
-        """Whether no further batch is let in."""
         with self._state:
             return self._closed
 

@@ -328,7 +328,6 @@ class _RowLookup:
 
 
 def _columns(keys: Sequence[ForeignKey], table: TableId) -> list[str]:
-    """The columns by which a table refers to others."""
     return [name for key in keys if key.child == table for name in key.columns]
 
 

@@ -111,7 +111,6 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
         return all(finding.verdict is not Verdict.WRONG for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:

@@ -78,7 +78,6 @@ class Checkpoint:
 
     @property
     def local_folder(self) -> Path | None:
-        """The folder on this machine, or None when it is elsewhere."""
         return self.folder.local_path
 
     def text(self, file: str) -> str | None:
@@ -136,7 +135,6 @@ class Checkpoint:
         draft.replace(folder / file)
 
     def remove(self, file: str) -> None:
-        """Remove a small file of Headrace's, if it is there."""
         folder = self.local_folder
         if folder is None:
             self.folder.delete(file)
@@ -350,7 +348,6 @@ def forms(model: Model) -> dict[str, str]:
 
 
 def to_text(model: Model) -> str:
-    """The file's content."""
     return json.dumps({RELEASE: __version__, **forms(model)}, ensure_ascii=False, sort_keys=True)
 
 

@@ -119,14 +119,12 @@ def _is_a_name(option: Option, declared: Iterable[Option], given: Mapping[str, A
 
 
 def sink_class(document: Document, section: dict[str, Any], location: YamlPath) -> tuple[str, type[Sink]]:
-    """The name and the class of a sink."""
     kind = type_in(document, section, location, "sink", registry.names("sink"))
     cls: type[Sink] = class_named(document, "sink", kind, (*location, "type"))
     return kind, cls
 
 
 def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], location: YamlPath, name: str) -> Sink:
-    """A sink made from its options."""
     given = with_folders(kind.options, given, document.path)
     sink: Sink = made_in(
         document, location, lambda: kind(settings_in(document, kind, given, location, f"sink '{name}'"))
@@ -135,7 +133,6 @@ def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], locat
 
 
 def make_format(document: Document, section: Any, location: YamlPath) -> FormatSection:
-    """A format made from its section."""
     if not isinstance(section, dict):
         raise document.error(location, "A format must be a mapping.", "Write format: {type: debezium_json}.")
     kind = type_in(document, section, location, "format", registry.names("format"))

@@ -105,7 +105,6 @@ class DeadLetters:
             self.sink.write(self.changes(errors), batch)
 
     def topic_of(self, topic: str) -> str:
-        """The topic of dead letters of a topic."""
         return self.name.replace("${topic}", topic)
 
     def places(self, topics: Iterable[str] = ()) -> frozenset[str]:
@@ -170,7 +169,6 @@ class DeadLetters:
 
     @property
     def _topics_expression(self) -> str:
-        """A regular expression of the topics that dead letters go to."""
         topics = "|".join(re.escape(topic) for topic in self.source.settings.topics)
         given = f"(?:{topics})" if topics else ".+"
         return given.join(re.escape(part) for part in self.name.split("${topic}"))
@@ -230,7 +228,6 @@ class DeadLetters:
 
     @property
     def schema(self) -> TableSchema:
-        """The table of dead letters, for sinks of tables."""
         schema, _, name = self.name.rpartition(".")
         columns = (Column(n, at, LogicalType.parse(kind)) for at, (n, (kind, _)) in enumerate(_COLUMNS.items(), 1))
         return TableSchema(TableId("", schema, name), tuple(columns), ())
@@ -313,7 +310,6 @@ class Replayed:
         ]
 
     def with_batch(self, batch: ReplayedBatch, ranges: Iterable[tuple[str, int, int, int]]) -> Replayed:
-        """With one replay more."""
         by_partition: dict[str, dict[int, list[tuple[int, int]]]] = {}
         for topic, partition, first, last in [*self.ranges(), *ranges]:
             by_partition.setdefault(topic, {}).setdefault(partition, []).append((first, last))
@@ -324,7 +320,6 @@ class Replayed:
         return Replayed(letters, (*self.batches, batch))
 
     def to_text(self) -> str:
-        """As it is kept."""
         letters = {
             topic: {str(p): spans for p, spans in partitions.items()} for topic, partitions in self.letters.items()
         }

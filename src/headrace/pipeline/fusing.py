@@ -55,7 +55,6 @@ class Fusing:
 
     @property
     def text(self) -> str:
-        """The same in words."""
         if not self.fused:
             return f"behind the source, because {self.reason}"
         if self.sends:

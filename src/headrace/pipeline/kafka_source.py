@@ -63,8 +63,6 @@ class OnErrorSettings(Settings):
 
 
 class KafkaTopicsSettings(Settings):
-    """Of the source `kafka`."""
-
     bootstrap_servers: str = option(
         "The brokers to begin with: host:port, comma separated.",
     )
@@ -259,7 +257,6 @@ class KafkaTopics(Component):
 
     @contextmanager
     def _consumer(self, jvm: Any, defaults: Mapping[str, str] | None) -> Iterator[Any]:
-        """Kafka's consumer, for a few questions."""
         kafka = jvm.org.apache.kafka
         bytes_reader = kafka.common.serialization.ByteArrayDeserializer
         with self._asked():
@@ -312,7 +309,6 @@ class KafkaTopics(Component):
         return "" if held else f"It has no topic that matches '{self.settings.topics_pattern}' yet; a run waits for it."
 
     def reads(self, topic: str) -> bool:
-        """Whether a topic is among those that are read, if it exists."""
         if self.settings.topics:
             return topic in self.settings.topics
         return re.fullmatch(self.settings.topics_pattern, topic) is not None

@@ -81,7 +81,6 @@ class LeaseHolder:
         return 0.0 if self.released else self.renewed + _SKEW * self.seconds
 
     def to_text(self) -> str:
-        """As it is kept."""
         return json.dumps(self.__dict__)
 
     @classmethod

@@ -529,7 +529,6 @@ def _transforms(document: Document, listed: Any, location: YamlPath, owner: str 
 def _mappings(
     document: Document, listed: Any, location: YamlPath, example: str
 ) -> list[tuple[YamlPath, dict[str, Any]]]:
-    """The entries of a list of mappings, each with its place."""
     if listed is None:
         return []
     if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):

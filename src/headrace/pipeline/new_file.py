@@ -246,6 +246,5 @@ def _shown(default: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """A value as YAML on one line."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...").strip()

@@ -44,7 +44,6 @@ class TableOrphans:
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
         return sum(file.size for file in self.files)
 
 
@@ -136,7 +135,6 @@ def find_orphans(model: Model, spark: SparkSession, *, hours: int = LEAST_HOURS)
 
 
 def _delete(shown: TableOrphans, spark: SparkSession, before: dt.datetime) -> str:
-    """Delete what was shown, if it still is an orphan."""
     sink, known = shown.target.sink, {file.path for file in shown.files}
     files = [file for file in sink.orphan_files(spark, shown.table, before) if file.path in known]
     if files:

@@ -111,7 +111,6 @@ class Parking:
 
     @property
     def tables(self) -> tuple[ParkedTable, ...]:
-        """The tables that are parked now."""
         return self._parked
 
     def say_parked(self) -> None:
@@ -152,7 +151,6 @@ class Parking:
         return rows.where(f"not ({_are_of(out)})"), [count for count in counts if count.id not in out]
 
     def out(self, batch: int) -> list[TableId]:
-        """The tables whose rows a batch lacks."""
         return [one.table for one in self._parked if one.batch <= batch]
 
     @contextmanager
@@ -226,7 +224,6 @@ class Parking:
         return True
 
     def _named(self, table: TableId, end: Offsets, batch: int) -> list[str]:
-        """A table and those below it, as the command names them."""
         every = dict.fromkeys([table, *(self._below(table, batch) if self._below else ())])
         return [one.full_path if len(end.databases) > 1 else one.path for one in every]
 

@@ -25,7 +25,6 @@ _OURS = re.compile(r"headrace(?:\.\w+)*\.([A-Za-z]+): ([^\n\r]+)")
 
 
 def recover(error: BaseException | None) -> HeadraceError | None:
-    """The Headrace error that is the reason of another error, or None when there is none in it."""
     links = list(_chain(error))
     for link in links:
         # The query's own sentence says more than the sink that met it.

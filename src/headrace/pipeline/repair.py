@@ -230,7 +230,6 @@ class _PipelineState:
         return [(schema, name) for schema, name in self._captured if schema.id in meant]
 
     def parked_among(self, tables: Sequence[tuple[TableSchema, str]]) -> list[ParkedTable]:
-        """Those of some tables that are parked."""
         several = len(self.sources) > 1
         parked = (of_database(self.parked, name, several=several).get(schema.id.path) for schema, name in tables)
         return [one for one in parked if one is not None]
@@ -248,11 +247,9 @@ class _PipelineState:
             )
 
     def name(self, id: TableId) -> str:
-        """A table as people see it."""
         return id.full_path if self._several else id.path
 
     def signal_name(self, id: TableId) -> str:
-        """A table as a signal names it, which every database reads."""
         return id.full_path if self._several else id.path
 
     def estimate(self, database: str, id: TableId) -> int | None:
@@ -265,7 +262,6 @@ class _PipelineState:
         return None if progress is None or progress.rows < 0 else progress.rows
 
     def sinks(self, schema: TableSchema, effect: Callable[[Target], str]) -> tuple[tuple[str, str], ...]:
-        """What each sink gets of a table."""
         effects = []
         for target in self.model.targets:
             destination = target.shaping.routes.destination(schema.id)
@@ -280,7 +276,6 @@ class _PipelineState:
         return tuple(effects)
 
     def repair(self, kind: RepairKind, parts: Sequence[RepairedPart], signals: Sequence[Signal]) -> Repair:
-        """The repair that sends signals."""
         return Repair(
             kind,
             self.model.name,
@@ -340,7 +335,6 @@ def _skip_effect(target: Target) -> str:
 
 
 def with_notes(repair: Repair, *notes: str) -> Repair:
-    """The repair with more to know."""
     return replace(repair, notes=(*repair.notes, *notes))
 
 

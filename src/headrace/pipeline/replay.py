@@ -148,7 +148,6 @@ class ReplayPlan:
 
     @property
     def all_stops(self) -> list[str]:
-        """Everything that stops the replay, with remedies."""
         return [*self.stops, *(f"{sink.sink}: {sink.stop} {sink.remedy}".rstrip() for sink in self.sinks if sink.stop)]
 
     @property
@@ -466,7 +465,6 @@ class Replay:
         return sf.broadcast(self._waiting.selectExpr(*(f"{name} as _{name}" for name in _PLACE)))
 
     def _from_dead_letters(self, rows: DataFrame) -> DataFrame:
-        """The rows that letters gave."""
         return rows.join(self._places, _same_place(rows, self._places), "leftsemi")
 
     def _persisted(self, frame: DataFrame) -> DataFrame:
@@ -557,12 +555,10 @@ def _same_place(rows: DataFrame, places: DataFrame) -> Column:
 
 
 def _away(rows: DataFrame, places: DataFrame) -> DataFrame:
-    """The rows of other messages than these."""
     return rows.join(places, _same_place(rows, places), "leftanti")
 
 
 def _within(letters: DataFrame, spark: SparkSession, done: Replayed, how: str) -> DataFrame:
-    """The letters joined with what was replayed."""
     return _join_ranges(letters, local_rows(spark, done.ranges(), _IDS_DDL), how)
 
 

@@ -270,7 +270,6 @@ class RunningPipeline:
         return True
 
     def _at_end(self) -> bool:
-        """Whether it is a run that should end, and has everything."""
         if self._ending is None:
             return False
         try:

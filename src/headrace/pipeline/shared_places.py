@@ -108,7 +108,6 @@ def may_meet(targets: Sequence[Target]) -> bool:
 
 
 def may_meet_dead_letters(targets: Sequence[Target], dead_letters: DeadLetters | None) -> bool:
-    """Whether some sink shares one with dead letters."""
     theirs = frozenset() if dead_letters is None else dead_letters.sink.places()
     return any(_within(a, b) for target in targets for a in target.sink.places() for b in theirs)
 

@@ -72,7 +72,6 @@ class StageTimes:
         self._report(name)
 
     def end(self) -> None:
-        """The last stage ends."""
         now = time.monotonic()
         if self._name:
             self.ended[self._name] = self.ended.get(self._name, 0.0) + now - self._last

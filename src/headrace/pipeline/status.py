@@ -120,7 +120,6 @@ class StatusWatcher:
         self._thread = threading.Thread(target=self._keep_refreshing, name=f"headrace-status-{self.name}", daemon=True)
 
     def begin(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def close(self) -> None:

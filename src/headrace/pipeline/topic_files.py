@@ -42,7 +42,6 @@ class TopicFiles:
 
     @classmethod
     def of(cls, model: Model) -> TopicFiles:
-        """For a pipeline that reads Kafka topics."""
         assert isinstance(model.source, KafkaTopics)
         target = model.targets[0]
         gets_all_rows = len(model.targets) == 1 and target.shaping.changes_nothing and not model.parks
@@ -101,12 +100,10 @@ class _WritingDecoder(Codec):
         self._writer = writer
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows that the writer leaves of these messages."""
         for rows in self._decoder.feed(batch):
             yield from self._writer.write(rows)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What remains after the last message."""
         for rows in self._decoder.finish():
             yield from self._writer.write(rows)
         yield from self._writer.close()

@@ -84,7 +84,6 @@ def move_topics(model: Model, spark: SparkSession, names: Sequence[str], kind: K
 
 
 def _partitions(names: Sequence[str], ends: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
-    """The partitions that names mean."""
     partitions: dict[tuple[str, str], None] = {}
     for name in names:
         one = _PARTITION.fullmatch(name)

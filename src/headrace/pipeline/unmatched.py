@@ -118,7 +118,6 @@ def _of_tables(
 
 
 def names_columns(target: Target) -> bool:
-    """Whether an option of a sink names columns."""
     settings = target.sink.settings
     return any(
         option.names is not None and option.names.what == "columns" and settings.get(option.name)

@@ -230,7 +230,6 @@ class _Kept(Sink):
         """A temporary folder is always there."""
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        """Write the batch, in place of what is there of it."""
         place = f"{self._folder}/{batch.number}"
         rows.write.mode("overwrite").parquet(place)
         if place not in self.folders:

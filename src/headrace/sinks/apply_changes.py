@@ -207,7 +207,6 @@ class _Targets(LakeSink):
         """Nothing is known before the first batch."""
 
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
-        """A folder, or a table of a catalogue."""
         if self._folder is not None:
             return DeltaTable(session, absolute(*self._pattern.of(id, escaped)))
         kind = session.conf.get(f"spark.sql.catalog.{self._pattern.parts[0]}", None) or ""
@@ -216,15 +215,12 @@ class _Targets(LakeSink):
         return IcebergTable(session, parts) if is_iceberg else DeltaTable(session, parts)
 
     def location(self, id: TableId) -> str:
-        """The text with the table's names in it."""
         return ".".join(self._pattern.of(id, str))
 
     def new_table_properties(self, target: LakeTable) -> dict[str, str]:
-        """Those of the formats' own defaults."""
         return {}
 
     def write_changes(self, rows: DataFrame, batch: BatchId | None) -> None:
-        """Change rows of any tables."""
         from pyspark import StorageLevel
 
         if batch is None:

@@ -73,7 +73,6 @@ class ColumnRules:
         return "bytes" if self.in_bytes else "characters"
 
     def length(self, name: str) -> int:
-        """The length of a name as the target counts it."""
         return len(name.encode()) if self.in_bytes else len(name)
 
     def refuse(self, table: object, names: Iterable[str], added: Iterable[str] = ()) -> None:

@@ -69,7 +69,6 @@ class Evolution:
     rename: tuple[tuple[str, str], ...] = ()
 
     def columns_after(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """A target's columns and their types after it."""
         names = dict(self.rename)
         kept = {names.get(name, name): kind for name, kind in columns.items() if name not in self.drop}
         return kept | {column.name: column.type for column in (*self.widen, *self.add)}

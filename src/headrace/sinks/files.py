@@ -34,8 +34,6 @@ _LINE_DDL = (
 
 
 class FilesSettings(Settings):
-    """Where the files lie."""
-
     path: str = option("The folder for the batches, with one folder per batch. Created if it is missing.", kind=folder)
 
 
@@ -75,11 +73,9 @@ class FilesSink(Sink):
         return folder_permissions(self.settings.path)
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
-        """The folder."""
         return frozenset([folder_identity(self.settings.path)])
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
-        """The folder."""
         return Dataset.of_folder(absolute(self.settings.path))
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
@@ -113,7 +109,6 @@ class FilesSink(Sink):
         faultpoints.reach("sink.files.after_commit")
 
     def messages(self, spark: SparkSession, topics: str) -> DataFrame | None:
-        """The messages of all batches that are whole."""
         base = absolute(self.settings.path)
         batches = [name for name in Folder(spark, base).names() if name.startswith("batch=")]
         if not batches:

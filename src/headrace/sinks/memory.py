@@ -45,11 +45,9 @@ class MemorySink(Sink):
         """There is nobody to ask."""
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
-        """The name."""
         return frozenset([f"memory '{self.settings.name}'"])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        """Collect a batch, unless it is there already."""
         name = self.settings.name
         with _lock:
             ours = [kept for kept in _kept.get(name, {}) if (kept.owner, kept.sink) == (batch.owner, batch.sink)]

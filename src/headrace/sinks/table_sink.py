@@ -31,8 +31,6 @@ def column_renames(given: Any) -> tuple[tuple[str, str], ...]:
 
 
 class TableSettings(Settings):
-    """What every sink has that keeps tables."""
-
     position_column: str = option(
         "The name of the column with the position of a row's last change.",
         default="_headrace_position",

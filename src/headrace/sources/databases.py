@@ -54,12 +54,10 @@ class Offsets:
         return self.databases.get(database, Offset.nothing())
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         parts = {name: offset.to_json() for name, offset in sorted(self.databases.items()) if not offset.is_nothing}
         return {"version": VERSION, "databases": parts, **({"batch": self.batch} if self.batch else {})}
 
     def to_text(self) -> str:
-        """The JSON on one line."""
         return json.dumps(self.to_json(), separators=(",", ":"))
 
     @classmethod
@@ -140,7 +138,6 @@ class Databases:
 
     @property
     def sources(self) -> Mapping[str, Source]:
-        """The source of each database."""
         return self._sources
 
     def tables(self, offsets: Offsets | None = None) -> Sequence[TableSchema]:
@@ -166,7 +163,6 @@ class Databases:
         return any(type(source).cascades is not Source.cascades for source in self._sources.values())
 
     def cascades(self, start: Offsets | None = None, end: Offsets | None = None) -> Sequence[Cascade]:
-        """As `Source.cascades`, of all databases."""
         cascades_of_all: list[Cascade] = []
         for name, source in self._sources.items():
             of = [None if offsets is None else offsets.of(name) for offsets in (start, end)]
@@ -176,14 +172,12 @@ class Databases:
     def still_there(
         self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offsets: Offsets
     ) -> Sequence[bool]:
-        """As `Source.still_there`, of the database that has the foreign key's table."""
         for name, source in self._sources.items():
             if key.child in {schema.id for schema in source.schemas(offsets.of(name))}:
                 return source.still_there(key, rows, offsets.of(name))
         return [False] * len(rows)
 
     def without(self, name: str, slice: Slice, table: str) -> Slice | None:
-        """As `Source.without`, for a slice of one of the databases."""
         return self._sources[name].without(slice, table)
 
     def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
@@ -271,7 +265,6 @@ class Databases:
         return True
 
     def plan(self, start: Offsets, end: Offsets) -> list[tuple[str, Slice]]:
-        """The slices of the batch (start, end] with the database that each belongs to."""
         slices: list[tuple[str, Slice]] = []
         for name, source in self._sources.items():
             first, last = start.of(name), end.of(name)
@@ -330,7 +323,6 @@ class Databases:
 
 
 def _counting_versions(source: Source, start: Offset, end: Offset) -> Offset:
-    """The end of a batch, with the versions of its schemas."""
     if end.schemas == start.schemas:
         return end if end.versions == start.versions else replace(end, versions=start.versions)
     return replace(end, versions=next_versions(start.versions, source.schemas(start), source.schemas(end)))

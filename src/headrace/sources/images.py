@@ -69,7 +69,6 @@ def _repeated(names: tuple[str, ...], times: int) -> pa.Array:
 
 
 def constant_map(entries: dict[str, str], length: int) -> pa.Array:
-    """The same map for every row."""
     width = len(entries)
     return pa.MapArray.from_arrays(
         pa.array(np.arange(length + 1, dtype=np.int32) * width),
@@ -94,15 +93,12 @@ class WholeRows:
         return len(self.cells) // len(self.names)
 
     def column(self, place: int) -> pa.Array:
-        """The texts of one column."""
         return self.cells.take(pa.array(np.arange(place, len(self.cells), len(self.names))))
 
     @property
     def columns(self) -> list[pa.Array]:
-        """The texts column by column."""
         return [self.column(place) for place in range(len(self.names))]
 
     def maps(self) -> pa.Array:
-        """Maps of column to text, one for each row."""
         offsets = pa.array(np.arange(len(self) + 1, dtype=np.int32) * len(self.names))
         return pa.MapArray.from_arrays(offsets, _repeated(self.names, len(self)), self.cells)

@@ -39,7 +39,6 @@ class Marker:
 
 
 def marker_batch(markers: Sequence[Marker], capture_time: dt.datetime | None) -> pa.RecordBatch:
-    """Marker rows as change rows."""
     schema = arrow_schema()
     rows = []
     for marker in markers:

@@ -51,7 +51,6 @@ class Spool:
             self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keep a batch."""
         self._left -= batch.nbytes
         if self._left >= 0:
             self._first.append(batch)
@@ -100,8 +99,6 @@ _COUNTED = pa.struct(
 
 
 class _Counted(NamedTuple):
-    """What changes are counted by."""
-
     database: str | None
     table_path: str
     op: str | None
@@ -242,7 +239,6 @@ class _Encoding:
         return self._lost.plus(self._encoder.out_of_range)
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The messages."""
         for batch in batches:
             if self._learns(batch):
                 yield from self._encoder.finish()

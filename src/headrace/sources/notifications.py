@@ -156,7 +156,6 @@ class Notifications:
 
 
 def rows_of(slice: Slice) -> pa.RecordBatch:
-    """The rows of a slice with notifications."""
     return marker_batch(slice.details["rows"], slice.details["capture_time"])
 
 

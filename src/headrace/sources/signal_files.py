@@ -46,7 +46,6 @@ class TakenFiles:
         return sorted(name for name in present if not self._has(name))
 
     def taking(self, present: Iterable[str], now: dt.datetime) -> TakenFiles:
-        """With all that is in the folder."""
         present = list(present)
         settled = [name for name in (*present, self.upto) if _is_settled(name, now)]
         upto = max(settled, default="")
@@ -58,7 +57,6 @@ class TakenFiles:
         return name in self.names or (_is_stamped(name) and name <= self.upto)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {"file": self.upto, "files": None if self.names is None else list(self.names)}
 
     @classmethod

@@ -204,7 +204,6 @@ class SourceContract(Contract):
         assert caught.value.remedy
 
     def _begun(self, folder: Path) -> SourceRun:
-        """A run that has all that was there before."""
         run = SourceRun(lambda: self.source(folder))
         assert _values(run.all()) == []
         return run

@@ -591,6 +591,5 @@ class TableSinkContract(Contract):
 
 
 def _of_its_own(target: TableTarget, key: tuple[str, ...]) -> TableSchema:
-    """A table that no other example has."""
     target.examples += 1
     return table(f"example_{target.examples}", key=key, **TEXTS)

@@ -60,12 +60,10 @@ def _read_only(buffer: pa.Buffer, kind: type[np.generic]) -> Array:
 
 
 def bitmap(size: int) -> Array:
-    """An empty Arrow bitmap."""
     return np.zeros((size + 7) // 8, np.uint8)
 
 
 def mask_bitmap(mask: Array) -> Array:
-    """An Arrow bitmap of an array of booleans."""
     return np.packbits(mask, bitorder="little")
 
 

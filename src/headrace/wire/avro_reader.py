@@ -338,7 +338,6 @@ def fill_fields(tokens: Tokens, at: Array, fields: Array) -> None:
 
 @kernel
 def fill_utf8(data: Array, tokens: Tokens, at: Array, out: Array) -> None:
-    """Fill whether each text is UTF-8."""
     for r in range(at.size):
         out[r] = True
         t = at[r]

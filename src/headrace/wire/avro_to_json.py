@@ -76,12 +76,10 @@ class AvroJson(Tape):
                 self.tokens.kind[at] = np.where(np.isfinite(values), NUMBER, STRING)
 
     def texts(self, at: Array) -> pa.StringArray:
-        """Each value as text, as of JSON."""
         self._write(at)
         return super().texts(at)
 
     def among(self, at: Array, texts: Names) -> Array:
-        """Whether each index holds one of a few texts, as JSON has it."""
         self._write(at)
         return super().among(at, texts)
 

@@ -104,7 +104,6 @@ class _Layout:
         self.depth = 0
 
     def add(self, node: int, column: pa.Array, level: int = 0) -> int:
-        """The number of the column's node."""
         self.depth = max(self.depth, level + 1)
         if not len(column):
             return self._line(NOTHING, 0)

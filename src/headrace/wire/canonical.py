@@ -70,7 +70,6 @@ def odd_floats(tape: Tape, at: Array) -> Array:
 
 
 def settled(texts: pa.StringArray, rows: Array, values: Sequence[str | None]) -> pa.StringArray:
-    """A column with other values in these rows."""
     if not rows.size:
         return texts
     indexes = np.arange(len(texts))

@@ -83,7 +83,6 @@ class _Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba takes it for where a kernel calls it."""
         return self.kernel._numba_type_
 
 

@@ -54,7 +54,6 @@ def changed(
 
 @kernel
 def same_text(a: TextView, i: Any, b: TextView, j: Any) -> Any:
-    """Whether two texts are equal."""
     size = a.offsets[U(i + 1)] - a.offsets[U(i)]
     if b.offsets[U(j + 1)] - b.offsets[U(j)] != size:
         return False

@@ -268,7 +268,6 @@ def _stops(w: Any) -> Any:
 
 @kernel
 def _lowest(marks: Any) -> Any:
-    """The number of the lowest marked byte."""
     below = ((marks & (~marks + U(1))) - U(1)) & _ONES
     # Signed, because the sum of a signed and an unsigned number would be a float.
     return np.int64((below * _ONES) >> U(56)) - 1

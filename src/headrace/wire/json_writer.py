@@ -65,7 +65,6 @@ def objects(
 
 
 def are_numbers(texts: pa.StringArray, asked: Array) -> Array:
-    """Which of the texts that are asked for are JSON numbers, to the last byte."""
     is_number = np.zeros(len(texts), np.bool_)
     _mark_numbers(text_view(texts), asked, is_number)
     return is_number
@@ -199,7 +198,6 @@ def _put_null(out: Array, o: Any) -> Any:
 
 @kernel
 def is_valid(view: TextView, k: Any) -> Any:
-    """Whether a text is not null."""
     b = view.first + k
     return (view.valid[U(b >> 3)] >> np.uint8(b & 7)) & 1 != 0
 

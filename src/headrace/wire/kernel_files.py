@@ -88,7 +88,6 @@ class KernelFiles(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """The folder that is written."""
         return str(self._written or "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

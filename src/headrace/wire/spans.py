@@ -40,7 +40,6 @@ for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
 
 @kernel
 def byte(data: Array, i: Any) -> Any:
-    """One byte."""
     return data[U(i)]
 
 

@@ -99,7 +99,6 @@ class Tape:
         return np.where(at < 0, np.uint8(json_exact.ABSENT), self.tokens.kind[at])
 
     def is_value(self, at: Array) -> Array:
-        """Whether there is a value other than null."""
         return (at >= 0) & (self.tokens.kind[at] != NULL)
 
     def fields(self, at: Array, names: Names, group: Array | None = None) -> Array:
@@ -172,7 +171,6 @@ class Tape:
         return text_array(offsets, out, valid if nulls else None, nulls)
 
     def text(self, at: int) -> str | None:
-        """The text of one value."""
         value: str | None = self.texts(np.array([at], np.int32))[0].as_py()
         return value
 

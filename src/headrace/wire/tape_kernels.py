@@ -63,7 +63,6 @@ def count_items(tokens: Tokens, at: Array, offsets: Array) -> Any:
 
 @kernel
 def list_items(tokens: Tokens, at: Array, items: Array) -> None:
-    """Fill the indexes of the items of each array."""
     count = 0
     for r in range(at.size):
         o = at[r]

@@ -45,17 +45,14 @@ class Moments:
 
     @property
     def fine(self) -> Array:
-        """Which texts are written so."""
         return self.parts[:, _IS] != 0
 
     @property
     def has_day(self) -> Array:
-        """Which have a day."""
         return self.parts[:, _HAS_DAY] != 0
 
     @property
     def has_clock(self) -> Array:
-        """Which have a clock."""
         return self.parts[:, _HAS_CLOCK] != 0
 
     @property
@@ -75,12 +72,10 @@ class Moments:
 
     @property
     def digits(self) -> Array:
-        """How many digits the fraction has."""
         return self.parts[:, _DIGITS]
 
     @property
     def nanos(self) -> Array:
-        """The fraction in nanoseconds."""
         return self.parts[:, _NANOS]
 
     @property
@@ -90,7 +85,6 @@ class Moments:
 
 
 def moments(texts: pa.StringArray, at: Array) -> Moments:
-    """The parts of the texts with these numbers."""
     parts = np.zeros((at.size, _PARTS), np.int32)
     view = text_view(texts)
     _fill_moments(view.data, view.offsets, at, parts)
@@ -213,7 +207,6 @@ def _two(data: Array, i: Any, end: Any) -> Any:
 
 @kernel
 def _is_zone(data: Array, i: Any, end: Any) -> Any:
-    """Whether a zone stands at the end, or nothing."""
     if i == end or (i + 1 == end and byte(data, i) == 90):
         return True
     if byte(data, i) != 43 and byte(data, i) != 45:

@@ -111,7 +111,6 @@ def find_values(data: Array, starts: Array, ends: Array, columns: Any, indexes: 
 def copy_column(
     data: Array, indexes: Array, sizes: Array, column: Any, columns: Any, offsets: Array, valid: Array, out: Array
 ) -> None:
-    """Copy the values of one column of rows."""
     o = 0
     for r in range(offsets.size - 1):
         offsets[r] = o

@@ -69,7 +69,6 @@ def value_of(text: str, kind: pa.DataType, zone: str | None = None) -> Any:
 
 
 def bytes_of(text: str) -> bytes | None:
-    """The bytes of a text in base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

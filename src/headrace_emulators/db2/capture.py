@@ -167,7 +167,6 @@ class CaptureProgram(CaptureThread[Db2Storage]):
         self._max = max_transactions
 
     def look(self, storage: Db2Storage) -> None:
-        """One look at the log, unless the program is suspended."""
         if storage.state("capture", "running") != "running":
             return
         try:

@@ -63,15 +63,12 @@ class Table:
 
     @property
     def path(self) -> str:
-        """What SQLite calls it."""
         return f"{self.schema}.{self.name}"
 
     def column(self, name: str) -> Column | None:
-        """A column by its name."""
         return next((column for column in self.columns if column.name == name), None)
 
     def to_text(self) -> str:
-        """JSON on one line."""
         columns = [vars(column) | {"type": column.type.declaration} for column in self.columns]
         return json.dumps(vars(self) | {"columns": columns, "keys": [vars(key) for key in self.keys]})
 
@@ -124,12 +121,10 @@ class Catalog:
         self._version = -1
 
     def find(self, schema: str, name: str) -> Table | None:
-        """A table by its name."""
         self.refresh()
         return self._tables.get((schema, name))
 
     def next_number(self) -> int:
-        """A number that no table has had."""
         self._sqlite.execute("UPDATE \"emulator.state\" SET value = value + 1 WHERE name = 'table'")
         (number,) = self._sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'table'").fetchone()
         return int(number)
@@ -143,7 +138,6 @@ class Catalog:
         self.forget()
 
     def drop(self, table: Table) -> None:
-        """Forget a table."""
         place = (table.schema, table.name)
         self._sqlite.execute('DELETE FROM "emulator.tables" WHERE schema = ? AND name = ?', place)
         self._undescribe(table)

@@ -74,7 +74,6 @@ class Definitions:
         self._catalog.save(replace(table, number=self._catalog.next_number()), self._now())
 
     def drop(self, table: Table) -> None:
-        """Drop a table."""
         self._sqlite.execute(f"DROP TABLE {quoted(table.path)}")
         self._catalog.drop(table)
 

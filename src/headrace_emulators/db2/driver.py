@@ -91,15 +91,12 @@ class Connection(driver.Connection[Db2Session]):
         storage.autocommit = bool(is_on)
 
     def cursor(self) -> Cursor:
-        """A new cursor."""
         if self._closed:
             raise ProgrammingError(-99999, "08003", "Connection is not active.")
         return Cursor(self)
 
 
 class Cursor(driver.Cursor):
-    """A DB-API cursor."""
-
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self.connection = connection
@@ -142,6 +139,5 @@ class Cursor(driver.Cursor):
         return -1 if self._result is None else self._result.rowcount
 
     def close(self) -> None:
-        """Discard the result."""
         super().close()
         self._result = None

@@ -48,17 +48,14 @@ class NotSupportedError(DatabaseError):
 
 
 def syntax_error(near: str) -> ProgrammingError:
-    """SQL0104N."""
     return ProgrammingError(-104, "42601", f'An unexpected token "{near}" was found.')
 
 
 def undefined(name: str) -> ProgrammingError:
-    """SQL0204N."""
     return ProgrammingError(-204, "42704", f'"{name}" is an undefined name.')
 
 
 def unknown_column(name: str) -> ProgrammingError:
-    """SQL0206N."""
     return ProgrammingError(-206, "42703", f'"{name}" is not valid in the context where it is used.')
 
 
@@ -68,32 +65,26 @@ def not_emulated(what: str) -> NotSupportedError:
 
 
 def overflow(kind: str) -> DataError:
-    """SQL0413N."""
     return DataError(-413, "22003", f"Overflow occurred during numeric data type conversion to {kind}.")
 
 
 def too_long(value: str) -> DataError:
-    """SQL0433N."""
     return DataError(-433, "22001", f'Value "{value[:30]}" is too long.')
 
 
 def not_convertible(value: object, kind: str) -> DataError:
-    """SQL0420N."""
     return DataError(-420, "22018", f'Invalid character found in "{str(value)[:30]}" for a value of {kind}.')
 
 
 def bad_moment(value: object) -> DataError:
-    """SQL0180N."""
     return DataError(-180, "22007", f'The string "{str(value)[:40]}" is not a date, time or timestamp.')
 
 
 def null_refused(column: str) -> IntegrityError:
-    """SQL0407N."""
     return IntegrityError(-407, "23502", f'Assignment of a NULL value to a NOT NULL column "{column}" is not allowed.')
 
 
 def duplicate(name: str) -> IntegrityError:
-    """SQL0803N."""
     return IntegrityError(
         -803, "23505", f'One or more values would produce duplicate rows in the index or constraint of "{name}".'
     )

@@ -50,7 +50,6 @@ class TransactionLog:
         return int(self._value("lsn_bytes"))
 
     def end(self) -> bytes:
-        """Where the log ends now."""
         return self._bytes(int(self._value("lsn")))
 
     def _value(self, name: str) -> Any:

@@ -101,15 +101,12 @@ class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
     """One database, with a connection through which a test or demo controls it. Not shared between threads."""
 
     def open_session(self) -> Db2Session:
-        """A further connection with this database's clock."""
         return Db2Session(self.path, clock=lambda: self.clock())
 
     def connect(self) -> Connection:
-        """A DB-API connection with this database's clock."""
         return Connection(self.open_session())
 
     def cursor(self) -> Cursor:
-        """A cursor on the controlling connection."""
         return Connection(self.session).cursor()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
@@ -183,7 +180,6 @@ class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
         return CaptureProgram(self._open_storage, poll=poll, max_transactions=max_transactions)
 
     def capturing(self) -> CaptureProgram:
-        """The Capture program as demos run it."""
         return self.capture_program()
 
     def prune(self, mark: bytes | None = None, *, retention: dt.timedelta | None = None) -> None:

@@ -26,8 +26,6 @@ _MAX_LINE = 100
 
 
 class Shop(SqlShop[EmulatedDb2Database]):
-    """The shop database."""
-
     schema = "SHOP"
     script = _TABLES
     changed_customer = "name = ?, credit = credit + 1.5"
@@ -39,7 +37,6 @@ class Shop(SqlShop[EmulatedDb2Database]):
         self.database.register(self.schema, table.upper())
 
     def actions(self) -> list[tuple[int, Action]]:
-        """What happens in the shop, and how often."""
         return [*super().actions(), (6, self._replace_order)]
 
     def _add_customer(self, cursor: Cursor) -> None:

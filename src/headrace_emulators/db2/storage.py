@@ -54,7 +54,6 @@ class Db2Storage(Storage):
         self.catalog.forget()
 
     def translated(self, error: sqlite3.Error) -> Error:
-        """An SQLite error as Db2 words it."""
         failure = self._functions.take_failure()
         if failure is not None:
             return failure

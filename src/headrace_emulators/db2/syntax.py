@@ -74,7 +74,6 @@ def parse(statement: str) -> exp.Expr:
 
 
 def statements(script: str) -> list[str]:
-    """The statements of a script, which semicolons end."""
     found, start = [], 0
     for token in _TOKEN.finditer(script):
         if token["other"] == ";":
@@ -98,7 +97,6 @@ class Reader:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
         return self._at >= len(self._tokens)
 
     def word(self, ahead: int = 0) -> str:
@@ -122,7 +120,6 @@ class Reader:
             raise self.unexpected()
 
     def unexpected(self) -> ProgrammingError:
-        """The error for what comes."""
         return syntax_error(self._tokens[self._at][0] if not self.done else "END-OF-STATEMENT")
 
     def name(self) -> str:
@@ -183,7 +180,6 @@ class Reader:
         raise self.unexpected()
 
     def type(self) -> str:
-        """Take a type as text."""
         words = [self.name()]
         if words[0] == "LONG" or (words[0] in ("CHARACTER", "CHAR") and self.word() == "VARYING"):
             words.append(self.name())

@@ -495,7 +495,6 @@ class Translator:
 
 
 def _refuse(tree: Any, known: set[str]) -> None:
-    """Refuse parts of a tree that are not known."""
     odd = [name for name, value in tree.args.items() if value not in (None, False, [], "") and name not in known]
     if odd:
         raise not_emulated(f"{odd[0].upper().rstrip('_')} of {type(tree).__name__.upper()}")
@@ -535,5 +534,4 @@ def _literal(tree: Any) -> tuple[str, Db2Type]:
 
 
 def columns_of(outputs: Sequence[Output]) -> list[str]:
-    """The names of a result's columns."""
     return [name for name, _ in outputs]

@@ -60,7 +60,6 @@ class Db2Type:
 
     @property
     def binary(self) -> bool:
-        """Whether values are bytes."""
         return self.bits or self.name in _BINARIES
 
     @property
@@ -70,7 +69,6 @@ class Db2Type:
 
     @property
     def column(self) -> str:
-        """How SQLite declares a column of it."""
         if self.binary:
             return "BLOB"
         if self.name in _INTEGERS or self.name == "BOOLEAN":

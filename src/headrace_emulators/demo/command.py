@@ -28,8 +28,6 @@ _LOOK_SECONDS = 0.25
 
 
 class Database(StrEnum):
-    """The databases that a demo can have."""
-
     FLIGHTS = "flights"
     SHOP = "shop"
 

@@ -180,7 +180,6 @@ def _compare_table(
 
 
 def _is_db2(database: sqlite3.Connection) -> bool:
-    """Whether the file is an emulated Db2 database."""
     found = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'ASNCDC.IBMSNAP_REGISTER'").fetchone()
     return found is not None
 

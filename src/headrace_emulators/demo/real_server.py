@@ -35,7 +35,6 @@ class RealServer:
     names: str = "database"
 
     def options(self, database: str) -> dict[str, object]:
-        """The source's options for a database of it."""
         return {"type": self.source, **self.login, self.names: database}
 
 

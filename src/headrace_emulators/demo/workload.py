@@ -97,7 +97,6 @@ class Workload:
 
     @property
     def file(self) -> Path:
-        """The database's SQLite file."""
         return Path(self._seen["file"])
 
     @property
@@ -106,7 +105,6 @@ class Workload:
         return int(self._seen["transactions"])
 
     def change(self) -> None:
-        """Begin to change the database."""
         self._say("change")
 
     def stop(self) -> None:
@@ -148,7 +146,6 @@ def _answer(**values: object) -> None:
 
 
 def _made(source: str, folder: Path, name: str, seed: int) -> Traffic[Any]:
-    """The database with its history."""
     if source == "db2":
         from headrace_emulators import db2
         from headrace_emulators.db2.shop import Shop as Db2Shop

@@ -22,17 +22,14 @@ def databases(directory: Path) -> dict[str, Path]:
 
 
 def find(directory: Path, name: str) -> Path | None:
-    """The file of a database, whose name may be in any case."""
     return next((path for n, path in databases(directory).items() if n.lower() == name.lower()), None)
 
 
 def name_of(path: Path) -> str:
-    """The name of the database in a file."""
     return next((n for n, file in _given(path.parent).items() if file == path.name), path.stem)
 
 
 def give_name(path: Path, name: str) -> None:
-    """Give the database of a file a name that differs from the file's."""
     names = {n: file for n, file in _given(path.parent).items() if file != path.name and n.lower() != name.lower()}
     if name != path.stem or path.suffix != SUFFIX:
         names[name] = path.name

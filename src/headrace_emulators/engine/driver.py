@@ -37,11 +37,9 @@ class Connection(Generic[AnySession]):
         self._closed = False
 
     def commit(self) -> None:
-        """End the transaction."""
         self.session.commit()
 
     def rollback(self) -> None:
-        """Undo the transaction."""
         self.session.rollback()
 
     def close(self) -> None:
@@ -66,19 +64,15 @@ class Cursor:
         self._rows: Iterator[Row] = iter(())
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row."""
         return next(iter(self), None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows."""
         return list(itertools.islice(self, size or self.arraysize))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
         return list(self)
 
     def close(self) -> None:
-        """Discard the result."""
         self._rows = iter(())
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:

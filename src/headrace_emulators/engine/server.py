@@ -48,7 +48,6 @@ class DatabaseHandle(ABC, Generic[AnySession, AnyCursor]):
 
     @property
     def name(self) -> str:
-        """The database's name."""
         return files.name_of(self.path)
 
     @property
@@ -88,7 +87,6 @@ class DatabaseHandle(ABC, Generic[AnySession, AnyCursor]):
             raise
 
     def close(self) -> None:
-        """Close the controlling connection."""
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -20,13 +20,10 @@ class Session(ABC):
         """Run a text; raises the driver's errors, as a server would answer."""
 
     def commit(self) -> None:
-        """End the transaction."""
         self.storage.commit()
 
     def rollback(self) -> None:
-        """Undo the transaction."""
         self.storage.rollback()
 
     def close(self) -> None:
-        """Roll back what is open and close."""
         self.storage.close()

@@ -41,15 +41,12 @@ class Values:
         self.now += dt.timedelta(microseconds=self.random.randrange(1, 90_000_000))
 
     def name(self) -> str:
-        """A person's name."""
         return f"{self.random.choice(self._names)} {self.random.choice(self._names)}"
 
     def word(self) -> str:
-        """One word."""
         return self.random.choice(self._words)
 
     def title(self) -> str:
-        """Two words."""
         return " ".join(self.random.choices(self._words, k=2))
 
     def large(self) -> str:
@@ -57,7 +54,6 @@ class Values:
         return " ".join(self.random.choices(self._words, k=self.random.randrange(200, 1500)))
 
     def maybe(self, value: Any, chance: float = 0.25) -> Any:
-        """The value, or null by chance."""
         return None if self.random.random() < chance else value
 
     def number(self, low: int, high: int, scale: int) -> Decimal:
@@ -65,11 +61,9 @@ class Values:
         return Decimal(self.random.randrange(low, high)).scaleb(-scale)
 
     def sku(self, prefix: str) -> str:
-        """A product's key."""
         return f"{prefix}-{self.random.randrange(10**9):09d}"
 
     def birthday(self) -> dt.date:
-        """A date."""
         return dt.date(1930 + self.random.randrange(80), 1 + self.random.randrange(12), 1 + self.random.randrange(28))
 
     def log_day(self) -> str:
@@ -175,7 +169,6 @@ class SqlShop(Workload[Database]):
         return server.create_database(name)
 
     def actions(self) -> list[tuple[int, Action]]:
-        """What happens in the shop, and how often."""
         return [
             (20, self._place_order), (10, self._add_customer), (12, self._change_customer), (8, self._change_large),
             (6, self._forget_values), (8, self._reprice), (5, self._rename_product), (5, self._renumber_lines),
@@ -212,11 +205,9 @@ class SqlShop(Workload[Database]):
         self.run(cursor, table, "insert", f"INSERT INTO {{}} ({names}) VALUES ({places})", *values.values())
 
     def any_customer(self) -> int:
-        """The number of a customer."""
         return self.values.random.choice(self.stock.customers)
 
     def any_order(self) -> int:
-        """The number of an order that has lines."""
         return self.values.random.choice(list(self.stock.lines))
 
     @abstractmethod

@@ -165,7 +165,6 @@ class Storage(ABC):
         self._ended()
 
     def rollback(self) -> None:
-        """Undo the transaction."""
         if self.sqlite.in_transaction:
             self.sqlite.execute("ROLLBACK")
         self._ended()

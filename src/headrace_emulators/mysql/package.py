@@ -83,7 +83,6 @@ class _Apt:
             raise ConnectError(f"Debian's {_SUITE} has no package {_PACKAGE}.", remedy="Tests with MySQL are skipped.")
 
     def download(self) -> Iterator[Path]:
-        """The package and the libraries that it needs."""
         without = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
         said = _run("apt-cache", *self._options, "depends", "--recurse", *without, _PACKAGE)
         names = {line for line in said.splitlines() if line[:1].isalnum() and not line.startswith(_NOT_NEEDED)}

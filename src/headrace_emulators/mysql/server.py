@@ -92,12 +92,10 @@ class MySqlServer:
 
     @property
     def host(self) -> str:
-        """Where clients connect."""
         return "127.0.0.1"
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
         return self._server.pid
 
     @property
@@ -227,7 +225,6 @@ class MySqlServer:
 
     @property
     def version(self) -> str:
-        """What the server calls itself."""
         return self.run("SELECT version()")[0][0]
 
     @property
@@ -245,14 +242,11 @@ class MySqlServer:
 
 @dataclass(frozen=True)
 class MySqlDatabase:
-    """A database of a server, for one test."""
-
     server: MySqlServer
     name: str
 
     @property
     def options(self) -> dict[str, str]:
-        """The source's options that name it."""
         return {
             "hostname": self.server.host,
             "port": str(self.server.port),

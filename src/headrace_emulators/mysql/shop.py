@@ -54,7 +54,6 @@ class _Cursor:
         return int(self._cursor.rowcount)
 
     def execute(self, sql: str, parameters: Sequence[Any], /) -> _Cursor:
-        """Run one statement."""
         self._cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
         return self
 
@@ -78,7 +77,6 @@ class ShopOnMysql:
 
     @property
     def path(self) -> Path:
-        """Where the server keeps it."""
         return self.server.data
 
     def ask(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -101,21 +99,16 @@ class ShopOnMysql:
         self._connection.commit()
 
     def capturing(self) -> AbstractContextManager[object]:
-        """Nothing has to be done so that it is captured."""
         return nullcontext()
 
     def capture(self) -> int:
-        """Nothing has to be looked for."""
         return 0
 
     def close(self) -> None:
-        """Close the session."""
         self._connection.close()
 
 
 class MysqlShop(SqlShop[ShopOnMysql]):
-    """The shop database."""
-
     schema = "shop"
     script = _TABLES
     changed_customer = "name = ?, credit = credit + 1.5"

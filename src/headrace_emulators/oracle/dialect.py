@@ -26,8 +26,6 @@ class PlainOracle(Oracle):
     """Oracle without sqlglot's ideas of what functions mean."""
 
     class Parser(Oracle.Parser):  # type: ignore[misc, valid-type]
-        """The parser."""
-
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {}
 

@@ -53,11 +53,9 @@ class Connection(driver.Connection[Session]):
         self.call_timeout = 0
 
     def cursor(self) -> Cursor:
-        """A new cursor."""
         return Cursor(self.session)
 
     def execute(self, sql: str, **parameters: Any) -> Cursor:
-        """A new cursor that has executed a statement."""
         cursor = self.cursor()
         cursor.execute(sql, parameters)
         return cursor
@@ -101,7 +99,6 @@ class Cursor(driver.Cursor):
 
     @property
     def rowcount(self) -> int:
-        """Rows changed."""
         return self._result.count
 
 

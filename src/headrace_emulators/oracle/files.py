@@ -97,12 +97,10 @@ BUSY_SECONDS = 30.0
 
 
 def path_of(directory: Path, name: str) -> Path:
-    """The file of a database."""
     return directory / f"{name.upper()}{SUFFIX}"
 
 
 def create(path: Path) -> None:
-    """Make the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")

@@ -37,11 +37,9 @@ class RedoLog:
         self._records_per_log = records_per_log
 
     def fact(self, name: str) -> Any:
-        """A fact of the database."""
         return self._connection.execute('SELECT value FROM "sys.facts" WHERE name = ?', (name,)).fetchone()[0]
 
     def put_fact(self, name: str, value: Any) -> None:
-        """Keep a fact."""
         self._connection.execute('INSERT OR REPLACE INTO "sys.facts" VALUES (?, ?)', (name, value))
 
     def next_scn(self, at: int | None = None) -> int:
@@ -51,7 +49,6 @@ class RedoLog:
         return scn
 
     def begin_thread(self, thread: int, time: str) -> None:
-        """Open a thread with its first log."""
         scn = int(self.fact("scn"))
         self._connection.execute("INSERT OR REPLACE INTO \"sys.threads\" VALUES (?, 'OPEN', ?, ?)", (thread, scn, time))
         self._connection.execute(
@@ -72,7 +69,6 @@ class RedoLog:
         return int(row[0]), int(row[1])
 
     def append(self, thread: int, records: list[dict[str, Any]], script: Scripted | None = None) -> None:
-        """Write records into a thread's current log."""
         if not records:
             return
         sequence, count = self.current(thread)

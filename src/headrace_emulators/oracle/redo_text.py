@@ -21,7 +21,6 @@ Columns = Sequence[tuple[str, Declared]]
 
 
 def quoted(text: str) -> str:
-    """A literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -55,7 +54,6 @@ def out_of_row(kind: Declared, value: Any) -> bool:
 
 
 def printed(kind: Declared, value: Any) -> str:
-    """A value as a statement has it."""
     if value is None:
         return "NULL"
     family = kind.family
@@ -81,7 +79,6 @@ def printed(kind: Declared, value: Any) -> str:
 
 
 def insert(table: str, columns: Columns, row: Mapping[str, Any]) -> str:
-    """An insert of a whole row."""
     names = ",".join(f'"{name}"' for name, _ in columns)
     values = ",".join(printed(kind, row[name]) for name, kind in columns)
     return f"insert into {table}({names}) values ({values});"
@@ -95,7 +92,6 @@ def update(table: str, columns: Columns, before: Mapping[str, Any], changed: Map
 
 
 def delete(table: str, columns: Columns, before: Mapping[str, Any], rowid: str) -> str:
-    """A delete."""
     return f"delete from {table} where {_conditions(columns, before, rowid)};"
 
 

@@ -69,7 +69,6 @@ class EmulatedOracle:
         return {"driver": "oracle-emulator", "hostname": str(self.directory), "database": self.name}
 
     def connect(self, user: str = "SHOP", *, instance: int = 1) -> Connection:
-        """A connection of a user on an instance."""
         return connect({"hostname": self.directory, "database": self.name, "user": user, "instance": instance})
 
     def run(self, *statements: str, user: str = "SHOP") -> None:
@@ -81,7 +80,6 @@ class EmulatedOracle:
 
     @property
     def scn(self) -> int:
-        """The clock."""
         return int(self._log.fact("scn"))
 
     def set_fact(self, name: str, value: object) -> None:
@@ -90,7 +88,6 @@ class EmulatedOracle:
             self._log.put_fact(name, value)
 
     def switch_log(self, thread: int = 1, *, archive: bool = True) -> None:
-        """Switch a thread's log."""
         with self._writing():
             self._log.switch(thread, self._now(), archive=archive)
 

@@ -91,7 +91,6 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether changes wait for their commit."""
         return self._xid is not None
 
     @property
@@ -330,7 +329,6 @@ class Session:
         return self.delete(table, [(number, dict(before)) for number, before, _ in rows])
 
     def delete(self, table: Table, rows: Sequence[tuple[int, dict[str, Any]]]) -> int:
-        """Delete rows."""
         with self.writing():
             scn = self._change_scn()
             records = []
@@ -474,7 +472,6 @@ class Session:
             )
 
     def rollback(self) -> None:
-        """Undo the transaction."""
         if self._xid is None:
             return
         with self.writing(begin=False):

@@ -120,7 +120,6 @@ class PostgresServer:
             )
 
     def _making(self) -> list[str | Path]:
-        """What makes the data folder."""
         return [self._prepare, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]
 
     def _require_way(self) -> None:
@@ -200,7 +199,6 @@ class PostgresServer:
 
     @property
     def version(self) -> str:
-        """What the server calls itself."""
         return str(self.run("SHOW server_version", database="postgres")[0][0])
 
     def new_database(self, options: str = "") -> PostgresDatabase:
@@ -213,14 +211,11 @@ class PostgresServer:
 
 @dataclass(frozen=True)
 class PostgresDatabase:
-    """A database of a server, for one test."""
-
     server: PostgresServer
     name: str
 
     @property
     def options(self) -> dict[str, str]:
-        """The source's options that name it."""
         return {
             "hostname": self.server.host,
             "port": str(self.server.port),

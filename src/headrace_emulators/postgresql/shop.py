@@ -57,7 +57,6 @@ class _Cursor:
         return int(self._cursor.rowcount)
 
     def execute(self, sql: str, parameters: Sequence[Any], /) -> _Cursor:
-        """Run one statement."""
         self._cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
         return self
 
@@ -77,7 +76,6 @@ class ShopOnPostgres:
 
     @property
     def path(self) -> Path:
-        """Where the server keeps it."""
         return self.server.data
 
     def ask(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -95,15 +93,12 @@ class ShopOnPostgres:
             yield _Cursor(self._connection)
 
     def capturing(self) -> AbstractContextManager[object]:
-        """Nothing has to be done so that it is captured."""
         return nullcontext()
 
     def capture(self) -> int:
-        """Nothing has to be looked for."""
         return 0
 
     def close(self) -> None:
-        """Close the session."""
         self._connection.close()
 
 
@@ -115,8 +110,6 @@ def _kept(value: object) -> object:
 
 
 class PostgresShop(SqlShop[ShopOnPostgres]):
-    """The shop database."""
-
     schema = SCHEMA
     script = _TABLES
     changed_customer = "name = ?, credit = credit + 1.5"

@@ -209,7 +209,6 @@ def _references(body: Mapping[str, Any]) -> tuple[Reference, ...]:
 
 
 def _held(store: SchemaStore, id: int) -> dict[str, Any]:
-    """A content with what it refers to."""
     text, references = store.content(id), store.references.get(id, ())
     found: dict[str, Any] = {"schema": text, "guid": guid(text)}
     return found | ({"references": [one._asdict() for one in references]} if references else {})

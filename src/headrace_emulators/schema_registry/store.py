@@ -34,7 +34,6 @@ class RegistryRefusal(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.code if self.code < 1000 else self.code // 100
 
 
@@ -92,7 +91,6 @@ def _beside(referenced: Sequence[Any], schema: Any) -> Any:
 
 
 def guid(content: str) -> str:
-    """The id of a content that is the same in every registry."""
     return str(uuid.UUID(bytes=hashlib.md5(content.encode(), usedforsecurity=False).digest()))
 
 
@@ -229,7 +227,6 @@ class SchemaStore:
         raise RegistryRefusal(40403, f"No artifact with global ID '{id}' could be found.")
 
     def names(self, group: str = GROUP) -> list[str]:
-        """The subjects that have a version."""
         with self._lock:
             return sorted(name for (g, name), s in self._subjects.items() if g == group and s.versions)
 

@@ -269,7 +269,6 @@ class Alterations:
         return [str(name) for (name,) in rows.fetchall()]
 
     def _captured(self, table: TableInfo, column: ColumnInfo) -> list[str]:
-        """The capture instances that have a column."""
         rows = self._connection.execute(
             'SELECT t.capture_instance FROM "cdc.change_tables" AS t JOIN "cdc.captured_columns" AS c ON c.object_id'
             " = t.object_id WHERE t.source_object_id = ? AND c.column_name = ?",

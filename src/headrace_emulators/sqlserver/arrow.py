@@ -80,7 +80,6 @@ class ArrowStream:
         self.schema = pa.schema(fields)
 
     def reader(self) -> pa.RecordBatchReader:
-        """The stream as Arrow's own reader."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -158,7 +158,6 @@ class TableInfo:
 
     @property
     def path(self) -> str:
-        """The name of the SQLite table."""
         return f"{self.schema}.{self.name}"
 
     def column(self, name: str) -> ColumnInfo:
@@ -281,7 +280,6 @@ def _type_ids() -> list[tuple[str, int]]:
 
 
 def table_sql(path: str) -> str:
-    """What makes a table of the catalog."""
     body = ", ".join(column_definition(c.name, c.type) for c in columns_of(SYSTEM_TABLES[path]))
     return f"CREATE TABLE {quoted(path)} ({body})"
 

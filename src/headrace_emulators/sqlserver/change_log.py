@@ -169,7 +169,6 @@ class Instance:
 
     @property
     def mask_bytes(self) -> int:
-        """Length of the update mask."""
         return (max(o for _, o, _ in self.ordinals) + 7) // 8
 
     @property
@@ -235,18 +234,15 @@ def create_pending(connection: sqlite3.Connection, instance: str, ordinals: Sequ
 
 
 def pending_columns(instance: Instance) -> str:
-    """The columns that a pending row is inserted with."""
     return "tran, seqval, op, mask, command" + "".join(f", c{o}" for _, o, _ in instance.columns)
 
 
 def drop_triggers(connection: sqlite3.Connection, table: TableInfo) -> None:
-    """Stop logging the changes of a table."""
     for event in ("insert", "delete", "update", "key"):
         connection.execute(f"DROP TRIGGER IF EXISTS {quoted(f'emulator.log.{table.object_id}.{event}')}")
 
 
 def create_triggers(connection: sqlite3.Connection, catalog: Catalog, table: TableInfo) -> None:
-    """Log the changes of a table for each of its capture instances."""
     drop_triggers(connection, table)
     instances = instances_of(connection, catalog, table)
     if not instances:

@@ -162,7 +162,6 @@ def _number(value: float) -> str:
 
 
 def stored(kind: str, text: str, srid: int | None = None) -> bytes:
-    """The bytes of a text of one of the three types."""
     if kind == "hierarchyid":
         return hierarchy_bytes(text)
     geography = kind == "geography"

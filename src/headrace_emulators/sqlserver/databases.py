@@ -52,7 +52,6 @@ def bring_forward(path: Path) -> None:
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is a database of the emulator."""
     made = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         return made.execute("SELECT 1 FROM sqlite_master WHERE name = 'emulator.state'").fetchone() is not None

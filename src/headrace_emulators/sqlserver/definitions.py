@@ -175,7 +175,6 @@ class Definitions:
         return f"{text} NOT NULL" if draft.nullable is False else text
 
     def computed_sql(self, text: str, infos: list[ColumnInfo], path: str) -> str:
-        """The expression of a computed column for SQLite."""
         return self._computed(text, infos, path)[0]
 
     def _computed_type(self, text: str, infos: list[ColumnInfo], path: str) -> SqlType | None:
@@ -456,7 +455,6 @@ class Definitions:
         return table
 
     def drop_table(self, table: TableInfo) -> None:
-        """Drop a table with its rows of the catalog."""
         self._connection.execute(f"DROP TABLE {quoted(table.path)}")
         for path in (
             "sys.columns",

@@ -147,7 +147,6 @@ def _nonclustered(reader: StatementReader) -> bool:
 
 
 def read_constraint(reader: StatementReader) -> KeyDraft:
-    """Take one table constraint."""
     name = reader.name() if reader.accept("CONSTRAINT") else None
     if reader.accept("PRIMARY KEY"):
         nonclustered = _nonclustered(reader)

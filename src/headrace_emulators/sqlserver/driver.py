@@ -86,21 +86,17 @@ class Connection(driver.Connection[SqlServerSession]):
         storage.autocommit = value
 
     def cursor(self) -> Cursor:
-        """A new cursor."""
         self._check()
         return Cursor(self)
 
     def execute(self, sql: str, *parameters: Any) -> Cursor:
-        """A new cursor that has executed a statement."""
         return self.cursor().execute(sql, *parameters)
 
     def commit(self) -> None:
-        """End the transaction."""
         self._check()
         super().commit()
 
     def rollback(self) -> None:
-        """Undo the transaction."""
         self._check()
         super().rollback()
 
@@ -164,7 +160,6 @@ class Cursor(driver.Cursor):
         return ArrowStream(result.columns, result.rows, batch_size).reader()
 
     def close(self) -> None:
-        """Discard the result."""
         super().close()
         self._result = None
 

@@ -60,12 +60,10 @@ def invalid_object(name: str) -> ProgrammingError:
 
 
 def no_database(name: str) -> ProgrammingError:
-    """A database that the server does not have."""
     return ProgrammingError(f"Database '{name}' does not exist. Make sure that the name is entered correctly.", 911)
 
 
 def invalid_column(name: str) -> ProgrammingError:
-    """A column that no table of the statement has."""
     return ProgrammingError(f"Invalid column name '{name}'.", 207)
 
 
@@ -95,7 +93,6 @@ def truncated(column: str) -> DataError:
 
 
 def null_refused(column: str, table: str) -> IntegrityError:
-    """NULL for a column that does not allow it."""
     return IntegrityError(
         f"Cannot insert the value NULL into column '{column}', table '{table}'; column does not allow nulls.", 515
     )

@@ -46,7 +46,6 @@ _CLR_PROPERTIES = ("STSRID", "STX", "STY", "LAT", "LONG")
 
 
 def text_literal(text: str) -> str:
-    """A text as an SQLite literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -107,12 +106,10 @@ class ExpressionTranslator(ABC):
         """A variable of the batch."""
 
     def unknown(self, node: exp.Expression | str) -> NotSupportedError:
-        """The error for a part that is not emulated."""
         what = node if isinstance(node, str) else f"{type(node).__name__} ({node.sql('tsql')[:80]})"
         return not_emulated(what, self.statement)
 
     def expression(self, node: exp.Expression, scope: Scope) -> Value:
-        """Translate a value or a condition."""
         kind: type[Any] = type(node)
         if kind in _COMPARISONS:
             return self.compare(
@@ -369,7 +366,6 @@ class ExpressionTranslator(ABC):
         return Value(f"{function.sql} OVER ({' '.join(parts)})", function.type)
 
     def ordered(self, node: exp.Expression, scope: Scope) -> str:
-        """One item of an ORDER BY."""
         if not isinstance(node, exp.Ordered):
             raise self.unknown(node)
         return self.expression(node.this, scope).sortable + (" DESC" if node.args.get("desc") else "")

@@ -20,7 +20,6 @@ _EXACT = Context(prec=60, rounding=ROUND_HALF_UP)
 
 
 def functions_of(connection: sqlite3.Connection) -> FunctionHost[Error]:
-    """Register what SQLite lacks in a connection."""
     host = FunctionHost(connection, _worded)
     for name, count, function in SCALARS:
         host.register(name, count, function)

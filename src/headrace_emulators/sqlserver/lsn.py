@@ -31,7 +31,6 @@ def made(file: int, block: int, slot: int) -> bytes:
 
 
 def parts(lsn: bytes) -> tuple[int, int, int]:
-    """The three parts."""
     return int.from_bytes(lsn[:4], "big"), int.from_bytes(lsn[4:8], "big"), int.from_bytes(lsn[8:], "big")
 
 

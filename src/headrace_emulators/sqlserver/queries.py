@@ -63,7 +63,6 @@ class QueryTranslator(ExpressionTranslator):
         return sql.replace('"cdc.', path.removesuffix('cdc.lsn_time_mapping"') + "cdc.")
 
     def next_value(self, schema: str, name: str) -> Value:
-        """NEXT VALUE FOR a sequence."""
         if self._sequence is None:
             raise ProgrammingError(
                 "NEXT VALUE FOR function is not allowed in check constraints, default objects, computed columns,"
@@ -88,7 +87,6 @@ class QueryTranslator(ExpressionTranslator):
         return declared
 
     def call(self, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
-        """A function call, by name in upper case."""
         found = CALLS.get(name)
         if found is None:
             raise self.unknown(f"the function {name}")

@@ -48,7 +48,6 @@ class StatementReader:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
         return self._at >= len(self._tokens)
 
     def word(self, ahead: int = 0) -> str:
@@ -165,12 +164,10 @@ class StatementReader:
         return self.text[self._tokens[mark].start : self._tokens[self._at - 1].end + 1]
 
     def rest(self) -> str:
-        """The text that is left."""
         return "" if self.done else self.text[self._tokens[self._at].start :]
 
     @property
     def mark(self) -> int:
-        """The place that the reader has reached."""
         return self._at
 
     def constant(self) -> object:
@@ -192,7 +189,6 @@ class StatementReader:
             raise syntax_error(self.word())
 
     def unknown(self, what: str) -> NotSupportedError:
-        """The error for a part that is not emulated."""
         return not_emulated(what, self.text)
 
 

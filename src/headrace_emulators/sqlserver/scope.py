@@ -92,7 +92,6 @@ class Scope:
         raise invalid_column(name)
 
     def knows(self, alias: str) -> bool:
-        """Whether a relation has this alias."""
         return any(r.alias.lower() == alias.lower() for r in self.relations)
 
     def star(self, alias: str = "") -> Sequence[tuple[str, Value]]:

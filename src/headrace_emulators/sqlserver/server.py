@@ -100,7 +100,6 @@ class EmulatedDatabase(DatabaseHandle[SqlServerSession, Cursor]):
     """One database, with a connection through which a test or demo controls it. Not shared between threads."""
 
     def open_session(self) -> SqlServerSession:
-        """A further connection with this database's clock."""
         return SqlServerSession(self.path, clock=lambda: self.clock())
 
     def connect(self) -> Connection:
@@ -108,7 +107,6 @@ class EmulatedDatabase(DatabaseHandle[SqlServerSession, Cursor]):
         return Connection(self.open_session())
 
     def cursor(self) -> Cursor:
-        """A cursor on the controlling connection."""
         return Connection(self.session).cursor()
 
     def execute(self, tsql: str, parameters: Sequence[Any] = ()) -> Cursor:
@@ -179,7 +177,6 @@ class EmulatedDatabase(DatabaseHandle[SqlServerSession, Cursor]):
         return CaptureJob(self._open_storage, poll=poll, idle=idle, max_transactions=max_transactions)
 
     def capturing(self) -> CaptureJob:
-        """The capture job as demos run it."""
         return self.capture_job()
 
     def cleanup(

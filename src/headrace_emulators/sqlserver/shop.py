@@ -35,8 +35,6 @@ CREATE TABLE dbo.audit_log (happened datetime2(3) NOT NULL, who varchar(20) NULL
 
 
 class Shop(SqlShop[EmulatedDatabase]):
-    """The shop database."""
-
     schema = "dbo"
     script = _TABLES
     changed_customer = "name = ?, credit = credit + 1.5, active = 1 - active"

@@ -62,7 +62,6 @@ class StatementTranslator(QueryTranslator):
     """
 
     def translate(self) -> Translation:
-        """The whole statement."""
         text, self._parameters = dialect.numbered(self.statement)
         text, limit = _without_top(text)
         tree = dialect.parse(text)
@@ -89,7 +88,6 @@ class StatementTranslator(QueryTranslator):
     # Changes.
 
     def assigned(self, value: Value, column: ColumnInfo, table: TableInfo) -> str:
-        """A value on its way into a column."""
         kind, name = column.type.declaration, text_literal(column.name)
         if column.nullable:
             return f"tsql_assign({value.sql}, '{kind}', {name})"
@@ -104,7 +102,6 @@ class StatementTranslator(QueryTranslator):
         return self.assigned(self.constant(column.default) if column.default else Value("NULL"), column, table)
 
     def target(self, node: exp.Table) -> tuple[TableInfo, str]:
-        """The table that a statement changes."""
         table, path = self._find(node.catalog, node.db or "dbo", node.name)
         if node.catalog and "." in path.split('"')[0]:
             raise self.unknown("a change in another database")

@@ -70,7 +70,6 @@ class SqlServerStorage(Storage):
         self._register_functions()
 
     def now(self) -> str:
-        """The time as stored text of a datetime."""
         return temporal.to_text(temporal.parse(temporal.of_datetime(self.clock())), "datetime", 3)
 
     # Names and the catalog.
@@ -140,7 +139,6 @@ class SqlServerStorage(Storage):
     # Errors and the end of transactions.
 
     def translated(self, error: sqlite3.Error) -> Error:
-        """An SQLite error as SQL Server words it."""
         failure = self.functions.take_failure()
         if failure is not None:
             return failure
@@ -163,7 +161,6 @@ class SqlServerStorage(Storage):
         return ProgrammingError(f"The SQL Server emulator could not run the statement: {text}.", 0)
 
     def rollback(self) -> None:
-        """Undo the transaction."""
         super().rollback()
         self.identities.forget()
 

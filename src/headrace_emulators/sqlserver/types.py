@@ -37,7 +37,6 @@ class Kind:
 
     @property
     def user_type_id(self) -> int:
-        """The number that is the type's alone."""
         return self.user or self.system_type_id
 
 
@@ -113,7 +112,6 @@ class SqlType:
 
     @property
     def kind(self) -> Kind:
-        """What all types of this name have in common."""
         return KINDS[self.name]
 
     @property
@@ -133,7 +131,6 @@ class SqlType:
 
     @property
     def declaration(self) -> str:
-        """The type as T-SQL writes it."""
         if self.name in _SIZED:
             return f"{self.name}({'max' if self.length == -1 else self.length})"
         if self.name in ("decimal", "numeric"):

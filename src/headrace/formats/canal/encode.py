@@ -107,7 +107,6 @@ class CanalEncoder(Codec):
         ]
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order."""
         rows = rows_of(batch, _ROWS)
         others = [
             (int(number), text)
@@ -130,7 +129,6 @@ class CanalEncoder(Codec):
         return message_batch(rows, topics(rows, self._writing.topic), values, key)
 
     def _values(self, rows: pa.RecordBatch) -> pa.StringArray:
-        """The messages of rows of data."""
         schema_number = self._known.of(rows)
         before, after = (self._image(rows, name, schema_number) for name in ("before", "after"))
         old = before.where(are(rows, "u"))
@@ -157,7 +155,6 @@ class CanalEncoder(Codec):
         return self._with_texts(self._known.image(rows, name), schema_number)
 
     def _with_texts(self, image: Image, schema_number: Array) -> Image:
-        """The image with the texts that Canal writes."""
         return image.with_texts(schema_number, self._encoded_as, dict(enumerate((s.wire for s in self._encodings), 1)))
 
     def _of_tables(self, name: str, schema_number: Array) -> pa.StringArray:

@@ -140,7 +140,6 @@ class CanalJson(ArrowFormat):
         return recognise(message)
 
     def decoder(self, facts: Facts) -> CanalDecoder:
-        """From messages to change rows."""
         settings = self.settings
         return CanalDecoder(
             DecodeSettings(
@@ -155,7 +154,6 @@ class CanalJson(ArrowFormat):
         )
 
     def encoder(self, facts: Facts) -> CanalEncoder:
-        """From change rows to messages."""
         settings = self.settings
         return CanalEncoder(
             facts,
@@ -169,5 +167,4 @@ class CanalJson(ArrowFormat):
         )
 
     def name_for(self, table: TableId, connector: str = "") -> str:
-        """Messages name the database and the table, and no schema."""
         return f"{table.database}.{table.name}"

@@ -111,7 +111,6 @@ class CanalEncoding:
         return text if match is None or moment is None else _instant_text(moment, "T") + (match[3] or "") + "Z"
 
     def wire_text(self, text: str) -> str:
-        """What Canal writes for one canonical text."""
         if self.code == "enum":
             return str(self.labels.index(text) + 1) if text in self.labels else text or "0"
         if self.code == "set":
@@ -194,7 +193,6 @@ def _instant_text(moment: int, between: str) -> str:
 
 
 def _each(texts: pa.StringArray, convert: object) -> pa.StringArray:
-    """Each distinct text once."""
     codes = texts.dictionary_encode()
     converted = [convert(text) for text in codes.dictionary.to_pylist()]  # type: ignore[operator]
     return pa.array(converted, pa.string()).take(codes.indices)

@@ -77,7 +77,6 @@ class DebeziumAvro(ArrowFormat):
     written_columns = DebeziumJson.written_columns
 
     def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
-        """That unsigned 64-bit numbers are not written as numbers."""
         return unsigned_numbers(self.settings, tables)
 
     @classmethod
@@ -95,7 +94,6 @@ class DebeziumAvro(ArrowFormat):
         return replace(self._json().prepare_decoding(look), schemas=look.schemas(self._schemas()))
 
     def decoder(self, facts: Facts) -> DebeziumDecoder:
-        """From messages to change rows."""
         return DebeziumDecoder(self._json().reading(facts), AvroConverter(facts.schemas or self._schemas()))
 
     def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
@@ -151,7 +149,6 @@ class DebeziumAvro(ArrowFormat):
         return Subjects(framing, Registry() if bare else registry_of(self.settings, f"format '{self.name}'"))
 
     def topic_for(self, table: TableId, connector: str = "") -> str:
-        """The topic of a table's events."""
         return self._json().topic_for(table, connector)
 
     def name_for(self, table: TableId, connector: str = "") -> str:

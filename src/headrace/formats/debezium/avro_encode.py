@@ -104,7 +104,6 @@ class AvroEncoder(Codec):
         return self._encoder.may_lose
 
     def check(self) -> None:
-        """Whether the options fit the schemas."""
         self._encoder.check()
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -171,7 +170,6 @@ class SubjectFinder(Codec):
         self._found: set[Subject] = set()
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Those that no row before had."""
         for messages in self._encoder.feed(batch):
             met = {subject for read in self._reader.read(messages).values() for subject in read.subjects}
             new = sorted(met - self._found)

@@ -124,7 +124,6 @@ class Forms:
         return cls(tuple(blocks))
 
     def number(self, connector: str | None, table: TableId) -> int:
-        """The form of a row."""
         number = _NUMBERS.get(connector or "", 0)
         for other in range(len(CONNECTORS), len(self.blocks)):
             block = self.blocks[other]

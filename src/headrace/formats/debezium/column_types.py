@@ -93,7 +93,6 @@ def default_of(column: Column, modes: ValueModes) -> Any:
 
 
 def null_json(column: Column, modes: ValueModes) -> str:
-    """The JSON that stands for NULL."""
     default = default_of(column, modes) if modes.null_as_default and column.nullable else None
     if modes.connector in mysql.NAMES and not column.nullable:
         default = mysql.instead_of_null(column, wire_type(column, modes))

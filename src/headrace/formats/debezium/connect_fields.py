@@ -15,12 +15,10 @@ def with_schema(schema: str) -> str:
 
 
 def plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
-    """A field of a simple type."""
     return {"type": kind, "optional": optional, "field": name}
 
 
 def listed(items: dict[str, Any], name: str, *, optional: bool) -> dict[str, Any]:
-    """A field that holds an array."""
     return {"type": "array", "items": items, "optional": optional, "field": name}
 
 
@@ -32,7 +30,6 @@ def struct(
     version: int | None = None,
     field: str | None = None,
 ) -> dict[str, Any]:
-    """A struct, as a field where `field` names it."""
     schema: dict[str, Any] = {"type": "struct", "fields": fields, "optional": optional}
     for key, value in (("name", name), ("version", version), ("field", field)):
         if value is not None:

@@ -39,7 +39,6 @@ class Fact:
     since: int = OLD
 
     def schema(self) -> dict[str, Any]:
-        """Its field in the Connect schema."""
         return plain(self.kind, self.name, optional=self.required is None)
 
 

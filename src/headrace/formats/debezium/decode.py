@@ -65,7 +65,6 @@ class DebeziumDecoder(Codec):
         self._absent = placeholders(reading.placeholder)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows of messages, in their order."""
         batch = kafka_batch(batch)
         messages = Messages(batch, self._reading, self._converter)
         rows = self._rows(batch, messages)
@@ -234,7 +233,6 @@ class DebeziumDecoder(Codec):
 
 
 def _owners(members: Members, chosen: Array) -> Array:
-    """The objects of the chosen members."""
     if not chosen.any():
         return np.zeros(0, np.int64)
     owners: Array = np.repeat(np.arange(members.offsets.size - 1), np.diff(members.offsets))[chosen]

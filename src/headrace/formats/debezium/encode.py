@@ -133,7 +133,6 @@ class DebeziumEncoder(Codec):
                 writing.router_field(schema)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order."""
         batches = []
         rows = rows_of(batch, self._taken)
         if rows.size:

@@ -120,7 +120,6 @@ class EventImages:
         return is_moved & asked
 
     def cells(self, name: str, held: Array) -> Cells:
-        """The cells of an image in the events that hold it."""
         cached = self._cells.get(name)
         if cached is not None:
             return cached

@@ -134,7 +134,6 @@ class DebeziumJson(ArrowFormat):
     )  # fmt: skip
 
     def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
-        """That unsigned 64-bit numbers are not written as numbers."""
         return unsigned_numbers(self.settings, tables)
 
     @classmethod
@@ -175,7 +174,6 @@ class DebeziumJson(ArrowFormat):
         return DebeziumEncoder(facts, writing, opening)
 
     def decoder(self, facts: Facts) -> DebeziumDecoder:
-        """From messages to change rows."""
         return DebeziumDecoder(self.reading(facts), JsonConverter())
 
     def reading(self, facts: Facts) -> DecodeSettings:
@@ -212,7 +210,6 @@ class DebeziumJson(ArrowFormat):
         return facts
 
     def check(self, *, writes: bool) -> None:
-        """Whether there is a prefix, and a precision that the shape has."""
         if not writes:
             return
         self._prefix()
@@ -224,7 +221,6 @@ class DebeziumJson(ArrowFormat):
             )
 
     def topic_for(self, table: TableId, connector: str = "") -> str:
-        """The topic of a table's events."""
         self._prefix()
         return self._topics().of(table, database=_has_database(connector))
 

@@ -38,7 +38,6 @@ class FieldIndexes:
     failed: Array
 
     def only(self, objects: Array) -> FieldIndexes:
-        """That of some of the objects."""
         return FieldIndexes(self.at[:, objects], self.failed[objects])
 
 
@@ -106,7 +105,6 @@ class FieldLayout:
         return FieldIndexes(fields_at, failed)
 
     def _renames(self, indexes: Array, known: Array, used: Array) -> tuple[list[Array], list[pa.StringArray]]:
-        """The indexes of names that are not their columns', and the columns' names."""
         tokens: list[Array] = []
         texts: list[pa.StringArray] = []
         for number in self._renamed.intersection(map(int, used)):
@@ -181,7 +179,6 @@ def struct_images(
 
 
 def doubled(tape: Tape, images: Array, read: FieldIndexes, members: tapes.Members | None) -> Array:
-    """Which images have a field twice."""
     counts = tape.field_counts(images)
     if members is None:
         # As many as were found are there once; the others are looked at.

@@ -184,14 +184,12 @@ class MemberTexts:
 
     @classmethod
     def of(cls, tape: Tape, members: tapes.Members, kept: Array, present: Array) -> MemberTexts:
-        """The members that are kept."""
         if kept.all():
             return cls(members.offsets, tape.texts(members.names), tape.texts(members.values), present)
         names, values = np.ascontiguousarray(members.names[kept]), np.ascontiguousarray(members.values[kept])
         return cls(offsets_of(kept)[members.offsets], tape.texts(names), tape.texts(values), present)
 
     def with_others(self, other: MemberTexts) -> MemberTexts:
-        """Those of the other column where it has some."""
         counts = np.where(other.present, np.diff(other.offsets), np.where(self.present, np.diff(self.offsets), 0))
         begins = np.where(other.present, other.offsets[:-1] + len(self.names), self.offsets[:-1])
         offsets = offsets_of(counts)
@@ -201,5 +199,4 @@ class MemberTexts:
         return MemberTexts(offsets, names, texts, self.present | other.present)
 
     def as_maps(self) -> pa.MapArray:
-        """A column of maps."""
         return map_array(self.offsets, self.names, self.texts, self.present)

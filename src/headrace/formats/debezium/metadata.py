@@ -35,8 +35,6 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True)
 class Message:
-    """The texts of one message."""
-
     topic: str
     key: str
     value: str
@@ -84,7 +82,6 @@ class MetadataEncoder:
         )
 
     def heartbeat(self, row: Mapping[str, Any]) -> Message:
-        """A sign of life."""
         return self._message(
             self._topics.heartbeat,
             (heartbeat_key(self._shape), f'{{"serverName":{quoted(self._topics.prefix)}}}'),
@@ -93,7 +90,6 @@ class MetadataEncoder:
         )
 
     def notification(self, row: Mapping[str, Any]) -> Message:
-        """How a snapshot goes."""
         facts = row["source"]
         more = json.loads(facts.get("additional_data") or "{}")
         value = {
@@ -203,7 +199,6 @@ class MetadataEncoder:
 
 
 def is_notification(row: Mapping[str, Any]) -> bool:
-    """Whether a message is a notification of the source."""
     return row["op"] == LOGICAL and row["source"].get("aggregate_type") is not None
 
 
@@ -253,13 +248,11 @@ def _named(shape: EventShape, fields: list[dict[str, Any]], name: str, **more: A
 
 @functools.cache
 def schema_change_key(source: SourceBlock) -> str:
-    """The Connect schema of a schema change's key."""
     return to_text(_named(source.shape, [plain("string", "databaseName")], f"{_last(source)}.SchemaChangeKey"))
 
 
 @functools.cache
 def schema_change_value(source: SourceBlock) -> dict[str, Any]:
-    """The Connect schema of a schema change."""
     shape, text, number, flag = source.shape, "string", "int32", "boolean"
     column = [
         plain(text, "name"),
@@ -300,7 +293,6 @@ def schema_change_value(source: SourceBlock) -> dict[str, Any]:
 
 @functools.cache
 def logical_message_key(source: SourceBlock) -> str:
-    """The Connect schema of a logical message's key."""
     fields = [plain("string", "prefix", optional=True)]
     return to_text(_named(source.shape, fields, f"{_last(source)}.MessageKey"))
 
@@ -350,25 +342,21 @@ def transaction_value(shape: EventShape) -> str:
 
 @functools.cache
 def heartbeat_key(shape: EventShape) -> str:
-    """The Connect schema of a heartbeat's key."""
     return to_text(_named(shape, [plain("string", "serverName")], "common.ServerNameKey"))
 
 
 @functools.cache
 def heartbeat_value(shape: EventShape) -> str:
-    """The Connect schema of a heartbeat."""
     return to_text(_named(shape, [plain("int64", "ts_ms")], "common.Heartbeat"))
 
 
 @functools.cache
 def notification_key(shape: EventShape) -> str:
-    """The Connect schema of a notification's key."""
     return to_text(_named(shape, [plain("string", "id")], "common.NotificationKey"))
 
 
 @functools.cache
 def notification_value(shape: EventShape) -> str:
-    """The Connect schema of a notification."""
     text = {"type": "string", "optional": False}
     more = {"type": "map", "keys": text, "values": text, "optional": True, "field": "additional_data"}
     named = [plain("string", name) for name in ("id", "type", "aggregate_type")]

@@ -68,7 +68,6 @@ def word_of(column: Column) -> str:
 
 
 def describes(schema: TableSchema) -> bool:
-    """Whether a table is one of MySQL's or MariaDB's, by its columns' types."""
     return any(word_of(column) in _OWN or " unsigned" in column.native_type.lower() for column in schema.columns)
 
 

@@ -298,7 +298,6 @@ def unsigned_numbers(settings: EventSettings, tables: Sequence[TableSchema]) -> 
 
 
 def value_modes(settings: EventSettings) -> ValueModes:
-    """How values are written on the wire."""
     return ValueModes(
         decimals=settings.decimal_handling_mode,
         times=settings.time_precision_mode,

@@ -46,8 +46,6 @@ def other_rows(
 
 
 class _Message:
-    """One message."""
-
     def __init__(
         self, batch: pa.RecordBatch, messages: Messages, reading: DecodeSettings, number: int, converter: Converter
     ) -> None:
@@ -120,7 +118,6 @@ class _Message:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of one that can be read."""
         kind = self._kind()
         if self._messages.empty[self._number]:
             return [self._row("tombstone")]

@@ -42,7 +42,6 @@ class Schemas:
         self._bytes = 0
 
     def number(self, text: str) -> int:
-        """The number of a schema's text."""
         if text not in self._numbers:
             self._numbers[text] = len(self.texts)
             self.texts.append(text)
@@ -50,16 +49,13 @@ class Schemas:
 
     @property
     def openings(self) -> Openings:
-        """What is cut off."""
         return self._openings
 
     @property
     def of_opening(self) -> Array:
-        """The schema's number of each opening, and -1 behind them."""
         return np.array([*self._schema_of.values(), -1], np.int64)
 
     def remember(self, opened: list[tuple[bytes, int]]) -> None:
-        """Openings, each with the number of its schema."""
         count = len(self._schema_of)
         for text, number in opened:
             fits = self._bytes + len(text) <= _MOST_BYTES and len(self._schema_of) < _MOST_OPENINGS
@@ -86,7 +82,6 @@ class Payloads:
 
     @property
     def empty(self) -> Array:
-        """Whether the payload is null."""
         return (self.at >= 0) & (self.tape.kinds(self.at) == NULL)
 
 
@@ -105,7 +100,6 @@ class JsonConverter(Converter):
     """Keys and values in JSON."""
 
     def read(self, batch: pa.RecordBatch) -> tuple[Payloads, Payloads]:
-        """Keys and values of a batch."""
         keys, values = (_unframed(batch.column(name)) for name in ("key", "value"))
         key, value = JsonPayloads(keys, self.keys), JsonPayloads(values, self.values)
         key.pass_plain_texts(keys)
@@ -115,8 +109,6 @@ class JsonConverter(Converter):
 
 
 class JsonPayloads(Payloads):
-    """A column in JSON."""
-
     def __init__(self, values: pa.BinaryArray, schemas: Schemas) -> None:
         self.missing = values.is_null().to_numpy(zero_copy_only=False)
         opening = self._openings(values, schemas)
@@ -225,7 +217,6 @@ def _why_unread(text: bytes, name: str) -> str:
 
 
 def _not_utf8(texts: pa.BinaryArray, rows: Array) -> Array:
-    """Those of these rows whose bytes are not UTF-8."""
     some = texts.take(pa.array(rows))
     try:
         some.cast(pa.string())

@@ -71,7 +71,6 @@ _OWN = frozenset(
 
 
 def describes(schema: TableSchema) -> bool:
-    """Whether a table is one of PostgreSQL's, by its columns' types."""
     natives = {column.native_type for column in schema.columns}
     return not _OWN.isdisjoint(natives) or any(native.startswith("_") for native in natives)
 
@@ -224,7 +223,6 @@ def _is_listed(text: str) -> bool:
 
 
 def _items(text: str, element: WireType, native: str) -> JsonText | None:
-    """The elements of an array's canonical text, which is JSON."""
     plain = _PLAIN_ITEMS.get(element.code)
     if plain is not None and plain.fullmatch(text):
         return JsonText(text)

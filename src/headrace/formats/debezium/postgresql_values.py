@@ -42,7 +42,6 @@ def micro_duration(text: str) -> int | None:
 
 
 def is_interval(text: str) -> bool:
-    """Whether a text is an interval of any length."""
     return _parts(text) is not None
 
 

@@ -217,7 +217,6 @@ def _of_given(
 
 
 def _counted(text: FieldText, times: str) -> FieldEncoding | None:
-    """How an instant is written where its text may be a count."""
     if text.encoding is not None or times == "isostring":
         return text.encoding
     return FieldEncoding(INSTANT, _COUNTED.get(times, 6))

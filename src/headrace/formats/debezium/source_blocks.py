@@ -41,7 +41,6 @@ class Tables:
         self.ids = [TableId(*(part or "" for part in parts)) for parts in self._parts]
 
     def part(self, index: int, *, nullable: bool) -> Part:
-        """A part of the tables' names as JSON."""
         parts = [part[index] for part in self._parts]
         texts = ["null" if text is None and nullable else quoted(text or "") for text in parts]
         return Part(pa.array(texts, pa.string()), at=self.at)
@@ -51,7 +50,6 @@ _CONNECTOR = JsonColumns([("", [JsonColumn("connector", "", QUOTED)], "")])
 
 
 def connectors(rows: pa.RecordBatch) -> pa.DictionaryArray:
-    """The name of each row's connector."""
     return _facts(_CONNECTOR, rows).texts_of(0).dictionary_encode()
 
 

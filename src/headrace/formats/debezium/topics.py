@@ -96,7 +96,6 @@ class TopicRoute:
     identifier: Substitution | None = None
 
     def key_value(self, topic: str) -> str:
-        """What stands in the key field."""
         value = self.identifier.apply(topic) if self.identifier is not None else None
         return topic if value is None else value
 
@@ -162,7 +161,6 @@ class TopicNames:
 
     @property
     def schema_changes(self) -> str:
-        """The topic of schema changes."""
         return valid_topic(self.prefix)
 
 

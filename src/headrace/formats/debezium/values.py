@@ -77,7 +77,6 @@ class FieldEncoding:
 
     @property
     def is_checked_only(self) -> bool:
-        """Whether the text stays as it is, where it is one."""
         return not self.listed and self.code in (INTEGER, BOOLEAN)
 
     @property
@@ -133,7 +132,6 @@ class FieldEncoding:
         return settled(zoned, counts.refused, texts)
 
     def _listed_text(self, text: str) -> str | None:
-        """An array's elements one by one, as an array of texts."""
         try:
             items = json.loads(text)
         except ValueError:
@@ -147,7 +145,6 @@ class FieldEncoding:
         return None if wrong else to_text(texts)
 
     def text(self, text: str) -> str | None:
-        """One value's canonical text, from its text."""
         if self.code in (INTEGER, *_COUNTS):
             column = TypedColumn(Tape.of_texts(pa.array([text])), np.zeros(1, np.int32), pa.int64()).values
             if self.code == INTEGER:
@@ -272,7 +269,6 @@ def placeholders(text: str) -> Names:
 
 
 def _each(texts: pa.StringArray, convert: Callable[[str], str | None]) -> pa.StringArray:
-    """Each distinct text once."""
     codes = texts.dictionary_encode()
     converted = [convert(text) for text in codes.dictionary.to_pylist()]
     return pa.array(converted, pa.string()).take(codes.indices)
@@ -353,7 +349,6 @@ _CLOCK = re.compile(r"([+-]?)([0-9]{1,6}) ([0-9]{1,9}):([0-9]{1,9}):([0-9]{1,9})
 
 
 def of_date(text: str) -> int | None:
-    """Days since 1970."""
     if text in _INFINITE_DATES:
         return _INFINITE_DATES[text]
     match = _DATE.fullmatch(text.removesuffix(_BEFORE_CHRIST))
@@ -435,7 +430,6 @@ def _signed(sign: str, number: int) -> int:
 
 
 def _moment(text: str) -> int | None:
-    """Nanoseconds since 1970."""
     match = _TIMESTAMP.fullmatch(text.removesuffix(_BEFORE_CHRIST))
     if match is None:
         return None
@@ -447,5 +441,4 @@ def _moment(text: str) -> int | None:
 
 
 def _year(digits: str, text: str) -> int:
-    """The year, counted from 0, which is 1 BC."""
     return 1 - int(digits) if text.endswith(_BEFORE_CHRIST) else int(digits)

@@ -155,13 +155,10 @@ def logical_wire_type(column: Column, modes: ValueModes) -> WireType:
 
 
 class JsonText(str):
-    """A text that is JSON already."""
-
     __slots__ = ()
 
 
 def json_of(value: object) -> str:
-    """A JSON value as its text."""
     if isinstance(value, JsonText):
         return value
     return quoted(value) if isinstance(value, str) else to_text(value)

@@ -66,7 +66,6 @@ class WrittenSchema:
 
     @cached_property
     def row(self) -> list[WrittenColumn]:
-        """The columns of images."""
         return [self._written(column, in_key=False) for column in self.schema.columns]
 
     @cached_property
@@ -86,7 +85,6 @@ class WrittenSchema:
 
     @cached_property
     def typed_key(self) -> list[WrittenColumn]:
-        """The columns of the key, from structs."""
         return [
             one._replace(json=one.json._replace(code=code, first=first))
             for one in self.key
@@ -163,7 +161,6 @@ def _is_direct(kind: pa.DataType, wire: WireType) -> bool:
 
 
 def typed_texts(values: pa.Array, written: WrittenColumn) -> pa.StringArray:
-    """The texts of a typed column, to be written as its code says."""
     column, wire = written.column, written.wire
     if wire.code == FLOAT and pa.types.is_floating(values.type):
         return values.cast(pa.string())
@@ -345,7 +342,6 @@ class TableTexts:
 
 
 def _envelope(cut: tuple[str, str], base: str, block: SourceBlock, *, transaction: bool) -> str:
-    """The schema of a value."""
     shape = block.shape
     row, end = f"{cut[0]}{base}", cut[1].removesuffix("}")
     rest = ",".join(to_text(field) for field in envelope_fields(shape, transaction=transaction))

@@ -83,7 +83,6 @@ def _statement(records: Records, number: int) -> dict[str, Any]:
 
 
 def _truncated(sql: str) -> str | None:
-    """The table that a TRUNCATE names."""
     match = _TRUNCATED.match(sql)
     word = match[1] if match is not None else ""
     if word[:1] in ("`", '"'):
@@ -106,7 +105,6 @@ class RecordImages:
     first: int
 
     def index(self, row: Array, field: Array) -> Array:
-        """The numbers of values of fields."""
         return self.first + self.offsets[row] + field
 
 
@@ -121,7 +119,6 @@ class DtsDecoder(Codec):
         self._schema_numbers: dict[TableSchema | None, int] = {None: 0}
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows of records, in their order."""
         batch = kafka_batch(batch)
         records = Records(batch.column("value"))
         problems = records.problems
@@ -278,7 +275,6 @@ class DtsDecoder(Codec):
     def _key(
         self, known: Array, values: DtsValues, before: RecordImages, after: RecordImages
     ) -> tuple[pa.MapArray, pa.StringArray]:
-        """The key of the newest image, where that has all its columns."""
         sets = [k.key_names for k in self._known.all]
         width = max(map(len, sets), default=0)
         index = np.full((len(sets) + 1, width), -1, np.int64)
@@ -339,6 +335,5 @@ class DtsDecoder(Codec):
 
 
 def _indexes(offsets: Array) -> Array:
-    """The index of each item in its list."""
     counts = np.diff(offsets)
     return np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], counts)

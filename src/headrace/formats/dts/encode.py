@@ -201,7 +201,6 @@ class _Records:
             raise unknown_schema(rows, int(without[0]))
 
     def column(self, *, born: bool) -> pa.StructArray:
-        """All of them, a struct for each."""
         source, rows = self._source, self._rows
         number = pc.cast(
             pc.struct_field(pc.extract_regex(rows.column("position"), _LEADING_NUMBER), "number"), pa.int64()
@@ -306,7 +305,6 @@ def _struct(**columns: pa.Array | Array) -> pa.StructArray:
 
 
 def _one_of(code: Array, index: Array, texts: pa.StringArray, lists: pa.Array) -> pa.UnionArray:
-    """A column of null, texts and lists."""
     return pa.UnionArray.from_dense(pa.array(code), pa.array(index), [pa.nulls(1), texts, lists])
 
 

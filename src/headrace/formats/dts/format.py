@@ -97,11 +97,9 @@ class DtsAvro(ArrowFormat):
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:
-        """The bytes are a DTS record."""
         return recognise(message)
 
     def decoder(self, facts: Facts) -> DtsDecoder:
-        """From records to change rows."""
         return DtsDecoder(TableOptions.of(self.settings, facts))
 
     written_columns = (
@@ -110,7 +108,6 @@ class DtsAvro(ArrowFormat):
     )  # fmt: skip
 
     def encoder(self, facts: Facts) -> DtsEncoder:
-        """From change rows to records."""
         settings = self.settings
         with_key = settings.message_key == "primary_key"
         return DtsEncoder(facts, EncodeSettings(settings.topic, settings.born_timestamp, with_key))

@@ -75,7 +75,6 @@ class Records:
 
     @property
     def is_data(self) -> Array:
-        """Which are of a row."""
         return (self.op >= 0) & (self.op < _DATA)
 
     def _of_kind(self, name: str, kind: int) -> Array:

@@ -67,7 +67,6 @@ class ResolvedTable:
 
     @cached_property
     def table(self) -> Table | None:
-        """Where the rows are from."""
         return Table.of(self.descriptor.path)
 
     @cached_property

@@ -111,12 +111,10 @@ class DtsValues:
 
     @property
     def absent(self) -> Array:
-        """Which of them the log did not have."""
         return self.forms == ABSENT
 
     @property
     def unreadable(self) -> Array:
-        """Which of them are not what their branch says."""
         return self.texts.is_null().to_numpy(zero_copy_only=False) & (self.forms != "") & ~self.absent
 
 
@@ -139,7 +137,6 @@ class ValueReader:
     micro: Array
 
     def read(self) -> DtsValues:
-        """All of them, in their order."""
         branch = np.where(self.tape.kinds(self.at) == NULL, 0, self.tape.branch[self.at])
         forms = np.full(self.at.size, "", "U1")
         order: list[Array] = []
@@ -303,7 +300,6 @@ class ValueReader:
         return self._words(self._text(self._field(rows, 1)), types, rows)
 
     def _words(self, texts: pa.StringArray, types: pa.StringArray, rows: Array) -> tuple[pa.StringArray, Array]:
-        """Texts, those of booleans in one text form."""
         boolean = pc.is_in(types, pa.array(["BOOL", "BOOLEAN"])).to_numpy(zero_copy_only=False)
         boolean |= (self.kind[rows] == "p") & (self.number[rows] == BOOLEAN_OID)
         forms = np.full(rows.size, "t", "U1")
@@ -327,7 +323,6 @@ def _where(fine: Array, texts: pa.StringArray) -> pa.StringArray:
 
 
 def is_day(year: Array, month: Array, day: Array) -> Array:
-    """Whether there is such a day in the years 1 to 9999."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     longest = np.where(np.isin(month, (4, 6, 9, 11)), 30, np.where(month != 2, 31, np.where(leap, 29, 28)))
     return (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= longest)

@@ -48,8 +48,6 @@ _MOST_SECONDS = 9_223_372_036_853
 
 
 class DtsColumns(SchemaColumns):
-    """What the columns of schemas are written as."""
-
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
         super().__init__(schemas)
         kinds = [column.logical for column in self.all]
@@ -103,7 +101,6 @@ class _Values:
         self._code: Array = np.where(at >= 0, plans.code[column], np.int8(-1)) if at.size else np.zeros(0, np.int8)
 
     def union(self) -> pa.UnionArray:
-        """All of them."""
         branch, plans = self._branch, self._plans
         dated = self._rows("DTlizy")
         moments = _Moments(self._texts, self._at[dated], self._code[dated], self._micro[dated])
@@ -140,7 +137,6 @@ class _Values:
         return pa.UnionArray.from_dense(pa.array(branch), pa.array(index), children)
 
     def _rows(self, letters: str) -> Array:
-        """The values of columns with these codes."""
         return np.flatnonzero(_IS_CODE[letters][self._code])
 
     def _taken(self, rows: Array) -> pa.DictionaryArray:
@@ -212,23 +208,19 @@ class _Moments:
                 self._given[row] = [True, *[False] * 6]
 
     def date_times(self, rows: Array) -> pa.StructArray:
-        """Some of them as DateTime."""
         parts, given = self._parts[rows], self._given[rows]
         return _record(*(pa.array(parts[:, n], mask=~given[:, n]) for n in range(7)))
 
     def timestamps(self, rows: Array) -> pa.StructArray:
-        """Some of them as Timestamp."""
         return _record(self._seconds[rows], self._found.nanos[rows] // 1_000)
 
     def zoned(self, rows: Array) -> pa.StructArray:
-        """Some of them as TimestampWithTimeZone."""
         texts = self._texts.take(pa.array(self._at[rows])).to_pylist()
         zones = [text[-size:] for text, size in zip(texts, self._found.zone[rows].tolist(), strict=True)]
         return _record(self.date_times(rows), pa.array(zones, pa.string()))
 
 
 def _seconds(moments: text_forms.Moments) -> tuple[Array, Array]:
-    """Seconds since 1970 of moments in UTC, and which of them there are."""
     year, month, day = moments.day.astype(np.int64).T
     hour, minute, second = moments.clock.astype(np.int64).T
     # Any 400 years have the same leap years.

@@ -98,7 +98,6 @@ class GoldenGateDecoder(Codec):
         self._tables = ResolvedTables(given)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows of messages, in their order."""
         batch = kafka_batch(batch)
         messages = Messages(batch.column("value"))
         rows = np.flatnonzero(messages.ordinary)

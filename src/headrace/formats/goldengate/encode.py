@@ -38,7 +38,6 @@ class GoldenGateEncoder(Codec):
         self._known, self._topic = RowSchemas(facts), topic
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order."""
         numbers = rows_of(batch, tuple(_LETTERS))
         if numbers.size:
             rows = picked(batch, numbers)

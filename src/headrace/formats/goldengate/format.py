@@ -71,9 +71,7 @@ class OggJson(ArrowFormat):
         return recognise(message)
 
     def decoder(self, facts: Facts) -> GoldenGateDecoder:
-        """From messages to change rows."""
         return GoldenGateDecoder(TableOptions.of(self.settings, facts))
 
     def encoder(self, facts: Facts) -> GoldenGateEncoder:
-        """From change rows to messages."""
         return GoldenGateEncoder(facts, self.settings.topic)

@@ -54,7 +54,6 @@ class Messages(JsonMessages):
         return bool(counts[0] > (self.at[:, number] >= 0).sum())
 
     def tables(self, rows: Array) -> pa.StructArray:
-        """The tables of messages."""
         codes = self.tape.texts(self.index("table", rows)).dictionary_encode()
         ids = [table_of(text) for text in codes.dictionary.to_pylist()]
         lines = [{"database": id.database, "schema": id.schema, "name": id.name} for id in ids]

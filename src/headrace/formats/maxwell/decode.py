@@ -180,7 +180,6 @@ class MaxwellDecoder(Codec):
         self._tables = ResolvedTables(given)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows of messages, in their order."""
         batch = kafka_batch(batch)
         messages = Messages(batch.column("value"), batch.column("key"))
         rows = np.flatnonzero(messages.ordinary)

@@ -56,7 +56,6 @@ class MaxwellEncoder(Codec):
         self._known, self._topic = RowSchemas(facts), topic
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order."""
         batches = []
         rows = rows_of(batch, tuple(_TYPES))
         if rows.size:

@@ -83,13 +83,10 @@ class MaxwellJson(ArrowFormat):
         return recognise(message)
 
     def decoder(self, facts: Facts) -> MaxwellDecoder:
-        """From messages to change rows."""
         return MaxwellDecoder(TableOptions.of(self.settings, facts))
 
     def encoder(self, facts: Facts) -> MaxwellEncoder:
-        """From change rows to messages."""
         return MaxwellEncoder(facts, self.settings.topic)
 
     def name_for(self, table: TableId, connector: str = "") -> str:
-        """Messages name the database and the table, and no schema."""
         return f"{table.database}.{table.name}"

@@ -69,7 +69,6 @@ class QlikAvroEncoder(QlikEncoder):
         self._heads = pa.array(heads, pa.binary())
 
     def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
-        """The metadata message of a schema."""
         message = metadata_message(
             schema, lineage, to_text(data_schema(schema, self.writing.task, external=self.writing.external_schema_id))
         )
@@ -92,7 +91,6 @@ class QlikAvroEncoder(QlikEncoder):
         return pc.if_else(pa.array(image.entries.present), encoded, pa.scalar(None, pa.binary()))
 
     def values(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
-        """Data messages."""
         laid, columns = data.laid, self.columns
         record = columns.records(data.values, data.data, laid.column, laid.offsets)
         kept = data.has_before[laid.row]

@@ -76,7 +76,6 @@ class AvroReader:
         """What the schemas of values say of columns, by their numbers."""
 
     def __call__(self, batch: pa.RecordBatch) -> Messages:
-        """The messages of a batch."""
         values = batch.column("value")
         present = values.is_valid().to_numpy(zero_copy_only=False)
         start = self._starts(values)

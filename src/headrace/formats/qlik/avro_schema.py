@@ -107,7 +107,6 @@ def data_schema(schema: TableSchema, task: str, *, external: bool = False) -> di
 
 
 def key_schema(schema: TableSchema, task: str) -> dict[str, Any]:
-    """The Avro schema of a table's keys."""
     namespace = data_schema(schema, task)["namespace"]
     return record("KeyRecord", namespace=namespace) | {"fields": _fields(schema, schema.key_columns)}
 

@@ -47,12 +47,10 @@ class CapturedImage(ObjectImage):
     gone: Array
 
     def fields(self, names: Names, group: Array | None = None) -> Array:
-        """The indexes of named values."""
         indexes = super().fields(names, group)
         return np.where((indexes >= 0) & self.gone[indexes], np.int32(-1), indexes)
 
     def map(self) -> pa.MapArray:
-        """The images as maps of texts."""
         members = self.tape.members(self.base, self.over)
         kept = ~self.gone[members.values]
         values = np.ascontiguousarray(members.values[kept])
@@ -88,7 +86,6 @@ class QlikDecoder(Codec):
         self._schema_numbers: dict[TableSchema | None, int] = {None: 0}
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows of messages, in their order."""
         batch = kafka_batch(batch)
         messages = self._read(batch)
         tombstones = batch.column("value").is_null().to_numpy(zero_copy_only=False)
@@ -128,7 +125,6 @@ class QlikDecoder(Codec):
         return by_message
 
     def _identify(self, messages: Messages, rows: Array) -> Array:
-        """The number of what is known of each message."""
         picked = pa.array(rows)
         described = messages.columns[rows]
         table_facts = [
@@ -252,7 +248,6 @@ class QlikDecoder(Codec):
     def _changed(
         self, tape: Tape, base: Array, rows: Array, known: Array, change: ColumnBits, little: Array, is_update: Array
     ) -> pa.ListArray:
-        """The columns whose bits are set in changeMask."""
         named = is_update & change.said[rows]
         if not named.any():
             return pa.nulls(rows.size, pa.list_(pa.string()))
@@ -317,7 +312,6 @@ class QlikDecoder(Codec):
 
 
 def _members(tape: Tape, at: int) -> dict[str, str | None]:
-    """The members of one object, as texts."""
     members = tape.members(np.array([at], np.int32))
     return dict(zip(tape.texts(members.names).to_pylist(), tape.texts(members.values).to_pylist(), strict=True))
 

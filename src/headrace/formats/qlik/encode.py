@@ -137,7 +137,6 @@ class QlikEncoder(Codec):
         return lines
 
     def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
-        """The metadata message of a schema."""
         envelope = {"magic": "atMSG", "type": "MD", "headers": None, "messageSchemaId": None, "messageSchema": None}
         message = metadata_message(
             schema, lineage, to_text(data_schema(schema, self.writing.task, external=self.writing.external_schema_id))
@@ -145,7 +144,6 @@ class QlikEncoder(Codec):
         return to_text({**envelope, "message": message}).encode()
 
     def keys(self, data: DataRows) -> pa.StringArray:
-        """Kafka's keys."""
         if self.writing.key == "none":
             return pa.nulls(data.rows.num_rows, pa.string())
         return (
@@ -153,7 +151,6 @@ class QlikEncoder(Codec):
         )
 
     def values(self, data: DataRows, headers: Headers) -> pa.Array:
-        """Data messages."""
         parts = ['{"data":', *self._images(data), ',"headers":', *self._headers(data, headers), "}"]
         if self.writing.envelope:
             ids = self.ids.take(pa.array(data.schema_number))

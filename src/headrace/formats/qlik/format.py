@@ -215,7 +215,6 @@ class QlikFormat(ArrowFormat):
         return with_schema_rows(changes, missing) if missing else changes
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
-        """Changes of a batch with their numbers in commits and transactions."""
         return with_event_numbers(changes, CHANGES)
 
     @property
@@ -225,17 +224,14 @@ class QlikFormat(ArrowFormat):
 
     @property
     def announces_structures(self) -> bool:
-        """In the envelope, by metadata messages."""
         return self.has_envelope
 
     def having_announced(self, structures: frozenset[Structure]) -> Self:
-        """As `Format.having_announced`."""
         other = copy(self)
         other._announced = structures
         return other
 
     def writing(self) -> EncodeSettings:
-        """How messages are written."""
         settings = self.settings
         return EncodeSettings(
             topic=settings.topic,
@@ -250,7 +246,6 @@ class QlikFormat(ArrowFormat):
         )
 
     def name_for(self, table: TableId, connector: str = "") -> str:
-        """Messages name the schema and the table, and no database."""
         return f"{table.schema}.{table.name}"
 
 
@@ -260,8 +255,6 @@ def _read(values: Sequence[bytes]) -> list[MetadataMessage]:
 
 
 class QlikJsonSettings(QlikSettings):
-    """Of the format `qlik_json`."""
-
     envelope: bool = option(
         "Encoding: whether messages have Qlik's envelope. Without it no metadata messages are written, and JSON "
         "messages name their table in their headers.",
@@ -312,27 +305,21 @@ class QlikJson(QlikFormat):
 
     @property
     def has_envelope(self) -> bool:
-        """Whether messages are written in the envelope."""
         return self.settings.envelope
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:
-        """The envelope, or the headers of a change."""
         return recognise_json(message)
 
     def decoder(self, facts: Facts) -> QlikDecoder:
-        """From messages to change rows."""
         # The schema that is given says what metadata would.
         return QlikDecoder(self.reading(facts, lenient=facts.typed is not None), json_messages)
 
     def encoder(self, facts: Facts) -> QlikEncoder:
-        """From change rows to messages."""
         return QlikEncoder(facts, self.writing())
 
 
 class QlikAvroSettings(RegistrySettings, QlikSettings):
-    """Of the format `qlik_avro`."""
-
     value_schema: str | None = option(
         "Framing `none`: the Avro schema, as JSON, of all values without an envelope.",
         kind=avro_given,
@@ -366,12 +353,10 @@ class QlikAvro(QlikFormat):
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:
-        """The envelope, or a frame and in it a change sequence."""
         return recognise_avro(message)
 
     @property
     def has_envelope(self) -> bool:
-        """Whether messages are written in the envelope."""
         settings = self.settings
         return settings.registry is None if settings.envelope is None else settings.envelope
 
@@ -385,7 +370,6 @@ class QlikAvro(QlikFormat):
         return replace(super().prepare_decoding(lookup), schemas=lookup.schemas(self._schemas()))
 
     def decoder(self, facts: Facts) -> QlikDecoder:
-        """From messages to change rows."""
         reading, settings = self.reading(facts), self.settings
         has_registry = settings.registry is not None or settings.value_schema is not None
         reader = AvroReader(reading.metadata, facts.schemas or self._schemas(), has_registry=has_registry)
@@ -438,6 +422,5 @@ class QlikAvro(QlikFormat):
         return QlikFacts(facts.tables, facts.typed, registration=Registration(tuple(values), tuple(keys)))
 
     def encoder(self, facts: Facts) -> QlikAvroEncoder:
-        """From change rows to messages."""
         registration = facts.registration if isinstance(facts, QlikFacts) else None
         return QlikAvroEncoder(facts, self.writing(), registration)

@@ -75,7 +75,6 @@ class ColumnBits:
         return self._leading[little.astype(np.int8), number] >= np.minimum(columns, self._width[number])
 
     def set_indexes(self, message: int, little: bool) -> list[int]:
-        """The indexes whose bits one mask sets."""
         number = self._of[message]
         first = self._first[number]
         return list(map(int, np.flatnonzero(self._bits[int(little), first : first + self._width[number]])))

@@ -84,15 +84,12 @@ class Messages:
                 self.problems[number] = sentence if isinstance(sentence, str) else sentence(number)
 
     def index(self, name: str, rows: Array) -> Array:
-        """The indexes of a header of some messages."""
         return self.head.index(name, rows)
 
     def texts(self, name: str) -> pa.StringArray:
-        """A header of all messages, as texts."""
         return self.head.texts(name)
 
     def text(self, name: str, number: int) -> str:
-        """A header of one message."""
         return self.head.text(name, number) or ""
 
     def said(self, name: str) -> pa.StringArray:
@@ -103,7 +100,6 @@ class Messages:
 
 
 def json_messages(batch: pa.RecordBatch) -> Messages:
-    """The messages of a batch that are JSON."""
     values = batch.column("value")
     tape = Tape(values)
     magic, kind, id, message = tape.fields(tape.root, _ENVELOPE)

@@ -139,7 +139,6 @@ class DataRows:
         )
 
     def change_mask(self, *, little: bool) -> pa.BinaryArray:
-        """Which columns changed."""
         return mask_bytes(self.changed, np.diff(self.laid.offsets), self.has_changed, little=little)
 
     def column_mask(self, *, whole: bool, little: bool) -> pa.BinaryArray:
@@ -155,7 +154,6 @@ class DataRows:
         return mask_bytes(flags, counts, self.streamed, little=little)
 
     def operation(self) -> pa.StringArray:
-        """The operation of each row."""
         return operations(self.rows, _OPERATIONS)
 
     def headers(self, counter: Counter) -> dict[str, pa.StringArray]:
@@ -181,7 +179,6 @@ class DataRows:
         return {name: self._of_changes(texts).fill_null("") for name, texts in columns.items()}
 
     def counter(self) -> pa.Int64Array:
-        """The number of each row in its transaction."""
         total_order = pc.struct_field(self.rows.column("transaction"), "total_order")
         return self._of_changes(pc.coalesce(self._counted(EVENT), total_order))
 
@@ -215,7 +212,6 @@ def path_of(rows: pa.RecordBatch) -> pa.StringArray:
 
 
 def _columns(rows: pa.RecordBatch, *names: str) -> pa.RecordBatch:
-    """Rows with only these columns, as far as they have them."""
     return rows.select([name for name in names if name in rows.schema.names])
 
 

@@ -58,7 +58,6 @@ class ResolvedTable:
 
     @cached_property
     def table(self) -> dict[str, Any] | None:
-        """Where the rows are from."""
         own_name = None if self._own is None else (self._own.id.schema, self._own.id.name)
         return table_parts(*(own_name or self._said))
 
@@ -78,7 +77,6 @@ class ResolvedTable:
 
     @cached_property
     def schema(self) -> TableSchema | None:
-        """The schema that images follow."""
         given = self._reading.given
         if given.typed is not None:
             return given.typed
@@ -128,7 +126,6 @@ class ResolvedTable:
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
-        """The key columns."""
         return self.own_key or tuple(dict.fromkeys(json.loads(self._named or "[]")))
 
 

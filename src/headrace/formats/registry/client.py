@@ -226,7 +226,6 @@ class _Session:
         return known.values()
 
     def _artifacts(self, references: Any, known: dict[str, str]) -> Iterable[str]:
-        """As `_versions`, of Apicurio."""
         for one in references or ():
             group = quote(one.get("groupId") or "default", safe="")
             artifact = f"groups/{group}/artifacts/{quote(one['artifactId'], safe='')}/versions/{one['version']}"

@@ -67,7 +67,6 @@ class WriterSchema:
 
     @cached_property
     def connect_text(self) -> str:
-        """The Connect schema as one line of JSON."""
         return to_text(self.connect)
 
     @property
@@ -103,7 +102,6 @@ def _branch(union: list[Any], number: int) -> WriterSchema:
 
 
 def _values(union: list[Any]) -> list[Any]:
-    """The branches of a union that are not null."""
     return [branch for branch in union if branch != "null"]
 
 
@@ -114,7 +112,6 @@ class _AvroWalk:
         self._known: dict[str, tuple[dict[str, Any], str]] = {}
 
     def schema(self, schema: Any, namespace: str, level: int) -> tuple[dict[str, Any], Any]:
-        """The Connect schema and the plain one."""
         if level > _MOST_LEVELS:
             raise FormatError("The schema is nested too deeply.")
         if isinstance(schema, str):

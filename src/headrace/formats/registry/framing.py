@@ -159,7 +159,6 @@ class Framing:
 
 
 def _add(all_heads: Heads, values: pa.BinaryArray, these: Array, letter: bytes) -> None:
-    """Let these messages have heads."""
     rows = np.flatnonzero(these & values.is_valid().to_numpy(zero_copy_only=False))
     if rows.size:
         chosen = values.take(pa.array(rows)).dictionary_encode()
@@ -197,7 +196,6 @@ def recognise_framed(message: Sample, mark: bool, of: str) -> Evidence | None:
 
 
 def _frame(message: Sample) -> tuple[str, FormatOptions] | None:
-    """The frame in words, and the options by which it is read."""
     value = message.value
     if value is None or message.is_object:
         return None

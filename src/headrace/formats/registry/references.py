@@ -54,7 +54,6 @@ def _collect(schema: Any, namespace: str, defined: dict[str, Any]) -> None:
 
 
 def _parts(schema: Mapping[str, Any]) -> list[Any]:
-    """The schemas inside of one."""
     fields = schema.get("fields") or ()
     inside = [field.get("type") for field in fields if isinstance(field, Mapping)]
     kind = schema.get("type")
@@ -71,7 +70,6 @@ class _Walk:
         self.has_defined = False
 
     def schema(self, schema: Any, namespace: str) -> Any:
-        """The schema with what it names."""
         if isinstance(schema, str):
             return self._named(schema, namespace)
         if isinstance(schema, list):

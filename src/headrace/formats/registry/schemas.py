@@ -124,7 +124,6 @@ class SchemaSource:
 
 
 def _heads_in(messages: DataFrame, framing: Framing) -> set[bytes]:
-    """The heads that occur, by a job."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -48,7 +48,6 @@ class Subjects:
 
     @property
     def is_named(self) -> bool:
-        """Whether messages name their schemas at all."""
         return self.framing != "none"
 
     def registered(self, subjects: Iterable[Subject]) -> Subjects:

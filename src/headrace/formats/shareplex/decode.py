@@ -220,7 +220,6 @@ class SharePlexDecoder(Codec):
         self._halves: pa.RecordBatch | None = None
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The change rows of messages, in their order."""
         batch = kafka_batch(batch)
         # First halves that still wait are read once more, with the messages in which their second ones may be.
         waiting = 0 if self._halves is None else self._halves.num_rows

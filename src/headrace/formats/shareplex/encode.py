@@ -72,7 +72,6 @@ class SharePlexEncoder(Codec):
         return {c.name: kinds[c.logical.kind] for c in schema.columns if c.logical.kind in kinds}
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order."""
         numbers = rows_of(batch, tuple(_WORDS))
         if not numbers.size:
             return

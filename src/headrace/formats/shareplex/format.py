@@ -113,7 +113,6 @@ class SharePlexJson(ArrowFormat):
         return recognise(message)
 
     def decoder(self, facts: Facts) -> SharePlexDecoder:
-        """From messages to change rows."""
         settings = self.settings
         given = TableOptions.of(settings, facts, hex=settings.binary == "hex", messages_first=False)
         return SharePlexDecoder(given, pair=settings.pair_updates)

@@ -31,8 +31,6 @@ _PLACEHOLDERS = ("database", "schema", "table")
 
 
 class RouteSettings(Settings):
-    """Of one of a sink's routes."""
-
     tables: tuple[TablePattern, ...] = option(
         "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
         "`database.schema.table` whatever the case.",
@@ -102,7 +100,6 @@ class Route:
 
     @classmethod
     def of(cls, settings: RouteSettings) -> Route:
-        """The route that the options say."""
         return cls(settings.tables, settings.to, settings.merge)
 
     def name(self, table: TableId) -> TableId:
@@ -169,7 +166,6 @@ class Routes:
 
     @property
     def change_nothing(self) -> bool:
-        """Whether every table goes on as it is."""
         return not self.leave_out and all(route.to is None for route in self.routes)
 
     def destination(self, table: TableId) -> Destination | None:

@@ -94,7 +94,6 @@ class Shaping:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether rows go on as they are."""
         return not self.transforms and self.routes.change_nothing
 
     @property

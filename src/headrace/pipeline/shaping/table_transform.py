@@ -218,7 +218,6 @@ class _Work:
         self._salts: list[str] = []
 
     def take(self, transform: Transform) -> None:
-        """One entry of the list."""
         if transform.filter is not None:
             self._filter(transform, transform.filter)
         if transform.computed:
@@ -229,7 +228,6 @@ class _Work:
             self._choose(transform)
 
     def done(self) -> TableTransform:
-        """The result."""
         states = self._state.values()
         columns = tuple(replace(state.column, position=n) for n, state in enumerate(states, 1))
         plain = [state for state in states if not state.computed]

@@ -49,8 +49,6 @@ def computed_columns(given: Any) -> tuple[tuple[str, str], ...]:
 
 
 class TransformSettings(Settings):
-    """Of one transform."""
-
     tables: tuple[TablePattern, ...] = option(
         "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
         "`database.schema.table` whatever the case. Where a table is named in full, columns that it lacks are an "
@@ -211,7 +209,6 @@ class Transform:
 
     @property
     def named_columns(self) -> list[tuple[str, Names, tuple[str, ...]]]:
-        """The options that name columns, what for, and the names."""
         masks = [(mask.option, _PROTECTS, mask.columns) for mask in self.masks]
         lists = [("include_columns", _CHOOSES, self.include), ("exclude_columns", _PROTECTS, self.exclude)]
         return [*masks, *lists]
@@ -222,12 +219,10 @@ class Transform:
         return bool(self.filter or self.computed)
 
     def names(self, table: TableId) -> bool:
-        """Whether it is for this table by its name, and not by a pattern."""
         pattern = matching(self.tables, table)
         return pattern is not None and pattern.is_name
 
     def matches(self, table: TableId) -> bool:
-        """Whether it is for this table."""
         return matching(self.tables, table) is not None
 
 

@@ -53,7 +53,6 @@ class Address:
         return f"{_TITLES[self.kind]} at {host}:{self.port}/{self.database}"
 
     def current_password(self) -> str:
-        """As `headrace.passwords.current_password`."""
         return current_password(self.password, self.password_command)
 
 
@@ -190,13 +189,11 @@ class Database(ABC):
         """
 
     def ask(self, connection: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
         with closing(connection.cursor()) as cursor:
             cursor.execute(query, values or None)
             return [tuple(line) for line in cursor.fetchall()]
 
     def run(self, connection: Any, statements: Iterable[str], values: Sequence[Any] = ()) -> None:
-        """Run statements in the open transaction."""
         with closing(connection.cursor()) as cursor:
             for statement in statements:
                 cursor.execute(statement, values or None)

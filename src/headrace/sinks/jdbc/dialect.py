@@ -55,7 +55,6 @@ class TableName:
 
 
 def stage_of(mirror: TableName) -> TableName:
-    """The staging table of a mirror."""
     text = hashlib.sha256(mirror.name.encode()).hexdigest()[:16]
     return TableName(mirror.schema, f"{_STAGE}{text}")
 
@@ -117,15 +116,12 @@ class TargetDialect(ABC):
     mark: ClassVar[str] = '"'
 
     def quote(self, name: str) -> str:
-        """A name, whatever characters it has."""
         return self.mark + name.replace(self.mark, self.mark * 2) + self.mark
 
     def table(self, name: TableName) -> str:
-        """A table's name with its schema."""
         return ".".join(self.quote(part) for part in (name.schema, name.name) if part)
 
     def literal(self, text: str) -> str:
-        """A text as SQL."""
         return "'" + text.replace("'", "''") + "'"
 
     @abstractmethod
@@ -154,7 +150,6 @@ class TargetDialect(ABC):
                 )
 
     def folded(self, name: str) -> str:
-        """A name as two names are compared."""
         return self.rules.folded(name)
 
     def _position(self, mirror: Mirror) -> str:
@@ -187,11 +182,9 @@ class TargetDialect(ABC):
         return f"CASE WHEN s.m IS NULL OR SUBSTR(s.m, {index}, 1) = '1' THEN s.{staged} ELSE {old} END"
 
     def drop_column(self, mirror: Mirror, name: str) -> str:
-        """Drop a column of the mirror."""
         return f"ALTER TABLE {self.table(mirror.name)} DROP COLUMN {self.quote(name)}"
 
     def rename_column(self, mirror: Mirror, name: str, new: str) -> str:
-        """Give a column of the mirror another name."""
         return f"ALTER TABLE {self.table(mirror.name)} RENAME COLUMN {self.quote(name)} TO {self.quote(new)}"
 
     def truncate(self, mirror: Mirror, position: str) -> str:
@@ -207,7 +200,6 @@ class TargetDialect(ABC):
         return f"UPDATE {self.table(mirror.name)} SET {values} WHERE {older}"
 
     def count_staged(self, mirror: Mirror, labels: Sequence[str]) -> str:
-        """Count the staged rows that count."""
         return f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)}"
 
     def count_null_keys(self, mirror: Mirror, labels: Sequence[str]) -> str:
@@ -269,7 +261,6 @@ class TargetDialect(ABC):
         """Drop what is left of the staging table and create it."""
 
     def drop_stage(self, mirror: Mirror) -> str:
-        """Drop the staging table, if it is there."""
         return f"DROP TABLE IF EXISTS {self.table(mirror.stage)}"
 
     @abstractmethod

@@ -88,8 +88,6 @@ class JdbcLocation(PasswordSettings):
 
 
 class JdbcSettings(JdbcLocation, TableSettings):
-    """Of the sink `jdbc`."""
-
     max_connections: int = option(
         "How many connections load one table's rows into its staging table in parallel.",
         default=4,
@@ -202,7 +200,6 @@ class JdbcSink(Sink):
         return frozenset([text.lower() if self.database.dialect.folds_names else text])
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
-        """The table in its database, whose default schema is not asked for."""
         address = self.database.address
         name = _named(self._name_parts, "public", table)
         if address.kind == "postgresql":
@@ -243,12 +240,10 @@ class JdbcSink(Sink):
 
     @property
     def keeps_tables(self) -> bool:
-        """It does."""
         return True
 
     @property
     def takes_old_values(self) -> bool:
-        """They do."""
         return True
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:

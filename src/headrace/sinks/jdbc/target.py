@@ -337,7 +337,6 @@ class TargetTables:
         connection.commit()
 
     def drop_stage(self, connection: Any, mirror: Mirror) -> None:
-        """Drop the staging table, if it is there."""
         self.database.run(connection, [self.database.dialect.drop_stage(mirror)])
         connection.commit()
 
@@ -526,7 +525,6 @@ class TargetTables:
     def _differences(
         self, mirror: Mirror, have: Mapping[str, str], behavior: str, steps: tuple[Step, ...]
     ) -> Evolution:
-        """What to do with columns that differ."""
         dialect, source = self.database.dialect, mirror.source
         types = dialect.column_types(source)
         wanted = [TargetColumn(column.name, types[column.name]) for column in source.columns]

@@ -67,7 +67,6 @@ class KafkaDirectProducer(DirectProducer):
     asks_for_topics: bool = True
 
     def to_text(self) -> str:
-        """JSON on one line. Holds secrets."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
@@ -99,7 +98,6 @@ class KafkaDelivery(Delivery):
         self._count = 0
 
     def inspect(self, messages: pa.RecordBatch) -> None:
-        """See whether Kafka has the topics and takes messages so large."""
         if self.refusal or not messages.num_rows:
             return
         keys, values = messages.column("key"), messages.column("value")
@@ -114,7 +112,6 @@ class KafkaDelivery(Delivery):
         self._count += messages.num_rows
 
     def send(self, messages: Iterable[pa.RecordBatch]) -> None:
-        """Send them and wait until Kafka has all."""
         faultpoints.reach("sink.kafka.worker.before_send")
         sent = 0
         try:

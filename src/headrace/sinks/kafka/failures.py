@@ -32,7 +32,6 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The name of its class."""
         return self.kind.rpartition(".")[2]
 
 

@@ -164,7 +164,6 @@ class KafkaSink(Sink):
 
     @property
     def _client_settings(self) -> dict[str, str]:
-        """Kafka's settings by Kafka's names."""
         given = {name[len(_PREFIX) :]: str(value) for name, value in self.settings.kafka.items()}
         return {**given, "bootstrap.servers": self.settings.bootstrap_servers}
 
@@ -222,11 +221,9 @@ class KafkaSink(Sink):
         return Permissions(f"The login has every permission to write {of}.", (*missing, *aside.missing))
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
-        """A topic by each broker that is named."""
         return frozenset() if topic == "" else topic_places(self.settings.bootstrap_servers, topic)
 
     def dataset(self, table: TableId, topic: str | None = None) -> Dataset | None:
-        """The topic."""
         return Dataset.of_topic(self.settings.bootstrap_servers, topic) if topic else None
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:

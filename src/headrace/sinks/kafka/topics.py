@@ -69,7 +69,6 @@ class TopicRule:
     exclude: tuple[re.Pattern[str], ...] = ()
 
     def takes(self, topic: str) -> bool:
-        """Whether a topic is made by this rule."""
         return any(p.fullmatch(topic) for p in self.include) and not any(p.fullmatch(topic) for p in self.exclude)
 
 
@@ -81,7 +80,6 @@ class TopicCreation:
     default: TopicRule
 
     def rule(self, topic: str) -> TopicRule:
-        """How a topic is made."""
         return next((rule for rule in self.groups if rule.takes(topic)), self.default)
 
 
@@ -219,7 +217,6 @@ class Admin:
         self._client.close()
 
     def partitions(self, names: list[str]) -> dict[str, int]:
-        """The number of partitions of those topics that exist."""
         counts = {}
         futures = self._client.describeTopics(self._list(names)).topicNameValues()
         for name in names:
@@ -274,7 +271,6 @@ class Admin:
         return rule.partitions if rule.partitions != _BROKERS else int(created.numPartitions(name).get())
 
     def _new(self, name: str, rule: TopicRule) -> Any:
-        """A topic as it is asked for."""
         settings = self._jvm.java.util.HashMap()
         for setting, value in rule.settings.items():
             settings.put(setting, value)

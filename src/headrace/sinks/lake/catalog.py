@@ -153,7 +153,6 @@ class NamedSettings(Settings):
 
     @property
     def catalog_settings(self) -> dict[str, str]:
-        """Further settings of the catalogue, by the names that they have there."""
         return {name[len("catalog.") :]: value for name, value in self.given_to_catalog.items()}
 
 
@@ -224,7 +223,6 @@ class Namespace:
     comment: str | None = _COMMENT
 
     def exists(self, session: SparkSession) -> bool:
-        """Whether the catalogue has it."""
         return bool(session.catalog.databaseExists(_dotted(self.parts)))
 
     def require(self, session: SparkSession, label: str) -> None:

@@ -219,7 +219,6 @@ def write_data_file(
 
 
 def delete_data_files(folder: Folder, written: Iterable[DataFile]) -> None:
-    """Delete files that no commit was tried with."""
     for file in written:
         folder.storage.delete(folder.location(file.path))
 

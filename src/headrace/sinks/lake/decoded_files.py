@@ -147,7 +147,6 @@ class LakeRowWriter(DecodedRowWriter):
         self._bytes[schema_id] += rows.nbytes
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """Flush all buffers."""
         for schema_id in [*self._buffers]:
             yield from self._flush(schema_id)
 
@@ -194,5 +193,4 @@ def _report(rows: pa.Table, changes: pa.Table, result: TaskResult) -> pa.RecordB
 
 
 def task_results(table: TableProfile) -> list[TaskResult]:
-    """What the decoding tasks of a batch reported of a table."""
     return [pickle.loads(base64.b64decode(part.results)) for part in table.folded]

@@ -50,7 +50,6 @@ class TableToWrite:
     label: str
 
     def form(self) -> KeyForm:
-        """How its keys are compared."""
         return KeyForm({c.name: c.logical.spark_type for c in self.profile.schema.key_columns}, self.nullable)
 
 

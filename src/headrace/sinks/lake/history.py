@@ -60,7 +60,6 @@ class History:
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """The key columns with their types."""
         types = {column.name: column.type for column in self.columns}
         return tuple((name, types[name]) for name in self.values.key)
 
@@ -265,7 +264,6 @@ def _not_read_again(shown: DataFrame, new: DataFrame, beside: LakeTable, work: H
 
 
 def _everywhere(positions: DataFrame, keys: DataFrame, like: DataFrame, work: History) -> DataFrame:
-    """Truncates as deletes of each of these keys."""
     types = {field.name: field.dataType for field in like.schema["row"].dataType.fields}  # type: ignore[attr-defined]
     fields = ", ".join(
         f"k.{quote(name)} as {quote(name)}"

@@ -225,7 +225,6 @@ class IndexedTable(Generic[Files]):
         self._rows[path] = len(keys) if rows is None else rows
 
     def bytes_of(self, path: str) -> int:
-        """How large an indexed file is."""
         return self._bytes[path]
 
     def rows_of(self, path: str) -> int:

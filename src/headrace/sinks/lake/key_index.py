@@ -43,7 +43,6 @@ class Hits:
     paths: list[str]
 
     def by_file(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Which keys, at which rows, by file."""
         order = np.argsort(self.files, kind="stable")
         cuts = np.flatnonzero(np.diff(self.files[order])) + 1
         hits = {}
@@ -83,7 +82,6 @@ class KeyIndex:
 
     @property
     def paths(self) -> Collection[str]:
-        """The files whose keys are in it."""
         return self._numbers.keys()
 
     @property
@@ -106,7 +104,6 @@ class KeyIndex:
             self._parts.append(self._together(young))
 
     def drop(self, paths: Collection[str]) -> None:
-        """Forget files."""
         gone = {number for number in (self._numbers.pop(path, None) for path in paths) if number is not None}
         if not gone:
             return
@@ -134,7 +131,6 @@ class KeyIndex:
         self._numbers = {path: number for number, path in enumerate(self._paths)}
 
     def look_up(self, keys: Keys) -> Hits:
-        """Where rows with these keys may be."""
         order = np.argsort(keys.prints, kind="stable")
         wanted = keys.prints[order]
         hits: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
@@ -204,7 +200,6 @@ class Bounded(Generic[Item]):
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Item | None:
-        """What is kept of a table."""
         with self._lock:
             if name in self._items:
                 self._items.move_to_end(name)

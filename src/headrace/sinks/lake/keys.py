@@ -41,7 +41,6 @@ class Keys:
         return len(self.prints)
 
     def take(self, indexes: NDArray[np.int64]) -> Keys:
-        """The keys at these places, in this order."""
         values = None if self.values is None else self.values.take(pa.array(indexes))
         return Keys(self.prints[indexes], values, self.rows[indexes])
 
@@ -72,7 +71,6 @@ class KeyForm:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What tells it from another form."""
         return self.columns, tuple(map(str, self._types)), self._nullable, self._bits
 
     @property
@@ -152,7 +150,6 @@ def _counted(kind: pa.DataType) -> pa.DataType:
 
 
 def _fixed(values: NDArray[np.generic]) -> pa.Array:
-    """Numbers as bytes."""
     data = np.ascontiguousarray(values)
     offsets = np.arange(len(data) + 1, dtype=np.int32) * data.dtype.itemsize
     return pa.Array.from_buffers(pa.binary(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

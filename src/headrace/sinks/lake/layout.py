@@ -93,6 +93,5 @@ def key_names(key: tuple[str, ...]) -> str:
 
 
 def column_ddl(column: TargetColumn, *, nullable: bool) -> str:
-    """A column as DDL."""
     comment = f" comment {literal(column.comment)}" if column.comment else ""
     return f"{quote(column.name)} {column.type}{'' if nullable or column.nullable else ' not null'}{comment}"

@@ -121,12 +121,10 @@ class Partitioning:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that values come from."""
         return tuple(field.column for field in self.fields)
 
     @property
     def parts(self) -> list[tuple[str, str, int]]:
-        """Its fields, each as its parts."""
         return [(field.column, field.transform, field.number) for field in self.fields]
 
     @property

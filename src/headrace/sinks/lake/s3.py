@@ -134,7 +134,6 @@ def of_iceberg(properties: Mapping[str, str], bucket: str) -> Storage | str:
 
 
 def _at(login: dict[str, Any], endpoint: str, region: str, bucket: str, *, by_path: bool) -> Storage | str:
-    """A login with the place that it is for."""
     scheme, _, host = endpoint.rpartition("://")
     if not _OF_AWS.fullmatch(host):
         login["endpoint_override"] = host.rstrip("/")

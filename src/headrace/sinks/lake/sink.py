@@ -140,7 +140,6 @@ class LakeSink(Sink):
 
     @property
     def keeps_tables(self) -> bool:
-        """Whether it keeps more than a log of changes."""
         return self.settings.stored_as_scd_type != "append"
 
     @property
@@ -150,7 +149,6 @@ class LakeSink(Sink):
 
     @property
     def keeps_versions(self) -> bool:
-        """Whether it keeps a history."""
         return self.settings.stored_as_scd_type == "2"
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
@@ -160,7 +158,6 @@ class LakeSink(Sink):
         return sequenced(rows, self.settings.sequence_by, epochs)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
-        """Whether the mirror is there, and how its structure would change."""
         if spark is None:
             return TargetPreview(self.location(schema.id))
         table = written(self.settings, TableProfile(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
@@ -472,7 +469,6 @@ class LakeSink(Sink):
         return (self.files(files) if self.files is not None and files else None), reasons
 
     def orphan_files(self, spark: SparkSession, id: TableId, before: dt.datetime) -> Sequence[OrphanFile]:
-        """Those of a table that is there (`lake.orphans`)."""
         target = self.target(spark, id)
         try:
             return orphans.orphans_of(target, before) if target.exists else ()

@@ -61,7 +61,6 @@ class Storage:
 
     @property
     def system(self) -> fs.FileSystem:
-        """As pyarrow has it, in this process."""
         return _system(self.login, os.getpid())
 
     @contextmanager
@@ -105,7 +104,6 @@ class Storage:
         return int(info.size) if info.is_file else None
 
     def delete(self, path: str) -> None:
-        """Delete a file, if it is there."""
         try:
             self.system.delete_file(path)
         except FileNotFoundError:
@@ -131,7 +129,6 @@ class Storage:
                 yield info.path, info.size, info.mtime
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder, where a file needs one."""
         if self.is_local:
             Path(folder).mkdir(parents=True, exist_ok=True)
 
@@ -155,11 +152,9 @@ class Folder:
         return self.path if self.storage.is_local else f"s3://{self.path}"
 
     def location(self, name: str) -> str:
-        """The path of a file in it."""
         return f"{self.path}/{name}"
 
     def make(self) -> None:
-        """Make it, where a file needs it."""
         self.storage.make_folder(self.path)
 
     def require(self, written: Mapping[str, int]) -> None:
@@ -217,7 +212,6 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is in the local file system."""
         return self.scheme == "file"
 
     @property

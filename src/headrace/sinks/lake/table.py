@@ -302,7 +302,6 @@ class LakeTable(ABC):
         return held is not None and held <= SMALL_TARGET
 
     def read(self) -> DataFrame:
-        """The table's rows."""
         return self.session.table(self.sql_name)
 
     def merge_source(self, frame: DataFrame) -> DataFrame:
@@ -310,15 +309,12 @@ class LakeTable(ABC):
         return frame
 
     def properties(self) -> dict[str, str]:
-        """The table's properties."""
         return {row["key"]: row["value"] for row in self.session.sql(f"show tblproperties {self.sql_name}").collect()}
 
     def kept_key(self) -> tuple[str, ...]:
-        """The key by which the table, which is there, has been kept."""
         return _names_in(self.properties().get(KEY, ""))
 
     def types(self) -> dict[str, str]:
-        """The table's columns and their types."""
         return {column.name: column.dataType.simpleString() for column in self.read().schema}
 
     def padded(self) -> frozenset[str]:

@@ -54,12 +54,10 @@ class PreparedTable(ABC):
 
     @property
     def partitioning(self) -> Partitioning:
-        """By what it is partitioned."""
         return Partitioning(tuple(PartitionField(*parts) for parts in self.partitions))
 
     @property
     def inside(self) -> list[str]:
-        """The columns that are in a file."""
         return list(self.schema.names)
 
     @property
@@ -86,7 +84,6 @@ class LakeFiles(TableFiles):
     tables: Mapping[str, PreparedTable]
 
     def to_text(self) -> str:
-        """JSON on one line."""
         tables = {name: asdict(table) | {"folder": _location(table.folder)} for name, table in self.tables.items()}
         return json.dumps(tables, separators=(",", ":"))
 
@@ -102,18 +99,15 @@ class LakeFiles(TableFiles):
         return cls(prepared)
 
     def file(self, schema: TableSchema) -> LakeFile | None:
-        """A file in the table's folder."""
         table = self.tables.get(place_of(schema))
         return None if table is None else LakeFile(table, [column.name for column in schema.columns])
 
 
 def _location(folder: Folder) -> tuple[str, str]:
-    """A folder without its login."""
     return folder.path, folder.storage.fingerprint
 
 
 def place_of(schema: TableSchema) -> str:
-    """A table with one of its structures."""
     return f"{schema.id.full_path} {schema.fingerprint}"
 
 
@@ -175,7 +169,6 @@ class LakeFile(TableFile):
         self._rows = self._bytes = 0
 
     def close(self) -> WrittenFile:
-        """Finish the files, with what a commit says of them."""
         self._flush()
         with explained(self._table.folder):
             files = [writer.close() for writer in self._writers.values()]
@@ -185,7 +178,6 @@ class LakeFile(TableFile):
         return WrittenFile(sum(file.rows for file in files), self.attempt, json.dumps(actions, ensure_ascii=False))
 
     def discard(self) -> None:
-        """Delete what was not finished."""
         self._waiting.clear()
         with ExitStack() as files:
             for writer in self._writers.values():

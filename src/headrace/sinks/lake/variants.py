@@ -29,7 +29,6 @@ def as_variant(document: str) -> str:
 
 
 def variants_in(rows: DataFrame) -> frozenset[str]:
-    """The names of the columns that are variants."""
     return frozenset(field.name for field in rows.schema if field.dataType.simpleString() == VARIANT)
 
 

@@ -73,11 +73,9 @@ class CollectedRows:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The columns of the rows with their types."""
         return dict(zip(self.rows.schema.names, self.rows.schema.types, strict=True))
 
     def with_nulls(self, columns: pa.Schema) -> CollectedRows:
-        """With further columns, of which no row has a value."""
         rows = self.rows
         for column in columns:
             rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))

@@ -43,7 +43,6 @@ class Clock:
 
     @property
     def instant(self) -> dt.datetime:
-        """The same as an instant."""
         return self.local.replace(tzinfo=dt.UTC) - dt.timedelta(minutes=self.minutes)
 
 

@@ -197,7 +197,6 @@ class ServerZone:
         self._queried = False
 
     def now(self, connection: Connection) -> tuple[str, dt.datetime]:
-        """The zone, and the server's time as an instant."""
         local, minutes = self._time(connection)
         (instant,) = to_instants(pa.array([local], _LOCAL_TEXT), offset_text(minutes)).to_pylist()
         return self._zone(connection, local, minutes), instant
@@ -254,12 +253,10 @@ class CommitClock:
         return begin_instants(local, self._zone, ended)
 
     def end(self, commit: str, local: dt.datetime | None) -> dt.datetime | None:
-        """When one transaction ended."""
         instant: dt.datetime | None = self.ends(pa.array([commit]), pa.array([local], _LOCAL_TEXT))[0].as_py()
         return instant
 
     def begin(self, local: dt.datetime | None, ended: dt.datetime | None) -> dt.datetime | None:
-        """When one transaction began."""
         begun = self.begins(pa.array([local], _LOCAL_TEXT), pa.array([ended], pa.timestamp("us", tz="UTC")))
         instant: dt.datetime | None = begun[0].as_py()
         return instant

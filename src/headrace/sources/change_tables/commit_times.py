@@ -22,7 +22,6 @@ class CommitTimes:
 
     @classmethod
     def unknown(cls) -> CommitTimes:
-        """Of no commit."""
         return cls(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
 
     def of(self, commits: pa.Array) -> pa.Array:

@@ -49,7 +49,6 @@ class Connection(DriverConnection, ABC):
 
     @property
     def statements(self) -> Statements:
-        """The statements that the server is sent."""
         return self.dialect.statements
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:

@@ -71,5 +71,4 @@ def sources(connector: str, **facts: pa.Array) -> pa.Array:
 
 
 def snapshot_sources(connector: str, commit: str, length: int) -> pa.Array:
-    """The source's facts on rows of a snapshot at a commit."""
     return constant_map({"connector": connector, "commit_lsn": commit}, length)

@@ -89,7 +89,6 @@ def _cells(values: pa.Array) -> np.ndarray:
 
 
 def _texts(cells: np.ndarray) -> pa.Array:
-    """Rows of ASCII as texts."""
     count, width = cells.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(cells)))
@@ -101,7 +100,6 @@ def before(text: str) -> str:
 
 
 def after(text: str) -> str:
-    """The least LSN above this one."""
     return _moved(text, 1)
 
 

@@ -22,8 +22,6 @@ from headrace.sources.tables.selection import GuardrailSettings
 
 
 class LoginSettings(PasswordSettings):
-    """Who connects."""
-
     user: str = option(
         "The login.",
         default="",

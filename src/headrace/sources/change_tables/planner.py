@@ -263,7 +263,6 @@ class Planner:
         return self._begin(path, at, start.next_read(path))
 
     def _read_first(self, paths: Iterable[str]) -> list[str]:
-        """Those of some captured tables whose rows are read before their changes."""
         return read_first(self._settings, (self._catalog[path].id for path in paths))
 
     def _next_commit(self, start: Offset, limit: Limit) -> str:

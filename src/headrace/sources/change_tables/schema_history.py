@@ -60,16 +60,13 @@ class SchemaHistory:
 
     @classmethod
     def begin(cls, table: CapturedTable) -> SchemaHistory:
-        """A table that is newly captured."""
         return cls([SchemaVersion(lsn.ZERO, table)])
 
     @property
     def newest(self) -> CapturedTable:
-        """The schema that new rows have."""
         return self.versions[-1].table
 
     def followed_by(self, table: CapturedTable, since: str) -> SchemaHistory:
-        """With one version more."""
         return SchemaHistory([*self.versions, SchemaVersion(since, table)])
 
     def knowing(self, **facts: Any) -> SchemaHistory:

@@ -74,7 +74,6 @@ class ChangeTableSlice(ABC):
         """
 
     def without(self, table: str) -> Self | None:
-        """As `Source.without`."""
         return None if self.tables == (table,) else self
 
     def planned(self) -> Slice:
@@ -105,21 +104,17 @@ class MarkerSlice(ChangeTableSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Those that the announcements are about."""
         return tuple(dict.fromkeys(marker.table.path for marker in self.markers if marker.table is not None))
 
     @property
     def begin(self) -> str:
-        """The position of the first announcement."""
         return self.markers[0].position.text
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """Those that are announced."""
         return [marker.schema for marker in self.markers if marker.schema is not None]
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-        """The announcements."""
         yield marker_batch(self.markers, self.capture_time)
 
 
@@ -141,21 +136,17 @@ class SnapshotSlice(ChangeTableSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     @property
     def begin(self) -> str:
-        """Where the rows of the snapshot's commit begin."""
         return Position(self.chunk.commit, SNAPSHOT_ORDER).text
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.table.schema]
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         with connect() as connection:
             yield from read_chunk(connection, self.table, self.chunk, settings, self.capture_time)
 
@@ -176,21 +167,17 @@ class SessionSlice(ChangeTableSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """All of them."""
         return tuple(chunk.table for _, chunk in self.pieces)
 
     @property
     def begin(self) -> str:
-        """Where the rows of the first snapshot's commit begin."""
         return Position(min(chunk.commit for _, chunk in self.pieces), SNAPSHOT_ORDER).text
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """Those of the tables."""
         return [table.schema for table, _ in self.pieces]
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-        """The rows of all tables."""
         yield from read_session(connect, self.pieces, settings, self.capture_time)
 
 
@@ -214,21 +201,17 @@ class IncrementalSlice(ChangeTableSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     @property
     def begin(self) -> str:
-        """Where rows that are read begin, at the end of the batch."""
         return Position(self.commit, SNAPSHOT_ORDER).text
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.table.schema]
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows that nobody changed meanwhile."""
         with connect() as connection:
             yield from read_incremental(connection, self.table, self.chunk, self.commit, settings, self.capture_time)
 
@@ -255,21 +238,17 @@ class StreamSlice(ChangeTableSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The window's table."""
         return (self.window.table.id.path,)
 
     @property
     def begin(self) -> str:
-        """Behind the commit before the window."""
         return Position(self.window.after, _STREAM_ORDER).text
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.window.table.schema]
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-        """The window's changes."""
         window = self.window
         with connect() as connection:
             if self.first:
@@ -303,11 +282,9 @@ class TransactionsSlice(ChangeTableSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Those of the windows."""
         return tuple(window.table.id.path for window in self.windows)
 
     def without(self, table: str) -> TransactionsSlice | None:
-        """The windows of the other tables."""
         left = tuple(window for window in self.windows if window.table.id.path != table)
         return replace(self, windows=left) if left else None
 
@@ -318,11 +295,9 @@ class TransactionsSlice(ChangeTableSlice):
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """Those of the tables."""
         return [window.table.schema for window in self.windows]
 
     def rows(self, connect: Connect, settings: ChangeTableSettings, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-        """The changes, and before them the tables' schemas."""
         for window in self.windows:
             yield _schema_row(window, self.capture_time, dialect)
         yield from read_transactions(connect, self.windows, settings, self.zone, self.capture_time)

@@ -111,7 +111,6 @@ class ChangeTableSource(Source):
             return [table.newest.schema for table in catalog.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        """The schemas of each table that are still needed, oldest first."""
         histories = schema_histories(offset.schemas, self.dialect).values()
         return [version.table.schema for history in histories for version in history.versions]
 
@@ -135,7 +134,6 @@ class ChangeTableSource(Source):
             return self._newest_transaction(connection) or connection.dialect.zero
 
     def connect(self) -> None:
-        """Log in and out again."""
         self._connect().close()
 
     def missing_permissions(self) -> Sequence[MissingPermission]:
@@ -158,7 +156,6 @@ class ChangeTableSource(Source):
             return [lack for lack in connection.dialect.unlogged(connection) if lack.table in captured]
 
     def restricted_reads(self) -> Sequence[RestrictedRead]:
-        """Tables of which the login may read something else than the log has."""
         with self._asking() as connection:
             tables = [table.newest for table in self._captured(connection, strict=False)]
             return connection.dialect.restricted(connection, tables)
@@ -260,12 +257,10 @@ class ChangeTableSource(Source):
         yield from retries.rows(lambda: share.rows(self._connect, self.settings, self.dialect), same=share.same_rows)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
-        """A range of commits can be read for some of its tables."""
         left = slice_of(slice).without(table)
         return None if left is None else left.planned()
 
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
-        """The schemas of the tables that a slice is of."""
         return slice_of(slice).schemas
 
     def health(self, offset: Offset | None = None) -> Health:
@@ -346,7 +341,6 @@ class ChangeTableSource(Source):
         return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the user's and commit it."""
         with self._connect() as connection:
             connection.run(statement)
 
@@ -408,12 +402,10 @@ class ChangeTableSource(Source):
         require_signal_table(name, database, self._names, catalog, connection.dialect.advice)
 
     def _means(self, path: str) -> bool:
-        """Whether the options mean a table, be it there or not."""
         return is_named(path, self._include, self.settings.tables_excluded, self.settings.database)
 
     @property
     def _include(self) -> tuple[str, ...]:
-        """The tables that the options name."""
         return (self.settings.table,) if self.settings.table else tuple(self.settings.tables)
 
     def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:

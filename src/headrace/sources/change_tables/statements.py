@@ -149,7 +149,6 @@ class KeyRanges:
     absent: Callable[[NativeType], str]
 
     def table(self, table: CapturedTable) -> str:
-        """The source table, quoted."""
         return f"{self.quote(table.schema.id.schema)}.{self.quote(table.schema.id.name)}"
 
     def fields(self, table: CapturedTable, present: Collection[str] | None = None) -> str:
@@ -160,7 +159,6 @@ class KeyRanges:
         )
 
     def key(self, table: CapturedTable, key: Sequence[str], alias: str) -> str:
-        """Columns of a key, as they are fetched."""
         names = ((table.native(name), self.quote(name)) for name in key)
         return ", ".join(f"{native.projection(f'{alias}.{name}')} AS {name}" for native, name in names)
 

@@ -84,7 +84,6 @@ def read_transactions(
 
 
 def _there(rows: Iterator[pa.RecordBatch], window: Window, gone: list[Window]) -> Iterator[pa.RecordBatch]:
-    """The rows of a change table as long as it is there."""
     try:
         yield from rows
     except MissingObject:
@@ -175,7 +174,6 @@ class _Numbering:
         self._open: _Open | None = None
 
     def number(self, batch: pa.RecordBatch, origins: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """A batch with its numbers, and the edges of transactions at their positions."""
         ids = batch.column("transaction").field("id")
         weights = batch.column("transaction").field("total_order").to_numpy(zero_copy_only=False)
         # Rows are in commit order and codes are given in order of appearance, so they grow with the rows.
@@ -223,7 +221,6 @@ class _Numbering:
     def _edges(
         self, op: Operation, commits: list[str], place: str, totals: pa.Array, facts: dict[str, list[str]]
     ) -> pa.RecordBatch:
-        """Rows that stand at one place of each commit."""
         count = len(commits)
         ids = pa.array(commits, pa.string())
         names = ("connector", "commit_lsn", *facts)

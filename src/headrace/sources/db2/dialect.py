@@ -164,11 +164,9 @@ class Db2:
         )
 
     def grant_table(self, table: TableId, user: str) -> str:
-        """The GRANT of a table."""
         return grant_select(f"{quote(table.schema)}.{quote(table.name)}", user)
 
     def grant_changes(self, instance: str, user: str) -> str:
-        """The GRANT of a change table."""
         return grant_select(change_table(instance), user)
 
     def zone(self, server: Queries, local: dt.datetime, minutes: int) -> str | None:
@@ -178,7 +176,6 @@ class Db2:
     def changes(
         self, server: Queries, window: Window, settings: ChangeTableSettings | None, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """The raw rows of a window of a change table."""
         table = window.table
         columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
         columns += [(holder, table.native(name)) for name, holder in _before_images(table)]

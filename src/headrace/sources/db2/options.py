@@ -19,8 +19,6 @@ def platform(text: str) -> str:
 
 
 class Db2Server(Settings):
-    """Which server and database."""
-
     hostname: str = option(
         "The server's name or address; for the emulator the folder of the emulated server.",
         aliases=("database.hostname",),

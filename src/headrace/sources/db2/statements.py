@@ -268,7 +268,6 @@ class Statements:
         return f"LOCK TABLE {self.table_name(table)} IN EXCLUSIVE MODE"
 
     def table_name(self, table: CapturedTable, /) -> str:
-        """The source table, quoted."""
         return _RANGES.table(table)
 
     def any_row(self, table: CapturedTable, select: str | None = None, /) -> str:

@@ -47,7 +47,6 @@ class NativeType:
 
     @classmethod
     def of_zos(cls, name: str, size: int, scale: int, bits: bool) -> NativeType:
-        """The type as SYSIBM.SYSCOLUMNS has it."""
         name = _NAMES_ON_ZOS.get(name, name)
         if name == "FLOAT":
             name = "REAL" if size == 4 else "DOUBLE"
@@ -55,17 +54,14 @@ class NativeType:
 
     @property
     def supported(self) -> bool:
-        """Whether its values can be captured."""
         return self.binary or self.name in _TEXTS or self.name in _TYPES
 
     @property
     def binary(self) -> bool:
-        """Whether values are bytes."""
         return self.name in _BINARIES or (self.bits and self.name in _TEXTS)
 
     @property
     def logical(self) -> LogicalType:
-        """What the values mean."""
         if self.binary:
             return LogicalType("bytes")
         if self.name in _TEXTS:
@@ -93,7 +89,6 @@ class NativeType:
 
     @property
     def jdbc_type(self) -> int:
-        """JDBC's number."""
         if self.bits and self.name in ("CHARACTER", "VARCHAR"):
             return -2 if self.name == "CHARACTER" else -3
         return _JDBC[self.name]
@@ -106,7 +101,6 @@ class NativeType:
 
     @property
     def declaration(self) -> str:
-        """The type as SQL writes it."""
         if self.name == "DECIMAL":
             return f"DECIMAL({self.size},{self.scale})"
         if self.name == "DECFLOAT":
@@ -123,7 +117,6 @@ class NativeType:
         return _LARGE_BYTES if self.name in _LOBS else max(self.size, 8)
 
     def projection(self, expression: str) -> str:
-        """How an expression of this type is selected."""
         if self.binary:
             if self.name == "BLOB":
                 return expression

@@ -225,7 +225,6 @@ class _Reader:
 
     @property
     def rest(self) -> Sequence[Token]:
-        """What is left."""
         return self._tokens[self._position :]
 
     @property
@@ -235,7 +234,6 @@ class _Reader:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left."""
         return self._position >= len(self._tokens)
 
     def next(self) -> str:

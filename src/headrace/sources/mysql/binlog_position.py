@@ -83,7 +83,6 @@ def boundary(commit: str) -> BinlogPosition:
 
 
 def commit_before(boundary: BinlogPosition) -> str:
-    """The commit of the offset that ends at a boundary."""
     return boundary.at(boundary.position - 1).text
 
 

@@ -283,7 +283,6 @@ def named_tables(settings: MysqlSettings) -> tuple[str, ...]:
 
 
 def is_meant(settings: MysqlSettings, database: str) -> bool:
-    """Whether the options mean a database, which may be there or not."""
     include, exclude = settings.databases, settings.databases_excluded
     wanted = not include or any(_names_database(pattern, database) for pattern in include)
     return wanted and not any(_names_database(pattern, database) for pattern in exclude)

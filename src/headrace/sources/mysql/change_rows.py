@@ -94,7 +94,6 @@ class Steps:
         *,
         unchecked: bool = False,
     ) -> None:
-        """One event more."""
         facts = TransactionFacts(transaction.position.text, transaction.gtid, transaction.time, transaction.server)
         if not self.transactions or self.transactions[-1].commit != facts.commit:
             self.transactions.append(facts)
@@ -183,8 +182,6 @@ class Rows(NamedTuple):
         index: Array | int = -1,
         total: Array | int = -1,
     ) -> Self:
-        """Rows that stand at steps."""
-
         def whole(part: Array | int) -> Array:
             return part if isinstance(part, np.ndarray) else np.full(len(steps), part, np.int64)
 
@@ -205,7 +202,6 @@ class Rows(NamedTuple):
 
     @property
     def steps(self) -> Array:
-        """The numbers of the steps at which rows stand."""
         return self.order // _RANKS
 
     def only(self, chosen: Array | slice) -> Self:
@@ -213,7 +209,6 @@ class Rows(NamedTuple):
         return type(self)(*(column[chosen] for column in self))
 
     def announcing(self, chosen: Array) -> Self:
-        """Rows with all that is chosen, and before each of these the row that announces its schema."""
         at = np.flatnonzero(chosen)
         if not len(at):
             return self

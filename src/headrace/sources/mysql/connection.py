@@ -117,12 +117,10 @@ class Connection(DriverConnection):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the session is, for sentences."""
         return self._position
 
     @property
     def server(self) -> ServerKind:
-        """What the server is."""
         if self._kind is None:
             [(version, comment, fold)] = self.rows("SELECT @@version, @@version_comment, @@lower_case_table_names")
             is_mariadb = "mariadb" in version.lower()
@@ -183,7 +181,6 @@ class Connection(DriverConnection):
             raise self._refused(error) from None
 
     def column_names(self, sql: str) -> list[str]:
-        """The names of the columns that a SELECT gives."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql)
@@ -309,7 +306,6 @@ class Connection(DriverConnection):
         self._connection._force_close()
 
     def _answered(self, payload: bytes) -> HeadraceError:
-        """The error that a packet says."""
         text = payload[9:] if payload[3:4] == b"#" else payload[3:]
         return refused(self._position, struct.unpack_from("<H", payload, 1)[0], text.decode(errors="replace"))
 

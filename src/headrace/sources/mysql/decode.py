@@ -92,7 +92,6 @@ class _Block:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is to be given out."""
         return self.size >= BLOCK_BYTES or len(self.steps) >= _BLOCK_STEPS
 
 
@@ -113,7 +112,6 @@ class _Kept:
     size: int = 0
 
     def keep(self, event: RowsEvent) -> None:
-        """Rows of a transaction that is to be prepared."""
         if self.transaction != event.transaction.position:
             self._drop(self.rows)
             self.transaction, self.rows = event.transaction.position, []
@@ -190,12 +188,10 @@ class WindowDecoder:
 
     @property
     def finished(self) -> bool:
-        """Whether all of the window came."""
         return self._reader.finished
 
     @property
     def boundary(self) -> BinlogPosition | None:
-        """See `TransactionReader`."""
         return self._reader.boundary
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
@@ -286,7 +282,6 @@ class WindowDecoder:
         )
 
     def _take_rows(self, event: RowsEvent, transaction: Transaction) -> Iterator[pa.RecordBatch]:
-        """Rows, which take effect in the transaction."""
         if _LETTERS[event.kind] in self._skipped:
             return
         path = self._paths[table_named(event.described)]
@@ -566,5 +561,4 @@ class WindowDecoder:
 
 
 def _state_at(states: Sequence[tuple[str, MysqlTable | None]], position: BinlogPosition) -> MysqlTable | None:
-    """How a table is from a position on."""
     return [table for begin, table in states if begin <= position.text][-1]

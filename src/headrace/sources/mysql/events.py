@@ -36,11 +36,9 @@ class EventBytes:
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
         return self._end - self._position
 
     def number(self, size: int) -> int:
-        """An unsigned number of so many bytes."""
         return int.from_bytes(self.take(size), "little")
 
     def big_endian(self, size: int) -> int:
@@ -58,7 +56,6 @@ class EventBytes:
         return self.number(width)
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
         end = self._position + size
         if size < 0 or end > self._end:
             raise self.wrong("is shorter than its parts")
@@ -67,15 +64,12 @@ class EventBytes:
         return taken
 
     def rest(self) -> bytes:
-        """All that is left."""
         return self.take(self.left)
 
     def short_text(self) -> bytes:
-        """Bytes behind one byte with their number."""
         return self.take(self.number(1))
 
     def packed_text(self) -> bytes:
-        """Bytes after their packed number."""
         return self.take(self.packed())
 
     def name(self) -> str:
@@ -83,14 +77,12 @@ class EventBytes:
         return self.utf8(self.short_text())
 
     def name_and_zero(self) -> str:
-        """The same with a zero byte after it."""
         name = self.name()
         if self.number(1):
             raise self.wrong("has a name without an end")
         return name
 
     def utf8(self, data: bytes) -> str:
-        """A text of bytes that are UTF-8."""
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -130,8 +122,6 @@ _BINLOG_VERSION = 4
 
 
 class EventType(IntEnum):
-    """What kinds of events there are."""
-
     QUERY = 2
     STOP = 3
     ROTATE = 4
@@ -233,7 +223,6 @@ class FormatDescription:
 
     @property
     def mariadb(self) -> bool:
-        """Whether MariaDB wrote the file."""
         return "mariadb" in self.server.casefold()
 
 
@@ -270,7 +259,6 @@ class Frames:
 
     @property
     def checksums(self) -> bool:
-        """Whether events have them."""
         return self._checksums
 
     def event(self, data: bytes) -> Event:

@@ -108,7 +108,6 @@ def _boundary_after_known(
 
 
 def _transactions_before(settings: MysqlSettings, kind: str, file: str) -> GtidSet:
-    """The transactions of all files before one."""
     frames = Frames()
     unknown = FormatError(f"File '{file}' of the binary log does not say which transactions are before it.")
     with connect_binlog(settings) as reader:

@@ -232,7 +232,6 @@ class MysqlGtidSet(GtidSet):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """As of every set."""
         by_source: dict[str, list[tuple[int, int]]] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             words = [word.strip() for word in part.split(":")]
@@ -260,7 +259,6 @@ class MysqlGtidSet(GtidSet):
         return ",".join(parts.values())
 
     def add(self, gtids: Iterable[str]) -> Self:
-        """As of every set."""
         added: dict[str, list[tuple[int, int]]] = {}
         for gtid in gtids:
             name, _, number = gtid.rpartition(":")
@@ -268,11 +266,9 @@ class MysqlGtidSet(GtidSet):
         return self._with(added)
 
     def contains(self, other: Self) -> bool:
-        """Whether all transactions of another set are in this one."""
         return all(_within(runs, self.runs.get(name, ())) for name, runs in other.runs.items())
 
     def has(self, gtid: str) -> bool:
-        """As of every set."""
         name, _, number = gtid.rpartition(":")
         return _within(((int(number), int(number)),), self.runs.get(name, ()))
 
@@ -300,7 +296,6 @@ def _merged(runs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def _within(runs: Intervals, others: Intervals) -> bool:
-    """Whether each of these runs lies in one of the others."""
     firsts = [first for first, _ in others]
     for first, last in runs:
         position = bisect_right(firsts, first) - 1
@@ -321,7 +316,6 @@ class MariadbGtidSet(GtidSet):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """As of every set."""
         last: dict[tuple[int, int], int] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             gtid = _MARIADB.fullmatch(part)
@@ -359,7 +353,6 @@ class MariadbGtidSet(GtidSet):
         return all(number <= here.get(domain, -1) for domain, number in there.items())
 
     def has(self, gtid: str) -> bool:
-        """Whether a transaction is not after the newest one of its domain."""
         domain, _, number = map(int, gtid.split("-"))
         return number <= self._newest().get(domain, -1)
 

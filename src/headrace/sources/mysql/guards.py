@@ -38,7 +38,6 @@ class LogFile:
 
     @property
     def number(self) -> int:
-        """The number in its name."""
         return file_of(self.name)[1]
 
 
@@ -111,7 +110,6 @@ def files_of(rows: Sequence[Sequence[object]]) -> tuple[LogFile, ...]:
 
 
 def gtid_set(kind: str, text: str) -> GtidSet:
-    """A set of GTIDs as a kind of server writes it."""
     return MariadbGtidSet.of(text) if kind == MARIADB else MysqlGtidSet.of(text)
 
 
@@ -188,7 +186,6 @@ AFTER_LOSS = "Set 'snapshot_mode' to when_needed, so that the tables are read ag
 
 
 def purged(now: ServerState, file: str) -> DataLossError:
-    """The error of a file that the server has removed."""
     kept = "binlog_expire_logs_seconds"
     if now.expires:
         kept = f"{kept}, which is {now.expires} now,"

@@ -135,7 +135,6 @@ class _Examination:
         return None
 
     def _begun(self, file: _LogFile) -> dt.datetime:
-        """When a file of the log was begun."""
         with connect_binlog(self.settings) as reader:
             reader.dump(file.name, FIRST)
             while block := reader.receive():

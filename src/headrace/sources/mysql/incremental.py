@@ -57,7 +57,6 @@ class KeysNow:
     connection: Connection
 
     def greatest(self, table: MysqlTable, condition: str | None) -> list[Key]:
-        """As `KeyRanges.greatest`."""
         self._require_known(table)
         key = greatest_key(self.connection, table, _all_of(condition))
         return [] if key is None else [key]
@@ -65,7 +64,6 @@ class KeysNow:
     def bounds(
         self, table: MysqlTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
     ) -> list[Key]:
-        """As `KeyRanges.bounds`."""
         self._require_known(table)
         return key_bounds(self.connection, table, lower, last, rows, chunks, _all_of(condition))
 

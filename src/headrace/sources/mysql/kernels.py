@@ -32,7 +32,6 @@ _OTHER = b"\0" + struct.pack("<id", 2, 0.5) + b"\x01b"
 
 
 def compile_all() -> None:
-    """Call each kernel as the decoder calls it."""
     columns = tuple(Column(name, position, native.logical, native.name) for position, (name, native) in
                     enumerate(_NATIVES.items(), 1))  # fmt: skip
     table = MysqlTable(TableSchema(TableId("d", "", "t"), columns, ("id",)), tuple(_NATIVES.values()), ("id",))

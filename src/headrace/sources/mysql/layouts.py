@@ -54,7 +54,6 @@ class TextEncoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether texts stay as they are."""
         return self.mask is None and not self.native.needs_log_texts
 
 
@@ -74,14 +73,12 @@ class Layouts:
         self._arrays: Arrays | None = None
 
     def add(self, layout: DescribedTable) -> int:
-        """The number of a new one."""
         self.all.append(layout)
         self._arrays = None
         return len(self.all) - 1
 
     @property
     def arrays(self) -> Arrays:
-        """All of them, as kernels take them."""
         if self._arrays is None:
             self._arrays = self._made()
         return self._arrays
@@ -158,7 +155,6 @@ class Arrays:
 
     @cached_property
     def key_sizes(self) -> Array:
-        """How many columns each key has."""
         return np.diff(self.key.firsts)
 
 
@@ -281,7 +277,6 @@ def _differences(data: Array, filled: FilledRows, position: int) -> bytes:
 
 
 def _event_of(counts: Array, row: int) -> int:
-    """The number of the event that has a row."""
     ends: Array = np.cumsum(counts)
     return int(np.searchsorted(ends, row, "right"))
 

@@ -109,7 +109,6 @@ class LogScan:
 
     @property
     def boundary(self) -> BinlogPosition | None:
-        """See `TransactionReader`."""
         return self._reader.boundary
 
     @property

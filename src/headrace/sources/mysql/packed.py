@@ -30,18 +30,15 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        """Whether all is used up."""
         return self.position == self._end
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
         if size > self._end - self.position:
             raise ValueError("a value is cut off")
         self.position += size
         return self._data[self.position - size : self.position]
 
     def byte(self) -> int:
-        """One byte."""
         return self.take(1)[0]
 
     def number(self, size: int) -> int:
@@ -65,7 +62,6 @@ def decimal_size(precision: int, scale: int) -> int:
 
 
 def decimal_text(data: bytes, precision: int, scale: int) -> str:
-    """A DECIMAL with all digits of its scale."""
     if not 0 <= scale <= precision or len(data) != decimal_size(precision, scale) or not data:
         raise ValueError("a decimal has another size than its digits need")
     negative = data[0] < 0x80
@@ -104,14 +100,12 @@ def fraction_text(fraction: int, digits: int) -> str:
 
 
 def clock_text(hour: int, minute: int, second: int) -> str:
-    """A clock."""
     if minute > 59 or second > 59:
         raise ValueError("a clock has a minute or a second above 59")
     return f"{hour:02}:{minute:02}:{second:02}"
 
 
 def day_text(year: int, month: int, day: int) -> str:
-    """A day, whose parts may be zero."""
     if year > 9999 or month > 12 or day > 31:
         raise ValueError("a date is out of range")
     return f"{year:04}-{month:02}-{day:02}"

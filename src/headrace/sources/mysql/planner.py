@@ -470,7 +470,6 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return tables
 
     def _at_end_of_window(self, end: Offset, window: BinlogWindow) -> Offset:
-        """The offset with what it keeps of the log at the end of a window."""
         state, file = StreamState.of(end), _file(window.end)
         log = replace(state.log, gtids=window.gtids, folds_names=self._sql.server.folds_names)
         if file != _file(end.commit):
@@ -498,7 +497,6 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return replace(state, log=log, prepared=held).in_offset(end)
 
     def _later(self, start: Offset) -> str | None:
-        """The beginning of the oldest file, where it is later than the offset."""
         now, begin = ServerState.of(self._sql), boundary(start.commit)
         oldest = BinlogPosition(begin.epoch, now.files[0].number, FIRST)
         return commit_before(oldest) if oldest > begin else None

@@ -55,22 +55,18 @@ class SnapshotSlice(LogSlice[MysqlSettings]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.table.schema]
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         reader = _reader(settings, self.log)
         with work_on(self.table.schema.id):
             yield from reader.chunk(self.table, self.chunk, self.capture_time)
 
     def rows_to_files(self, settings: MysqlSettings, files: TableFiles) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows that no file takes."""
         reader = _reader(settings, self.log)
         with work_on(self.table.schema.id):
             yield from reader.chunk(self.table, self.chunk, self.capture_time, files.file(self.table.schema))
@@ -98,16 +94,13 @@ class IncrementalSlice(LogSlice[MysqlSettings]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.table.schema]
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         reader = _reader(settings, self.log)
         with work_on(self.table.schema.id):
             yield from read_incremental(reader, self.table, self.chunk, self.commit, self.capture_time)
@@ -128,15 +121,12 @@ class StreamSlice(LogSlice[MysqlSettings]):
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """Those of the tables as the catalog showed them."""
         return [table.schema for table in self.window.tables.values()]
 
     def without(self, table: str) -> Self:
-        """The window without the changes of one table."""
         return replace(self, window=self.window.without(table))
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
-        """The window's changes."""
         yield from read_window(self.window, settings, self.capture_time)
 
 

@@ -87,7 +87,6 @@ class SnapshotReader:
         faultpoints.reach("source.snapshot.chunk")
 
     def rows(self, table: MysqlTable, capture_time: dt.datetime | None) -> SnapshotRows:
-        """What makes change rows of a table's rows."""
         masks = Masks.of(self.settings).of_table(table.schema, table.natives)
         return SnapshotRows(
             self.connector, table.schema, masks, partial(_sources, self.connector, self.log), capture_time
@@ -227,7 +226,6 @@ class TableAltered(CaptureError):
 
 
 def altered(table: MysqlTable) -> TableAltered:
-    """The error of a table that was altered before it was read."""
     return TableAltered(
         f"Table '{table.path}' was altered, renamed or dropped before its snapshot was read.",
         remedy="Start the run again: it reads the table from its beginning.",

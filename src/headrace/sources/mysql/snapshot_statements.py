@@ -28,7 +28,6 @@ _PRINTED = re.compile(r"[-0-9A-Fa-f:. ]*", re.ASCII)
 
 
 def quoted(id: TableId) -> str:
-    """A table's name in statements."""
     return f"{identifier(id.database)}.{identifier(id.name)}"
 
 
@@ -38,17 +37,14 @@ def text(value: str) -> str:
 
 
 def any_row(table: MysqlTable, conditions: Sequence[str] = ()) -> str:
-    """One row, where there is any."""
     return f"SELECT 1 FROM {quoted(table.id)}{_where(conditions)} LIMIT 1"
 
 
 def any_row_of_select(select: str) -> str:
-    """One row of what a user's statement gives, where there is any."""
     return f"SELECT 1 FROM ({select}\n) t LIMIT 1"
 
 
 def greatest_key(table: MysqlTable, conditions: Sequence[str] = ()) -> str:
-    """The table's last key."""
     order = ", ".join(f"{identifier(name)} DESC" for name in table.chunk_key)
     return f"SELECT {_key(table)} FROM {quoted(table.id)}{_where(conditions)} ORDER BY {order} LIMIT 1"
 
@@ -69,7 +65,6 @@ def chunk_bound(table: MysqlTable, lower: Key | None, last: Key, rows: int, cond
 
 
 def in_range(table: MysqlTable, lower: Key | None, upper: Key | None) -> list[str]:
-    """Predicates of the rows whose key is in (lower, upper]."""
     bounds = [None if key is None else _limits(table, key) for key in (lower, upper)]
     text, _ = between(*bounds, nulls_first=True)
     return [text] if text else []

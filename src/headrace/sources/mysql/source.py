@@ -101,7 +101,6 @@ class MysqlSource(Source):
         return [table.schema for table in captured.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        """The schema of each table."""
         return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
@@ -127,21 +126,17 @@ class MysqlSource(Source):
         return self.head() if offset.is_nothing else binlog_position.in_epoch_of(self.head(), offset.commit)
 
     def connect(self) -> None:
-        """Log in and out again."""
         connect(self.settings).close()
 
     def missing_permissions(self) -> Sequence[MissingPermission]:
-        """What the login may not do, and what the server is not set up for."""
         with connect(self.settings) as connection:
             captured = Catalog(connection, self.settings).captured(strict=False)
         return missing_permissions(self.settings, [table.id for table in captured.values()])
 
     def printed_tables(self) -> Iterator[PrintedTable]:
-        """The captured tables as the server prints and counts them."""
         return printed_tables(self.settings)
 
     def misfit_keys(self) -> Sequence[MisfitKey]:
-        """Those that have the day 0000-00-00."""
         with connect(self.settings) as connection:
             captured = Catalog(connection, self.settings).captured(strict=False)
             return list(zero_dates(connection, captured.values()))
@@ -162,7 +157,6 @@ class MysqlSource(Source):
         return cascades(both, tables, self.settings, uncertain=set(known) ^ set(now))
 
     def still_there(self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offset: Offset) -> Sequence[bool]:
-        """Rows of the primary key, and where the foreign key would change them, with its values."""
         table = tables_of(offset.schemas)[key.child.path]
         with connect(self.settings) as connection:
             return still_there(connection, key, table, rows)
@@ -216,12 +210,10 @@ class MysqlSource(Source):
         yield from self._retries.rows(lambda: share.rows(self.settings), same=share.same_rows)
 
     def read_to_files(self, slice: Slice, files: TableFiles) -> Iterator[pa.RecordBatch]:
-        """The change rows of one slice that no file takes."""
         share = slice_of(slice)
         yield from self._retries.rows(partial(share.rows_to_files, self.settings, files), same=share.same_rows)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
-        """A window of the log can be read for some of its tables."""
         left = slice_of(slice).without(table)
         return None if left is None else left.planned()
 
@@ -273,7 +265,6 @@ class MysqlSource(Source):
         return [f"table {table.path}"]
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the user's and commit it."""
         with connect(self.settings) as connection:
             connection.run(statement)
 

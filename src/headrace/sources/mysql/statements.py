@@ -28,8 +28,6 @@ _FIRST_CHARACTERS = 60
 
 
 class Meaning(Enum):
-    """What a statement is."""
-
     BEGIN = auto()
     COMMIT = auto()
     ROLLBACK = auto()

@@ -43,7 +43,6 @@ class LogState:
     folds_names: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "kind": self.kind,
             "server": self.server,
@@ -132,7 +131,6 @@ class StreamState(WindowState):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "server": self.log.to_json(),
             "prepared": [one.to_json() for one in self.prepared],
@@ -194,5 +192,4 @@ def _columns(table: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _text(column: Mapping[str, Any], native: Any) -> str:
-    """What a column is, wherever it stands."""
     return json.dumps([{**column, "position": 0}, native], sort_keys=True)

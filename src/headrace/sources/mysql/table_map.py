@@ -171,8 +171,6 @@ def read_table_map(described: bytes, *, mariadb: bool) -> TableMap:
 
 
 class _Fields:
-    """The optional fields of a TABLE_MAP."""
-
     def __init__(self, plain: Sequence[MapColumn], character: frozenset[int]) -> None:
         self._plain = plain
         self._count = len(plain)
@@ -224,7 +222,6 @@ class _Fields:
         data.finish()
 
     def columns(self) -> tuple[MapColumn, ...]:
-        """The columns with what the fields say of them."""
         return tuple(
             MapColumn(
                 column.code,
@@ -251,7 +248,6 @@ class _Fields:
 
 
 def _each(data: EventBytes, columns: Sequence[int], value: Callable[[], T]) -> dict[int, T]:
-    """A value for each of these columns."""
     return {column: value() for column in columns}
 
 
@@ -271,12 +267,10 @@ def _texts(data: EventBytes) -> tuple[bytes, ...]:
 
 
 def _low_bits(data: EventBytes, count: int) -> list[bool]:
-    """Bits with the lowest of each byte first."""
     octets = data.take((count + 7) // 8)
     return [bool(octets[n >> 3] >> (n & 7) & 1) for n in range(count)]
 
 
 def _high_bits(data: EventBytes, count: int) -> list[bool]:
-    """Bits with the highest of each byte first."""
     octets = data.take((count + 7) // 8)
     return [bool(octets[n >> 3] << (n & 7) & 0x80) for n in range(count)]

@@ -56,7 +56,6 @@ class TableStatement:
     text: str
 
     def concerns(self, path: str) -> bool:
-        """Whether it names a table, or its database."""
         return any(_is_named(named, path) for named in self.statement.tables)
 
 
@@ -154,7 +153,6 @@ class _Followed:
         self._chain = self._fits()
 
     def result(self, proven: int) -> TableStates:
-        """The states, and what was not proven of the first statements."""
         states = tuple(self._state(number) for number in range(len(self._statements)))
         reasons = [reason for number in range(proven) for reason in self._unproven(number)]
         reasons += self._taken_names(proven)
@@ -455,7 +453,6 @@ class _Followed:
         return self._chain and self._of_after(slot) is None
 
     def _is_kept(self, old: _ColumnState, new: _ColumnState, declared: Definition | None = None) -> bool:
-        """Whether every value of a column is the same in what it was declared as."""
         if self._is_gone(old.slot):
             return True
         before, after = self._resolved(old), self._resolved(new)

@@ -146,7 +146,6 @@ class Prepared(NamedTuple):
     captured: bool = True
 
     def to_json(self) -> list[Any]:
-        """JSON values."""
         return [self.xid, self.start.text, self.end.text, self.captured]
 
     @classmethod
@@ -322,7 +321,6 @@ class TransactionReader:
         return ordinary
 
     def is_captured(self, described: bytes) -> bool:
-        """Whether a table is captured, by its description."""
         return table_named(described) in self._tables
 
     @property

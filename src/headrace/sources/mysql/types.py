@@ -188,7 +188,6 @@ class NativeType:
 
     @cached_property
     def logical(self) -> LogicalType:
-        """What the values mean."""
         if self.kind in _SIGNED:
             return LogicalType((_UNSIGNED if self.unsigned else _SIGNED)[self.kind])
         if self.kind == "decimal":
@@ -376,7 +375,6 @@ _SUPERSETS = {"ascii": ("utf8", "utf8mb3", "utf8mb4"), "utf8": ("utf8mb3", "utf8
 
 
 def keeps_values(was: NativeType, now: NativeType) -> bool:
-    """Whether every value of one type is the same in another."""
     if was == now:
         return True
     if was.compressed != now.compressed:

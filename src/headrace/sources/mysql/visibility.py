@@ -34,8 +34,6 @@ _WITH_GTIDS = "SELECT @@GLOBAL.gtid_mode"
 
 
 class Session(Protocol):
-    """A session of a server."""
-
     def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
         """The rows of a query."""
 

@@ -68,12 +68,10 @@ class Token:
     inner: tuple[Token, ...] = ()
 
     def is_word(self, *words: str) -> bool:
-        """Whether it is one of these words, which are in capitals."""
         return self.kind == "word" and self.text.upper() in words
 
     @property
     def column(self) -> str:
-        """The column that it names."""
         return self.text if self.kind == "name" else self.text.upper()
 
 

@@ -136,7 +136,6 @@ class _Value:
             self.document.append(data)
 
     def finish(self) -> None:
-        """Put it to its event."""
         event = self.event
         if self.kind == "document":
             parts = [part.encode() if isinstance(part, str) else part for part in self.document]

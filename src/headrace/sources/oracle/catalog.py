@@ -49,7 +49,6 @@ class Selection:
         return chosen and not any(pattern.matches(table) for pattern in self._exclude)
 
     def order(self, owner: str, name: str) -> int:
-        """The position of the pattern that names it."""
         return next((n for n, p in enumerate(self._include) if p.matches(TableId("", owner, name))), 0)
 
     def missing(self, tables: Sequence[tuple[str, str]]) -> str | None:
@@ -65,7 +64,6 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no table was named."""
         return not self._include
 
 
@@ -99,7 +97,6 @@ class Chosen:
         return tuple(".".join(table) for table in self.tables)
 
     def logs_all(self, path: str) -> bool:
-        """Whether a table logs all its columns."""
         return tuple(path.split(".", 1)) in self.logged
 
 

@@ -85,7 +85,6 @@ def instant(text: str | None, zone: str) -> dt.datetime | None:
 
 
 def commit_text(transaction: Transaction) -> str:
-    """The commit as positions have it."""
     return scn.to_text(transaction.commit or 0)
 
 

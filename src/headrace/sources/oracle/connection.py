@@ -78,7 +78,6 @@ class Connection(DriverConnection):
         self._executed(sql, parameters).close()
 
     def commit(self) -> None:
-        """End the transaction."""
         try:
             self._connection.commit()
         except Exception as error:

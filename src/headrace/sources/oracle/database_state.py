@@ -28,6 +28,5 @@ class DatabaseState:
 
     @classmethod
     def of(cls, connection: Connection) -> DatabaseState:
-        """As it is now."""
         [(name, mode, _, minimum, all_columns, _, resetlogs)] = connection.rows(statements.DATABASE)
         return cls(str(name), mode == "ARCHIVELOG", minimum != "NO", str(all_columns) == "YES", str(resetlogs))

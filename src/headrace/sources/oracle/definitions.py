@@ -62,7 +62,6 @@ class Definition:
 
     @property
     def only_adds(self) -> bool:
-        """Whether every column stays what it was."""
         return _ADDS.search(self.sql) is not None and _TAKES.search(self.sql) is None
 
     def to_json(self) -> dict[str, Any]:
@@ -107,7 +106,6 @@ def definitions_of(
 
 
 def only_defines(transaction: Transaction, indexes: Mapping[ScnRange, RangeIndex]) -> bool:
-    """Whether a transaction has definitions and nothing else."""
     count = sum(1 for r in transaction.ranges for d in indexes[r].definitions if d.xid == transaction.xid)
     return count >= transaction.rows
 

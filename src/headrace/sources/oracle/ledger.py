@@ -97,7 +97,6 @@ class Ledger:
         self.ended: dict[str, int] = {}
 
     def take(self, scns: ScnRange, index: RangeIndex) -> None:
-        """Take in what a range holds."""
         for xid, mined in index.transactions.items():
             self._take(scns, xid, mined, index.zone)
 
@@ -170,7 +169,6 @@ class Ledger:
 
 
 def excluded_users(settings: OracleSettings) -> tuple[str, ...]:
-    """The users whose transactions are not delivered."""
     return ("SYS", "SYSTEM", *settings.users_excluded)
 
 

@@ -61,7 +61,6 @@ class MiningState:
         return cls.from_json(offset.log)
 
     def in_offset(self, offset: Offset) -> Offset:
-        """The offset with this state."""
         return replace(offset, log=self.to_json())
 
     def settled(self) -> MiningState:
@@ -85,7 +84,6 @@ class MiningState:
         return (*self.ranges, *self.mining)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, as checkpoints have them."""
         return {
             "scn": str(self.needed_after),
             "mined": str(self.mined),
@@ -171,7 +169,6 @@ class MinedRanges:
         self._restarted = restarted
 
     def mined(self, scns: ScnRange) -> None:
-        """A range was mined after all others."""
         self._ahead.append(scns)
 
     def forget_up_to(self, mined: int) -> None:
@@ -241,7 +238,6 @@ class MinedRanges:
         return list(ahead)
 
     def wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[ScnRange]:
-        """The ranges to be mined next."""
         if limit.upto:
             upper = min(upper, max(scn.number(limit.upto), after))
         size = self._settings.mining_range_scns

@@ -55,7 +55,6 @@ def restricted_reads(connection: Connection, captured: Mapping[str, OracleTable]
 
 
 def sees_redaction(connection: Connection) -> bool:
-    """Whether the user may see which columns are redacted."""
     try:
         connection.rows(statements.REDACTED)
     except OracleError as error:
@@ -90,7 +89,6 @@ _VIEWS: tuple[tuple[tuple[str, ...], str, dict[str, Any], str], ...] = (
 
 
 def missing_on_views(connection: Connection, user: str) -> Iterator[MissingPermission]:
-    """The views that the user may not read."""
     for names, sql, parameters, purpose in _VIEWS:
         if _denied(connection, sql, parameters):
             grants = " ".join(f"GRANT SELECT ON {name} TO {user};" for name in names)

@@ -201,7 +201,6 @@ class OraclePlanner:
 
     @property
     def database(self) -> str:
-        """The name of the database that the tables are in."""
         return str(self._settings.pdb or self._settings.database).upper()
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
@@ -479,7 +478,6 @@ class OraclePlanner:
         ledger: Ledger,
         definitions: tuple[Definition, ...],
     ) -> MiningState:
-        """The state of mining where a batch ends."""
         commit = scn.number(end.commit)
         pending = ledger.pending(commit)
         needed = {scns for transaction in pending for scns in transaction.ranges}

@@ -58,7 +58,6 @@ class MinedTransaction:
     end: TransactionEnd | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         data: dict[str, Any] = {
             "start": self.start,
             "start_time": self.start_time,
@@ -144,7 +143,6 @@ class RangeIndex:
     rows: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "transactions": {xid: mined.to_json() for xid, mined in self.transactions.items()},
             "definitions": [list(definition) for definition in self.definitions],
@@ -223,7 +221,6 @@ class RangeIndex:
         self.rows += rows.num_rows
 
     def of_transactions(self, xids: Collection[str]) -> RangeIndex:
-        """What it holds of some transactions."""
         transactions = {xid: mined for xid, mined in self.transactions.items() if xid in xids}
         definitions = [definition for definition in self.definitions if definition.xid in xids]
         rows = sum(mined.rows for mined in transactions.values())

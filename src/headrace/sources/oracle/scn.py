@@ -44,7 +44,6 @@ def to_text(scn: int) -> str:
 
 
 def number(text: str) -> int:
-    """The SCN of a text."""
     return int(text)
 
 

@@ -41,13 +41,10 @@ _LOG = logging.getLogger("headrace.sources")
 
 
 class OracleSlice(ABC):
-    """What one task does."""
-
     kind: ClassVar[str]
 
     @property
     def tables(self) -> tuple[str, ...] | None:
-        """As `Slice.tables`."""
         return None
 
     @abstractmethod
@@ -91,7 +88,6 @@ class MiningSlice(OracleSlice):
         return ()
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """None."""
         staging = Staging(settings.staging_location, self.mark)
         if staging.index(self.scns) is None:
             try:
@@ -119,11 +115,9 @@ class SnapshotSlice(OracleSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         with connect(settings.pdb) as connection:
             yield from read_chunk(connection, self.table, self.chunk, settings, self.capture_time)
 
@@ -144,7 +138,6 @@ class EmptyTableSlice(OracleSlice):
     capture_time: dt.datetime | None
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """The schema row that ends the snapshot."""
         yield schema_batch(self.table.schema, self.position, self.capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
 
 
@@ -162,7 +155,6 @@ class MarkerSlice(OracleSlice):
     capture_time: dt.datetime | None
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """The announcements."""
         yield marker_batch(self.markers, self.capture_time)
 
 
@@ -185,11 +177,9 @@ class IncrementalSlice(OracleSlice):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         with connect(settings.pdb) as connection:
             yield from read_incremental(connection, self.table, self.chunk, self.commit, settings, self.capture_time)
 
@@ -210,7 +200,6 @@ class GapsSlice(OracleSlice):
     capture_time: dt.datetime | None
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """One row for each table."""
         for path, (after, upto) in sorted(self.gaps.items()):
             yield marker_batch([gap(self.database, path, after, upto)], self.capture_time)
 
@@ -231,7 +220,6 @@ class HeartbeatSlice(OracleSlice):
     capture_time: dt.datetime | None
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """The heartbeat."""
         yield marker_batch([heartbeat(self.commit, self.commit_time)], self.capture_time)
 
 
@@ -268,7 +256,6 @@ class SchemasSlice(OracleSlice):
     capture_time: dt.datetime | None
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """One schema row for each table, then one for each definition."""
         for table in self.changed:
             yield schema_batch(table.schema, Position(self.after, _SCHEMA_ORDER), self.capture_time, CONNECTOR)
         for applied in self.definitions:
@@ -294,5 +281,4 @@ class TransactionsSlice(OracleSlice):
     capture_time: dt.datetime | None
 
     def rows(self, connect: Connect, settings: OracleSettings) -> Iterator[pa.RecordBatch]:
-        """The changes in commit order."""
         yield from committed_rows(connect, self.transactions, self.changed, self.mark, settings, self.capture_time)

@@ -180,7 +180,6 @@ def read_chunk(
 
 
 def snapshot_rows(table: OracleTable, settings: OracleSettings, capture_time: dt.datetime | None) -> SnapshotRows:
-    """What makes change rows of a table's rows."""
     masks = Masks.of(settings).of_table(table.schema, table.natives)
 
     def sources(commit: str, count: int) -> pa.Array:
@@ -213,7 +212,6 @@ def _rows(
 
 
 def is_there(connection: Connection, table: OracleTable) -> bool:
-    """Whether the table has all its columns still."""
     rows = connection.rows(statements.COLUMNS, owner=table.id.schema, name=table.id.name)
     return {str(row[0]) for row in rows}.issuperset(column.name for column in table.schema.columns)
 

@@ -112,7 +112,6 @@ class OracleSource(Source):
         return {**self.__dict__, "_ahead": [], "_indexes": {}}
 
     def databases(self) -> Mapping[str, Source]:
-        """This one, by the name of the database that its tables are in."""
         return {self._database: self}
 
     def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
@@ -125,7 +124,6 @@ class OracleSource(Source):
         return [table.schema for table in captured.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        """The schema of each table."""
         return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
@@ -331,7 +329,6 @@ class OracleSource(Source):
         return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the user's and commit it."""
         with self._connect(self.settings.pdb) as connection:
             connection.run(statement)
             connection.commit()

@@ -116,7 +116,6 @@ def container(pdb: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as it is."""
     return '"' + name + '"'
 
 
@@ -159,12 +158,10 @@ def _list(codes: Iterable[int]) -> str:
 
 
 def literal(text: str) -> str:
-    """A text literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def table_name(table: OracleTable) -> str:
-    """The table's quoted name."""
     return f"{quoted(table.id.schema)}.{quoted(table.id.name)}"
 
 
@@ -180,7 +177,6 @@ FLASH_FORWARD = "BEGIN SYS.DBMS_FLASHBACK.DISABLE; END;"
 
 
 def any_row_of_select(select: str) -> str:
-    """One row of what a user's statement gives, when it gives any."""
     return f"SELECT 1 FROM ({select}\n) T FETCH FIRST 1 ROWS ONLY"
 
 
@@ -191,7 +187,6 @@ def rows_of_select(table: OracleTable, select: str) -> str:
 
 
 def any_row(table: OracleTable) -> str:
-    """Whether the table has a row at an SCN."""
     return f"SELECT 1 FROM {table_name(table)} AS OF SCN :scn FETCH FIRST 1 ROWS ONLY"
 
 

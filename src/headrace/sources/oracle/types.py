@@ -64,12 +64,10 @@ class NativeType:
 
     @property
     def supported(self) -> bool:
-        """Whether its values can be captured."""
         return self.family in _JDBC or self.family.startswith(("TIMESTAMP", "INTERVAL"))
 
     @property
     def logical(self) -> LogicalType:
-        """What the values mean."""
         family = self.family
         if family in ("NUMBER", "FLOAT"):
             return self._number()
@@ -218,7 +216,6 @@ class NativeType:
         return self.decoded([text])[0]
 
     def _argument(self, call: str) -> str:
-        """The value of a call, as text."""
         national = unistr_text(call)
         if national is not None:
             return national

@@ -52,7 +52,6 @@ class PostgresTable(SourceTable[NativeType]):
 
     @property
     def numbered(self) -> Iterator[tuple[Column, NativeType, int]]:
-        """Each column with its type and its number, 0 where that is not known."""
         columns = self.schema.columns
         return zip(columns, self.natives, self.numbers or (0,) * len(columns), strict=True)
 

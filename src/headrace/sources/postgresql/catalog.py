@@ -113,7 +113,6 @@ class CatalogTable(NamedTuple):
 
     @property
     def quoted(self) -> str:
-        """The name in statements."""
         return f"{identifier(self.schema)}.{identifier(self.name)}"
 
 
@@ -204,7 +203,6 @@ class _Tables:
             self._partitions[int(parent)].append(int(child))
 
     def chosen(self, database: str, *, strict: bool, known: Collection[str]) -> list[CatalogTable]:
-        """The tables that the options mean."""
         include = named_tables(self._settings)
         selection = TableSelection(
             database, include, self._settings.tables_excluded, (), strict and bool(include), known
@@ -279,7 +277,6 @@ class _Tables:
         return oid
 
     def _stored(self, relation: CatalogTable) -> list[CatalogTable]:
-        """The tables that hold its rows."""
         if relation.kind == _TABLE:
             return [relation]
         below = (self._relations[oid] for oid in self._partitions[relation.oid] if oid in self._relations)
@@ -288,7 +285,6 @@ class _Tables:
     def described(
         self, chosen: Sequence[CatalogTable], database: str, types: TypeCatalog, *, strict: bool
     ) -> dict[str, PostgresTable]:
-        """The tables with their columns and keys."""
         leaves = {relation.oid: tuple(self._stored(relation)) for relation in chosen}
         oids = _array(relation.oid for relation in chosen)
         columns = _grouped(self._connection.rows(statements.COLUMNS, (oids,)))

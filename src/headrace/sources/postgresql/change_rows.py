@@ -136,7 +136,6 @@ class Rows(NamedTuple):
 
     @property
     def messages(self) -> Array:
-        """The numbers of the messages at which rows stand."""
         return self.order // _RANKS
 
     def only(self, chosen: Array) -> Self:
@@ -244,7 +243,6 @@ def _facts(lsns: Array, xids: Array, previous: Array) -> pa.MapArray:
 
 
 def _with_origins(batch: pa.RecordBatch, numbers: Array, transactions: Transactions) -> pa.RecordBatch:
-    """The rows with the origin of those transactions that have one."""
     count = len(transactions.commits)
     origins = [transactions.origins.get(number) for number in range(count)]
     at = pa.array(numbers)
@@ -331,7 +329,6 @@ class EventNumbers:
         return rows, facts
 
     def _tables(self, layouts: Array) -> Array:
-        """The number of the name of each row's table."""
         for layout in self._layouts.all[len(self._of_layouts) :]:
             self._of_layouts.append(self._names.setdefault(layout.table.id.path, len(self._names)))
         # The last is for rows of no table, whose layout is -1.

@@ -101,7 +101,6 @@ class Connection(DriverConnection):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the session is, for sentences."""
         return self._endpoint
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -141,7 +140,6 @@ class Connection(DriverConnection):
             raise self._refused(error) from None
 
     def column_names(self, sql: str) -> list[str]:
-        """The names of the columns that a SELECT gives."""
         try:
             cursor = self._connection.execute(sql)
             return [column.name for column in cursor.description or ()]
@@ -263,7 +261,6 @@ class Connection(DriverConnection):
             raise error
 
     def _answered(self, result: PGresult | None) -> HeadraceError:
-        """The error that a result says."""
         if result is None:
             return refused(self._endpoint, "", "the server gave no answer")
         field = _driver().pq.DiagnosticField
@@ -399,7 +396,6 @@ class ReplicationConnection(Connection):
             super().close()
 
     def _taken(self) -> list[bytes]:
-        """What was sent already."""
         if self._over:
             raise self._end()
         payloads: list[bytes] = []

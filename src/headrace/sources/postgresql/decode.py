@@ -212,7 +212,6 @@ class WindowDecoder:
         return relation, table_of(relation, states, types, self._settings, self._database)
 
     def _states_in(self, block: Block) -> _States:
-        """The state of each table at each message of a block."""
         states = [(oid, 0, *numbers) for oid, numbers in self._states.items()]
         for at in block.of_kinds(b"RY"):
             content = block.content(at)

@@ -121,7 +121,6 @@ class EarlierStructures:
         return PostgresTable.from_json({**table, "schema": schema, "natives": natives, "numbers": numbers})
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "tables": {path: dict(table) for path, table in self.tables.items()},
             "types": TypeCatalog(self.types).to_json(),

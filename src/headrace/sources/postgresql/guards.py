@@ -159,7 +159,6 @@ def _require_publication(now: PublicationState | None, before: LogState, name: s
 
 
 def _history(settings: PostgresSettings, timeline: int) -> tuple[tuple[int, int], ...]:
-    """Where the timelines before one ended."""
     if timeline == 1:
         return ()
     with connect_replication(settings) as session:

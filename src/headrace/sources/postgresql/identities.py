@@ -50,7 +50,6 @@ class Leaf:
 
     @property
     def quoted(self) -> str:
-        """Its name in statements."""
         return f"{identifier(self.schema)}.{identifier(self.name)}"
 
 

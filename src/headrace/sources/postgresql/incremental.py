@@ -99,7 +99,6 @@ class KeysNow:
     connection: Connection
 
     def greatest(self, table: PostgresTable, condition: str | None) -> list[Key]:
-        """As `KeyRanges.greatest`."""
         try:
             self._require_known(table)
             key = key_columns(self.connection, table)
@@ -111,7 +110,6 @@ class KeysNow:
     def bounds(
         self, table: PostgresTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None
     ) -> list[Key]:
-        """As `KeyRanges.bounds`."""
         try:
             self._require_known(table)
             key, conditions = key_columns(self.connection, table), _all_of(condition)

@@ -23,7 +23,6 @@ _OPTIONS = {"database": "d", "provide_transaction_metadata": True, "skip_message
 
 
 def compile_all() -> None:
-    """Call each kernel as the decoder calls it."""
     types = TypeCatalog()
     schema = TableSchema(TableId("d", "s", "t"), (Column("id", 1, LogicalType("int32"), "int4"),), ("id",))
     table = PostgresTable(schema, (types.resolve(_TYPES["id"]),), oid=_TABLE, leaves=(_TABLE,))

@@ -44,7 +44,6 @@ class TextEncoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether texts stay as they are."""
         return self.mask is None and self.native.is_plain
 
 
@@ -116,7 +115,6 @@ class Layouts:
 
     @property
     def arrays(self) -> Arrays:
-        """All of them, as kernels take them."""
         if self._arrays is None:
             self._arrays = self._made()
         return self._arrays
@@ -188,7 +186,6 @@ class Arrays:
 
     @cached_property
     def key_sizes(self) -> Array:
-        """How many columns each key has."""
         return np.diff(self.key.firsts)
 
 

@@ -66,7 +66,6 @@ class LogicalMessages:
             )
 
     def read(self, block: Block, transactions: Transactions) -> FoundMessages:
-        """The messages of a block that become rows."""
         at: list[int] = []
         messages: list[Message] = []
         for number in block.of_kinds(b"M") if self._settings.messages else ():

@@ -15,7 +15,6 @@ ZERO = f"{0:016x}"
 
 
 def to_text(lsn: int) -> str:
-    """An LSN as offsets and positions have it."""
     return f"{lsn:016x}"
 
 
@@ -52,5 +51,4 @@ def boundary(commit: str) -> int:
 
 
 def commit_before(boundary: int) -> str:
-    """The commit of the offset that ends at a boundary."""
     return to_text(boundary - 1)

@@ -111,7 +111,6 @@ class _Writer:
         self._singles: dict[int, tuple[Printed, list[int], list[str]]] = {}
 
     def row(self, native: Printed, text: str | None) -> None:
-        """Take one value."""
         if text is None:
             self._ends.append(None)
             return
@@ -119,7 +118,6 @@ class _Writer:
         self._ends.append(len(self._parts))
 
     def texts(self) -> list[str | None]:
-        """The rows' texts."""
         for native, places, singles in self._singles.values():
             texts = native.texts(pa.array(singles, pa.string())).to_pylist()
             is_own = native.logical.kind in _OWN

@@ -198,5 +198,4 @@ class PostgresSettings(
 
     @property
     def publication_name(self) -> str:
-        """The publication's name."""
         return self.publication or self.slot

@@ -264,7 +264,6 @@ def _listed(tables: Sequence[PostgresTable]) -> str:
 
 
 def _refusals(attempt: Callable[[], object], kind: type[HeadraceError] = HeadraceError) -> Iterator[MissingPermission]:
-    """What an attempt is refused with, as something that is missing."""
     try:
         attempt()
     except kind as error:

@@ -152,7 +152,6 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         return None
 
     def acknowledge(self, commit: str) -> None:
-        """Let the slot go on to a commit that all sinks have."""
         if self._settings.snapshot_mode == "initial_only":
             return
         try:
@@ -184,7 +183,6 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
     # Snapshots.
 
     def _is_served(self, path: str, progress: TableProgress) -> bool:
-        """Whether the session is there that keeps the moment at which a table is read."""
         try:
             return self._moment is not None and self._moment.serves(path, progress.commit)
         except CaptureError:
@@ -330,7 +328,6 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         self._scan = None
 
     def _boundary(self, begin: int, bound: int, scan: ScanResult, commits: int) -> int:
-        """The boundary at which the batch ends."""
         through = self._scan is not None and (bool(commits) or self._scan.reads_through)
         end = min(scan.until, bound) if not scan.rows or through else bound
         if scan.rows and not self._settings.messages:

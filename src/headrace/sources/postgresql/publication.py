@@ -153,7 +153,6 @@ class PublicationState:
 
     @property
     def is_own(self) -> bool:
-        """Whether Headrace made it."""
         return self.comment.startswith(_MADE.format(slot=""))
 
 
@@ -260,7 +259,6 @@ def require_complete(state: PublicationState, tables: Sequence[PostgresTable], s
 
 
 def table_name(table: PostgresTable) -> str:
-    """A table's schema and name, as statements have them."""
     return f"{identifier(table.id.schema)}.{identifier(table.id.name)}"
 
 
@@ -319,7 +317,6 @@ def slot_is_unfinished(connection: Connection, settings: PostgresSettings) -> bo
 
 
 def say_slot_began(connection: Connection, slot: str) -> None:
-    """Note that there are batches of the slot."""
     comment = _MADE.format(slot=slot)
     for (name,) in connection.rows(_UNFINISHED_NAMES, (comment + _UNFINISHED,)):
         _comment(connection, name, comment)

@@ -64,7 +64,6 @@ class Endpoint:
 
     @property
     def role(self) -> str:
-        """The role as an identifier in statements."""
         return identifier(self.user) if self.user else "<role>"
 
 
@@ -74,7 +73,6 @@ def identifier(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a constant in SQL."""
     quoted = "'" + text.replace("'", "''") + "'"
     # Without the E a backslash means what standard_conforming_strings says.
     return "E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted

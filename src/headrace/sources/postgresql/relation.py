@@ -161,7 +161,6 @@ def _require_protected(table: PostgresTable, known: PostgresTable, columns: Sequ
 
 
 def _columns(relation: Relation, states: Sequence[PostgresTable], types: TypeCatalog) -> list[FoundColumn]:
-    """The columns of a message, with what the catalog says of them."""
     by_name = [{column.name: (column, native, number) for column, native, number in s.numbered} for s in states]
     columns = []
     for stated in relation.columns:

@@ -49,21 +49,17 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.table.schema]
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         with work_on(self.table.schema.id):
             yield from read_chunk(self.table, self.chunk, settings, self.capture_time, snapshot=self.snapshot)
 
     def rows_to_files(self, settings: PostgresSettings, files: TableFiles) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows that no file takes."""
         given = (self.table, self.chunk, settings, self.capture_time)
         with work_on(self.table.schema.id):
             yield from read_chunk(*given, snapshot=self.snapshot, file=files.file(self.table.schema))
@@ -89,16 +85,13 @@ class IncrementalSlice(LogSlice[PostgresSettings]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The chunk's table."""
         return (self.chunk.table,)
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """The table's."""
         return [self.table.schema]
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
-        """The chunk's rows."""
         with work_on(self.table.schema.id):
             yield from read_incremental(self.table, self.chunk, self.commit, settings, self.capture_time)
 
@@ -120,13 +113,10 @@ class StreamSlice(LogSlice[PostgresSettings]):
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
-        """Those of the tables as the catalog showed them."""
         return [table.schema for table in self.window.tables.values()]
 
     def without(self, table: str) -> Self:
-        """The window without the changes of one table."""
         return replace(self, window=self.window.without(table))
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
-        """The window's changes."""
         yield from read_window(self.window, self.types, settings, self.capture_time)

@@ -372,7 +372,6 @@ def is_altered(error: Exception) -> bool:
 
 
 def altered(table: PostgresTable) -> CaptureError:
-    """The error of a table that was altered before it was read."""
     return CaptureError(
         f"Table '{table.id.path}' was altered, renamed or dropped before its snapshot was read.",
         remedy="Start again: the table is read once more, from its beginning.",
@@ -401,7 +400,6 @@ def texts_of(connection: Connection, table: PostgresTable, sql: str) -> Iterator
 
 
 def snapshot_rows(table: PostgresTable, settings: PostgresSettings, capture_time: dt.datetime | None) -> SnapshotRows:
-    """What makes change rows of a table's rows."""
     masks = Masks.of(settings).of_table(table.schema, table.natives)
 
     def sources(commit: str, count: int) -> pa.Array:

@@ -105,7 +105,6 @@ class PostgresSource(Source):
             return list(left_out(captured.values(), self.settings.publication_name, connection.version))
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        """The schema of each table."""
         return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
@@ -127,15 +126,12 @@ class PostgresSource(Source):
             return written_commit(connection)
 
     def connect(self) -> None:
-        """Log in and out again."""
         connect(self.settings).close()
 
     def missing_permissions(self) -> Sequence[MissingPermission]:
-        """What the role may not do, and what the server is not set up for."""
         return missing_permissions(self.settings)
 
     def printed_tables(self) -> Iterator[PrintedTable]:
-        """The captured tables as the server prints and counts them."""
         return printed_tables(self.settings)
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
@@ -219,13 +215,11 @@ class PostgresSource(Source):
         yield from Retries.of(self.settings).rows(lambda: share.rows(self.settings), same=share.same_rows)
 
     def read_to_files(self, slice: Slice, files: TableFiles) -> Iterator[pa.RecordBatch]:
-        """The change rows of one slice that no file takes."""
         share = slice_of(slice)
         read = partial(share.rows_to_files, self.settings, files)
         yield from Retries.of(self.settings).rows(read, same=share.same_rows)
 
     def without(self, slice: Slice, table: str) -> Slice | None:
-        """A window of the log can be read for some of its tables."""
         left = slice_of(slice).without(table)
         return None if left is None else left.planned()
 
@@ -273,7 +267,6 @@ class PostgresSource(Source):
         return [f"file {signal_file(self.settings.signal_path, signal)}"]
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the user's and commit it."""
         with connect(self.settings) as connection:
             connection.run(statement)
 

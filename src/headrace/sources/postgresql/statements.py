@@ -102,17 +102,14 @@ def stored(table: PostgresTable) -> str:
 
 
 def any_row(table: PostgresTable, conditions: Sequence[str]) -> str:
-    """One row, where there is any."""
     return f"SELECT 1 FROM {stored(table)}{_where(conditions)} LIMIT 1"
 
 
 def any_row_of_select(select: str) -> str:
-    """One row of what a user's statement gives, where there is any."""
     return f"SELECT 1 FROM ({select}\n) t LIMIT 1"
 
 
 def greatest_key(table: PostgresTable, key: Sequence[KeyColumn], conditions: Sequence[str]) -> str:
-    """The table's last key."""
     order = ", ".join(f"{_column(table, column.name)} DESC" for column in key)
     return f"SELECT {_shown(table, key)} FROM {stored(table)}{_where(conditions)} ORDER BY {order} LIMIT 1"
 
@@ -144,7 +141,6 @@ def chunk_bound(
 
 
 def in_range(table: PostgresTable, key: Sequence[KeyColumn], lower: Key | None, upper: Key | None) -> list[str]:
-    """Predicates of the rows whose key is in (lower, upper]."""
     bounds = ((">", lower), ("<=", upper))
     return [_compared(table, key, operator, bound) for operator, bound in bounds if bound is not None]
 

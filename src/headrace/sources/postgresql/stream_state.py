@@ -99,7 +99,6 @@ class LogState:
         return frozenset(table for table, member in self.members.items() if before.members.get(table) != member)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "system": self.system,
             "timeline": self.timeline,
@@ -177,7 +176,6 @@ class StreamState(WindowState):
         return replace(super().with_begun(tables), earlier=self.earlier.without(tables))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "server": self.log.to_json(),
             "catalog": self.catalog,

@@ -68,7 +68,6 @@ class FoundColumn:
     number: int = 0
 
     def column(self, position: int, *, large: bool) -> Column:
-        """The column of a table's schema."""
         return Column(
             name=self.name,
             position=position,

@@ -123,7 +123,6 @@ class NativeType:
 
     @cached_property
     def logical(self) -> LogicalType:
-        """What the values mean."""
         if self.element is not None or (self.kind == "c" and self.fields):
             return LogicalType("nested")
         if self.kind != "b":
@@ -238,7 +237,6 @@ class NativeType:
 
     @property
     def parts(self) -> Iterator[NativeType]:
-        """The type and all that it is made of."""
         yield self
         for inner in (*([] if self.element is None else [self.element]), *(native for _, native in self.fields)):
             yield from inner.parts
@@ -404,7 +402,6 @@ class TypeCatalog:
 
     @classmethod
     def of(cls, connection: Queries) -> TypeCatalog:
-        """All types of a database that are not built in."""
         types = {}
         for oid, name, kind, variable, delimiter, element, base, typmod, fields, labels in connection.rows(_TYPES):
             parts = json.loads(fields or "[]") if kind == "c" else []
@@ -463,7 +460,6 @@ class TypeCatalog:
         return TypeCatalog({**self.types, **{oid: kind.before(self.types.get(oid)) for oid, kind in earlier.items()}})
 
     def with_gone(self, earlier: Mapping[int, CatalogType]) -> TypeCatalog:
-        """With types that are not there any more."""
         return TypeCatalog({**earlier, **self.types})
 
     def with_logged(self, oid: int, schema: str, name: str) -> TypeCatalog:

@@ -88,7 +88,6 @@ class TableFiles:
         return cls({oid: file for oid, file in connection.rows(_FILES, (oids,)) if file is not None}, visible)
 
     def moved(self, now: TableFiles) -> Iterator[int]:
-        """The tables whose rows are in other files now."""
         for oid, file in self.numbers.items():
             if now.numbers.get(oid, file) != file:
                 yield oid

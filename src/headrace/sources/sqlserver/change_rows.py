@@ -113,7 +113,6 @@ class ChangeReader:
                 yield batch
 
     def _cuts(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Before which rows a batch may be cut."""
         operations = batch.column(2).to_numpy(zero_copy_only=False)
         alone = np.isin(operations, (_DELETE, _INSERT))
         return np.flatnonzero(~self._same_command(batch) | (alone[:-1] & alone[1:])) + 1

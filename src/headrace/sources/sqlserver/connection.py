@@ -53,11 +53,9 @@ class SqlServerConnection(Connection):
         super().__init__(driver, settings, SqlServer())
 
     def begin(self) -> None:
-        """Begin a transaction."""
         self.run(statements.BEGIN)
 
     def end(self) -> None:
-        """End the transaction."""
         self.run(statements.END)
 
     def _connect_error(self, error: Exception) -> HeadraceError:

@@ -157,17 +157,14 @@ class SqlServer:
         return altered(before, after, altering, has_values)
 
     def grant_table(self, table: TableId, user: str) -> str:
-        """The GRANT of a table."""
         path = f"{statements.quote(table.schema)}.{statements.quote(table.name)}"
         return f"Run: GRANT SELECT ON OBJECT::{path} TO {statements.quote(user)}."
 
     def grant_changes(self, instance: str, user: str) -> str:
-        """The GRANT of the schema that all change tables are in."""
         del instance
         return f"Run: GRANT SELECT ON SCHEMA::cdc TO {statements.quote(user)}."
 
     def zone(self, server: Queries, local: dt.datetime, minutes: int) -> str | None:
-        """The time zone that the server says."""
         return reported_zone(server, local, minutes)
 
     def changes(

@@ -141,8 +141,6 @@ class HealthProbe:
 
 
 class _Questions:
-    """One round of questions."""
-
     def __init__(self, probe: HealthProbe, connection: Connection, settings: SqlServerSettings) -> None:
         self._probe = probe
         self._connection = connection
@@ -321,7 +319,6 @@ def _jobs(rows: list[tuple[Any, ...]]) -> Jobs:
 
 
 def _only(rows: list[tuple[Any, ...]]) -> int | None:
-    """The one value of a result."""
     ((value,), *_) = rows
     return None if value is None else int(value)
 

@@ -17,8 +17,6 @@ def database_names(given: Any) -> str:
 
 
 class SqlServerServer(Settings):
-    """Which server and database."""
-
     hostname: str = option(
         "The server's name or address; for the emulator the folder of the emulated server.",
         aliases=("database.hostname",),

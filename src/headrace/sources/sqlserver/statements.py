@@ -244,7 +244,6 @@ _RANGES = KeyRanges(
 
 
 def table_name(table: CapturedTable) -> str:
-    """The source table, quoted."""
     return _RANGES.table(table)
 
 
@@ -255,12 +254,10 @@ _TABLE_ITSELF = " OPTION (EXPAND VIEWS)"
 
 
 def any_row(table: CapturedTable, select: str | None = None) -> str:
-    """One row when the table has any, or the statement that is read in its place."""
     return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table) if select is None else f'({select}{chr(10)})'} AS t"
 
 
 def any_value(table: CapturedTable, column: str) -> str:
-    """One row when a column is not NULL in any."""
     return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table)} AS t WHERE t.{quote(column)} IS NOT NULL"
 
 
@@ -270,7 +267,6 @@ def rows_of_select(table: CapturedTable, select: str) -> str:
 
 
 def change_table(instance: str) -> str:
-    """The change table of a capture instance, quoted."""
     return f"[cdc].{quote(instance + '_CT')}"
 
 

@@ -44,7 +44,6 @@ class NativeType:
 
     @property
     def supported(self) -> bool:
-        """Whether its values can be captured."""
         return self.name in _TYPES
 
     @property
@@ -53,7 +52,6 @@ class NativeType:
 
     @property
     def logical(self) -> LogicalType:
-        """What the values mean."""
         return self._type.logical(self)
 
     @property

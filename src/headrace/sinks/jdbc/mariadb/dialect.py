@@ -129,7 +129,6 @@ class MariaDbDialect(TargetDialect):
         return types
 
     def create_schema(self, schema: str) -> str:
-        """Create a database, if it is not there."""
         return f"CREATE DATABASE IF NOT EXISTS {self.quote(schema)}"
 
     @property
@@ -137,7 +136,6 @@ class MariaDbDialect(TargetDialect):
         return f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE {self.collation}"
 
     def create_progress(self, progress: TableName) -> str:
-        """Create the table that says which batch each target has, if it is not there."""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target varchar(300) PRIMARY KEY, "
             "owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
@@ -182,11 +180,9 @@ class MariaDbDialect(TargetDialect):
         return f"CONCAT({text}, 'Z')" if kind in _MOMENTS and column.logical.digits <= 6 else text
 
     def widen_column(self, mirror: Mirror, column: Column) -> str:
-        """Give a column its newer, wider type."""
         return f"ALTER TABLE {self.table(mirror.name)} MODIFY COLUMN {self._column(mirror, column)}"
 
     def create_stage(self, mirror: Mirror) -> list[str]:
-        """Recreate the staging table."""
         types = self.column_types(mirror.source)
         columns = ", ".join(f"{staged} {types[name]} NULL" for name, staged in mirror.all)
         mask = f"varchar({max(1, len(mirror.rest))}) character set ascii"
@@ -322,11 +318,9 @@ class MariaDb(Database):
         return connection
 
     def default_schema(self, connection: Any) -> str:
-        """The URL's database."""
         return self.address.database
 
     def has_schema(self, connection: Any, schema: str) -> bool:
-        """Whether the database is there."""
         return bool(self.ask(connection, "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
 
     def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
@@ -365,7 +359,6 @@ class MariaDb(Database):
             connection.query(begin + memoryview(text)[:-1])
 
     def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Read row by row from the connection."""
         from pymysql.cursors import SSCursor
 
         with connection.cursor(SSCursor) as cursor:
@@ -387,11 +380,9 @@ class MariaDb(Database):
 
     @property
     def encoding(self) -> RowEncoding:
-        """The values of an INSERT."""
         return _VALUES
 
     def troubles(self) -> Troubles:
-        """What PyMySQL raises."""
         return (_driver().MySQLError,)
 
     def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
@@ -402,7 +393,6 @@ class MariaDb(Database):
         return self.not_written(name, f"error {code}", is_transient=code in _TRANSIENT)
 
     def is_refusal(self, failure: Exception) -> bool:
-        """By its number."""
         return _code(failure) in _REFUSALS
 
 

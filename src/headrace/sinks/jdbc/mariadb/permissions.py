@@ -40,7 +40,6 @@ class Grants:
             self._granted.append((_pattern(database, exact=table is not None), table, privileges))
 
     def lacking(self, name: TableName, wanted: Sequence[str]) -> list[str]:
-        """Which of these permissions the login lacks on a table, whether it is there or not."""
         has: set[str] = set()
         for database, table, privileges in self._granted:
             if database.fullmatch(name.schema) and table in (None, name.name):

@@ -62,8 +62,6 @@ another one, resources, locks, a server that stops or starts, disks.
 
 
 class PostgresDialect(TargetDialect):
-    """PostgreSQL 12 and newer."""
-
     title: ClassVar[str] = "PostgreSQL"
     lacks: ClassVar[Mapping[str, str]] = {"time": "^(-|2[5-9]|[3-9][0-9]|[0-9]{3,}|24:[0-9:.]*[1-9])"}
     rules: ClassVar[ColumnRules] = ColumnRules(
@@ -83,11 +81,9 @@ class PostgresDialect(TargetDialect):
         return {"": 'text COLLATE "C"', **types}
 
     def create_schema(self, schema: str) -> str:
-        """Create a schema, if it is not there."""
         return f"CREATE SCHEMA IF NOT EXISTS {self.quote(schema)}"
 
     def create_progress(self, progress: TableName) -> str:
-        """Create the table that says which batch each target has, if it is not there."""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target text PRIMARY KEY, owner text NOT NULL, "
             "batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
@@ -131,7 +127,6 @@ class PostgresDialect(TargetDialect):
         return f"encode({value}, 'hex')" if column.logical.kind == "bytes" else f"{value}::text"
 
     def widen_column(self, mirror: Mirror, column: Column) -> str:
-        """Give a column its newer, wider type."""
         kind = self.column_types(mirror.source)[column.name]
         return f"ALTER TABLE {self.table(mirror.name)} ALTER COLUMN {self.quote(column.name)} TYPE {kind}"
 
@@ -251,7 +246,6 @@ class Postgres(Database):
         return str(self.ask(connection, "SELECT coalesce(current_schema(), 'public')")[0][0])
 
     def has_schema(self, connection: Any, schema: str) -> bool:
-        """Whether the schema is there."""
         return bool(self.ask(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)))
 
     def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
@@ -278,7 +272,6 @@ class Postgres(Database):
         return missing_in_postgresql(partial(self.ask, connection), self.dialect, mirrors, progress)
 
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
-        """COPY from texts."""
         names = ", ".join(columns)
         with (
             connection.cursor() as cursor,
@@ -288,23 +281,19 @@ class Postgres(Database):
                 copy.write(memoryview(text))
 
     def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Read by a cursor of the server."""
         with connection.cursor(name="headrace_reading") as cursor:
             cursor.execute(query)
             while lines := cursor.fetchmany(rows):
                 yield lines
 
     def logical_for(self, column: Column) -> LogicalType:
-        """Canonical text is what PostgreSQL reads."""
         return column.logical
 
     @property
     def encoding(self) -> RowEncoding:
-        """The text form of COPY."""
         return _COPY
 
     def troubles(self) -> Troubles:
-        """What psycopg raises."""
         return (_driver().Error,)
 
     def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
@@ -315,7 +304,6 @@ class Postgres(Database):
         return self.not_written(name, state, is_transient=_is_transient(failure))
 
     def is_refusal(self, failure: Exception) -> bool:
-        """By the class of its SQLSTATE."""
         return _state(failure).startswith(_REFUSALS)
 
 

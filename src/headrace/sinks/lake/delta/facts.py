@@ -111,7 +111,6 @@ class TableFacts:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The numbers of its columns, where these have some."""
         return {field["name"]: field["metadata"][_NUMBER] for field in self.fields} if self._is_mapped else {}
 
     @property
@@ -124,12 +123,10 @@ class TableFacts:
 
     @property
     def partitioning(self) -> Partitioning:
-        """By what it is partitioned."""
         return Partitioning(tuple(PartitionField(name, PLAIN) for name in self.partitions))
 
     @property
     def inside(self) -> list[str]:
-        """The columns that are in its files."""
         return [name for name in self.columns if name not in self.partitions]
 
     @property
@@ -151,13 +148,11 @@ class TableFacts:
 
     @property
     def folder(self) -> Folder | None:
-        """The folder, where Python reaches it."""
         if isinstance(self.storage, str):
             return None
         return Folder(Location.of_uri(self.location).path, self.storage)
 
     def is_on(self, name: str) -> bool:
-        """Whether a property is true."""
         return self.properties.get(name, "").lower() == "true"
 
     @property

@@ -93,7 +93,6 @@ def commit_change(
 
 
 def takes(change: CollectedRows, facts: TableFacts) -> bool:
-    """Whether a table takes the rows of a batch as they are."""
     if change.written is not None:
         return change.written.matches(facts.schema)
     return not unfit(change.types, facts.columns)

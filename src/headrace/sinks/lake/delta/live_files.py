@@ -47,16 +47,13 @@ class LiveFiles(FilesAtVersion):
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """As the statistics of the log say."""
         return self._rows
 
     @property
     def size(self) -> int:
-        """That of the vectors."""
         return sum(rows.nbytes for rows in self._vectors.values())
 
     def gone(self, path: str) -> Rows:
-        """Those in the vector of the file."""
         vector = self.entries[path].get("deletionVector")
         if not vector:
             return np.empty(0, np.int64)
@@ -66,11 +63,9 @@ class LiveFiles(FilesAtVersion):
         return self._vectors[name]
 
     def partition(self, path: str) -> str:
-        """By the values of the log."""
         return json.dumps(self.entries[path].get("partitionValues") or {}, sort_keys=True)
 
     def constants(self, path: str) -> Mapping[str, pa.Scalar]:
-        """The values of its partition, which the log has as text."""
         values = self.entries[path].get("partitionValues") or {}
         return {
             name: pa.scalar(values[self.names.get(name, name)] or None, pa.string()).cast(kind)
@@ -78,7 +73,6 @@ class LiveFiles(FilesAtVersion):
         }
 
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
-        """By their own names, or those that the log says."""
         by_physical = super().columns(file)
         return (
             {name: stored for name, stored in self.names.items() if stored in by_physical}
@@ -87,7 +81,6 @@ class LiveFiles(FilesAtVersion):
         )
 
     def keep(self, vector: Mapping[str, Any], rows: Rows) -> None:
-        """Know the rows of a vector that was written."""
         self._vectors[_name(vector)] = rows
 
     def advance(self, version: int) -> None:
@@ -112,11 +105,9 @@ class LiveFiles(FilesAtVersion):
 
     @property
     def storage(self) -> Storage:
-        """That of the table's folder."""
         return self.folder.storage
 
     def bytes_of(self, path: str) -> int:
-        """As the log has it."""
         return int(self.entries[path]["size"])
 
     def location(self, path: str) -> str:

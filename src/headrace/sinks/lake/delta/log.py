@@ -144,7 +144,6 @@ class Transaction:
 
     @cached_property
     def facts(self) -> TableFacts:
-        """What the table is at that version."""
         return _facts(self._own.snapshot(), self._log, self._storage)
 
     @property
@@ -227,7 +226,6 @@ class Transaction:
         return actions
 
     def named(self, files: Any, paths: Sequence[str]) -> list[Any]:
-        """The files, of a sequence of Scala, that have these paths."""
         helper = self._files_of_commands
         by_name = helper.generateCandidateFileMap(self._log.dataPath(), files)
         return [helper.getTouchedFile(self._log.dataPath(), path, by_name) for path in paths]
@@ -268,7 +266,6 @@ class Transaction:
         return getattr(self._delta.commands, "DMLWithDeletionVectorsHelper$").__getattr__("MODULE$")
 
     def sequence(self, items: Iterable[Any]) -> Any:
-        """As Scala has it."""
         actions = self._jvm.java.util.ArrayList()
         for item in items:
             actions.add(item)
@@ -323,7 +320,6 @@ def _has_rows_of_others(jvm: Any, log: Any, version: int, applications: Collecti
 
 
 def _facts(snapshot: Any, log: Any, storage: Storage | str) -> TableFacts:
-    """What a version of a log says of its table."""
     return TableFacts.of(snapshot.metadata().json(), snapshot.protocol().json(), _location(log), storage)
 
 

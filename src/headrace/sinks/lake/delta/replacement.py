@@ -90,7 +90,6 @@ def _computed(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _unused(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """The names, longer where columns have them."""
     taken = {spark_folded(column) for column in columns}
     end = ""
     while any(name + end in taken for name in names):
@@ -99,7 +98,6 @@ def _unused(names: Sequence[str], columns: Sequence[str]) -> list[str]:
 
 
 def has_types(rows: DataFrame, columns: Mapping[str, str]) -> bool:
-    """Whether rows have exactly these columns with these types."""
     return _types(rows) == columns
 
 

@@ -110,8 +110,6 @@ class DeltaLocation(NamedSettings):
 
 
 class DeltaSettings(DeltaLocation, IndexSettings, LakeSettings):
-    """Of the sink `delta`."""
-
     @property
     def marks_rows(self) -> bool:
         """Whether new tables mark rows as deleted."""
@@ -220,13 +218,11 @@ class DeltaSink(LakeSink):
         return DeltaTable(session, parts, namespace=namespace, indexes=self._indexes)
 
     def location(self, id: TableId) -> str:
-        """The folder, or the name."""
         if self._naming is not None:
             return ".".join(self._naming.parts(id))
         return folder_of(absolute(self.settings.path or ""), id)
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
-        """The folder or the catalogue, or a table's place in it."""
         settings = self.settings
         if self._naming is not None:
             metastore = settings.uri or settings.warehouse if settings.catalog_type == "hive" else None

@@ -129,7 +129,6 @@ class DeltaTable(LakeTable):
 
     @property
     def location(self) -> str:
-        """The folder, or the name."""
         return ".".join(self._parts) if self._folder is None else self._folder
 
     @property
@@ -139,7 +138,6 @@ class DeltaTable(LakeTable):
 
     @property
     def exists(self) -> bool:
-        """Whether there is a Delta table."""
         if self._folder is None:
             return bool(self.session.catalog.tableExists(self.sql_name))
         return bool(_deltas(self.session).isDeltaTable(self.session, self._folder))
@@ -218,7 +216,6 @@ class DeltaTable(LakeTable):
             raise other_commits(self.label)
 
     def replace(self, change: WholeRows) -> bool:
-        """Do it as Delta's commands do it, below them."""
         return self._below_commands(lambda commit: replaced(commit, change, self._mark))
 
     def _below_commands(self, work: Callable[[Transaction], bool]) -> bool:
@@ -241,7 +238,6 @@ class DeltaTable(LakeTable):
             return False
 
     def _no_index(self, properties: Mapping[str, str] | None) -> str:
-        """Of a table that is not there its deletion vectors alone are known."""
         if properties is not None:
             return "" if properties.get(VECTORS) == "true" else NO_VECTORS
         log = self._log
@@ -288,12 +284,10 @@ class DeltaTable(LakeTable):
         return log.facts if log.known else "this build of Delta is not known"
 
     def data_folder(self) -> Folder | str:
-        """The table's own folder."""
         facts = self.facts()
         return facts if isinstance(facts, str) else facts.folder or str(facts.storage)
 
     def names_of_files(self) -> set[str]:
-        """As all commits and checkpoints have them that the log still has."""
         folder = self.data_folder()
         assert isinstance(folder, Folder)
         return names_in_log(folder)
@@ -320,7 +314,6 @@ class DeltaTable(LakeTable):
             self.session.sql(f"optimize {self.sql_name}")
 
     def vacuum(self, hours: int) -> None:
-        """VACUUM."""
         self.session.sql(f"vacuum {self.sql_name} retain {hours} hours")
 
     def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
@@ -346,7 +339,6 @@ class DeltaTable(LakeTable):
         """It holds none."""
 
     def size(self) -> int | None:
-        """As Delta's log has it."""
         return None if self._log is None else self._log.size
 
     @property
@@ -355,7 +347,6 @@ class DeltaTable(LakeTable):
         return self._seen or self._read_newest()
 
     def _read_newest(self) -> DeltaLog | None:
-        """Look at the newest version of the table."""
         if not can_clone(self.session):
             return None
         deltas, folder = _deltas(self.session), self._folder
@@ -364,12 +355,10 @@ class DeltaTable(LakeTable):
         return self._seen
 
     def properties(self) -> dict[str, str]:
-        """As Delta's log has them, which costs no query."""
         log = self._read_newest()
         return log.facts.all_properties if log is not None and log.known else super().properties()
 
     def types(self) -> dict[str, str]:
-        """Likewise, of columns that are not nested."""
         log = self._log
         if log is None or not log.known or log.facts.is_nested:
             return super().types()
@@ -381,7 +370,6 @@ class DeltaTable(LakeTable):
         return log.facts.padded if log is not None and log.known else frozenset()
 
     def column_type(self, kind: str) -> str:
-        """Delta has all of Spark's types."""
         return kind
 
     def widens(self, old: str, new: str) -> bool:
@@ -406,7 +394,6 @@ class DeltaTable(LakeTable):
 
 @contextmanager
 def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A session with these settings."""
     before = {name: session.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         session.conf.set(name, value)
@@ -449,5 +436,4 @@ def _last_batch(version: int, batch: BatchId, has_offsets: bool) -> LastBatch:
 
 
 def needs_mapping(name: str) -> bool:
-    """Whether Delta needs column mapping to carry this name."""
     return _PLAIN.fullmatch(name) is None

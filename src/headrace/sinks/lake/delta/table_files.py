@@ -23,17 +23,13 @@ class PreparedDelta(PreparedTable):
 
     @property
     def inside(self) -> list[str]:
-        """Those by which there are partitions stand in the log."""
         return [name for name in self.schema.names if name not in self.partitioning.columns]
 
     def action(self, file: DataFile) -> dict[str, Any]:
-        """The line of the log, with the statistics that it has of files."""
         shown = statistics(file, self.schema, self.indexed, self.names)
         return added(file, shown, self.partitioning, self.columns, self.names)
 
 
 class DeltaFiles(LakeFiles):
-    """Folders of Delta tables."""
-
     sink: ClassVar[str] = "delta"
     table: ClassVar[type[PreparedTable]] = PreparedDelta

@@ -57,12 +57,10 @@ class Deletes:
 
     @property
     def identity(self) -> tuple[str, int | None]:
-        """Tells it from others."""
         return self.path, self.offset
 
     @property
     def count(self) -> int:
-        """How many rows it deletes."""
         return sum(len(rows) for rows in self.rows.values())
 
 
@@ -134,7 +132,6 @@ def write_vectors(folder: Folder, table_folder: str, rows: Mapping[str, Mapping[
 
 
 def rows_of_positions(file: pq.ParquetFile) -> dict[str, Rows]:
-    """The rows that a file of positions deletes, by data file."""
     positions = file.read(columns=[_PATH, _POSITION], use_threads=False).combine_chunks()
     paths = pa.concat_arrays(positions.column(_PATH).chunks).dictionary_encode()
     numbers = paths.indices.to_numpy()

@@ -59,7 +59,6 @@ class TableFacts:
 
     @classmethod
     def of(cls, schema: str, **given: Any) -> TableFacts:
-        """Facts of which the structure is JSON."""
         return cls(fields=tuple(json.loads(schema)["fields"]), **given)
 
     @property
@@ -69,7 +68,6 @@ class TableFacts:
 
     @property
     def ids(self) -> dict[str, int]:
-        """The numbers of the columns."""
         return {field["name"]: int(field["id"]) for field in self.fields}
 
     @property

@@ -168,7 +168,6 @@ def _vectors(
 
 
 def takes(change: CollectedRows, facts: TableFacts) -> bool:
-    """Whether a table takes the rows of a batch as they are."""
     if change.written is not None:
         return change.written.matches(facts.schema)
     if unfit(change.types, facts.columns):

@@ -57,7 +57,6 @@ class JavaTable:
 
     @cached_property
     def facts(self) -> TableFacts:
-        """What the table is."""
         table = self.own
         snapshot = table.currentSnapshot()
         deletes = None if snapshot is None else snapshot.summary().get(_EQUALITY_DELETES)

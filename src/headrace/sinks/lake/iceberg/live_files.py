@@ -54,7 +54,6 @@ class LiveFiles(FilesAtVersion):
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """As manifests say."""
         return self._rows
 
     @property
@@ -65,15 +64,12 @@ class LiveFiles(FilesAtVersion):
 
     @property
     def storage(self) -> Storage:
-        """That of the table's folder."""
         return self.folder.storage
 
     def bytes_of(self, path: str) -> int:
-        """As manifests say."""
         return self._bytes[path]
 
     def location(self, path: str) -> str:
-        """Where a file is."""
         parsed = Location.of_name(path, self._default_scheme)
         here = parsed.is_local if self.storage.is_local else parsed.bucket == self.folder.path.partition("/")[0]
         if not here:
@@ -81,7 +77,6 @@ class LiveFiles(FilesAtVersion):
         return parsed.path
 
     def gone(self, path: str) -> Rows:
-        """Those in files of positions and vectors."""
         return self._gone.get(path, np.empty(0, np.int64))
 
     def deletes(self, path: str) -> list[Deletes]:
@@ -89,15 +84,12 @@ class LiveFiles(FilesAtVersion):
         return [self._deletes[identity] for identity in self._deletes_of.get(path, ())]
 
     def position_files(self, partition: str) -> list[Deletes]:
-        """The files of positions of a partition."""
         return [file for file in self._deletes.values() if file.offset is None and file.partition == partition]
 
     def partition(self, path: str) -> str:
-        """As `TableFacts.partition_text` has it."""
         return self._partitions.get(path, "{}")
 
     def columns(self, file: pq.ParquetFile) -> Mapping[str, str]:
-        """By the numbers that the file has of its columns."""
         names: dict[str, str] = {}
         for field in file.schema_arrow:
             name = self.names.get(number_of(field))

@@ -233,7 +233,6 @@ class IcebergSink(LakeSink):
         return UNKNOWN_IN_CATALOG if self._folder is None else folder_permissions(self._folder)
 
     def target(self, session: SparkSession, id: TableId) -> IcebergTable:
-        """The table in the catalogue."""
         if not can_clone(session):
             raise SinkError(
                 "The sink 'iceberg' needs the driver's JVM, which Spark Connect does not provide.",
@@ -252,7 +251,6 @@ class IcebergSink(LakeSink):
         return IcebergTable(session, parts, namespace=namespace, indexes=self._indexes)
 
     def location(self, id: TableId) -> str:
-        """The name in the catalogue."""
         return ".".join(self._naming.parts(id))
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
@@ -281,11 +279,9 @@ class IcebergSink(LakeSink):
 
     @property
     def _folder(self) -> str | None:
-        """The warehouse, where it is a folder."""
         return None if self.settings.catalog_type == "rest" else self.settings.warehouse
 
     def storage_login(self, spark: SparkSession) -> str:
-        """That of the sink's own catalogue for its warehouse, or of the session."""
         given, warehouse = self.settings.catalog_settings, self._folder or ""
         bucket = Location.of_name(absolute(warehouse), "file").bucket
         if bucket is None or not given.get("io-impl", "").endswith(".S3FileIO"):
@@ -294,7 +290,6 @@ class IcebergSink(LakeSink):
         return storage.login if isinstance(storage, Storage) else ""
 
     def new_table_properties(self, target: LakeTable) -> dict[str, str]:
-        """The format, and how changes are written."""
         mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"
         modes = {f"write.{what}.mode": mode for what in ("merge", "delete", "update")}
         return {"format-version": self.settings.format_version, **modes}
@@ -321,7 +316,6 @@ class IcebergSink(LakeSink):
 
 
 def _definition(settings: IcebergSettings) -> SessionCatalog:
-    """The catalogue, as the sink defines it in a session that does not have it."""
     kind, warehouse = settings.catalog_type, settings.warehouse
     if warehouse is None and kind != "rest":
         return SessionCatalog(

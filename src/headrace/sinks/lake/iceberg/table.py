@@ -178,16 +178,13 @@ class IcebergTable(LakeTable):
 
     @property
     def location(self) -> str:
-        """Its name."""
         return ".".join(self._parts)
 
     @property
     def exists(self) -> bool:
-        """Whether the catalogue has it."""
         return bool(self.session.catalog.tableExists(self.sql_name))
 
     def companion(self, suffix: str) -> IcebergTable:
-        """A table of Headrace's own in the same namespace."""
         return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix), namespace=self.namespace)
 
     def merge_source(self, frame: DataFrame) -> DataFrame:
@@ -237,22 +234,18 @@ class IcebergTable(LakeTable):
         self._base = branch.publish()
 
     def prepare(self, plan: LakePlan, *, properties: Mapping[str, str]) -> None:
-        """Create or evolve the target as planned."""
         super().prepare(plan, properties=properties)
         if not plan.exists or plan.set or plan.changes_columns:
             self._seen = None
 
     def properties(self) -> dict[str, str]:
-        """As the table's metadata has them, which costs no query."""
         return dict(self._table().facts.properties)
 
     def types(self) -> dict[str, str]:
-        """Likewise, of columns that pyarrow can write."""
         facts = self._table().facts
         return super().types() if facts.odd_column else facts.columns
 
     def _no_index(self, properties: Mapping[str, str] | None) -> str:
-        """Of a table that is not there its format alone is known, and how it is written."""
         return no_marks(properties) if properties is not None else self._table().facts.no_index
 
     def replace_by_index(self, change: CollectedRows) -> bool:
@@ -294,7 +287,6 @@ class IcebergTable(LakeTable):
         return True
 
     def facts(self) -> TableFacts:
-        """What the table, which is there, is now."""
         return JavaTable(self.session, self._java()).facts
 
     def add_files(self, actions: Sequence[str], rows: DataFrame | None) -> str:
@@ -406,12 +398,10 @@ class IcebergTable(LakeTable):
         return oldest is not None and oldest.parentId() is not None
 
     def data_folder(self) -> Folder | str:
-        """The folder that new data files go to."""
         facts = self.facts()
         return facts.folder or str(facts.storage)
 
     def names_of_files(self) -> set[str]:
-        """As all snapshots have them, those of branches too."""
         lines = self.session.sql(f"select distinct file_path from {self.sql_name}.all_files").collect()
         return {str(line["file_path"]).rpartition("/")[2] for line in lines}
 
@@ -449,7 +439,6 @@ class IcebergTable(LakeTable):
         )
 
     def size(self) -> int | None:
-        """As the newest snapshot's summary has it."""
         snapshot = self._table().own.currentSnapshot()
         held = "0" if snapshot is None else snapshot.summary().get("total-files-size")
         return None if held is None else int(held)
@@ -474,7 +463,6 @@ class IcebergTable(LakeTable):
             self.session.sql(f"alter table {self.sql_name} write locally ordered by {names}")
 
     def column_type(self, kind: str) -> str:
-        """Iceberg's smallest integer is int."""
         return "int" if kind in ("tinyint", "smallint") else kind
 
     def widens(self, old: str, new: str) -> bool:
@@ -510,8 +498,6 @@ class _Step:
             self.failure = failure
 
     class Java:
-        """What it is to Java."""
-
         implements: ClassVar[list[str]] = ["java.util.concurrent.Callable"]
 
 

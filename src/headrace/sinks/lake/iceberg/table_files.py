@@ -27,7 +27,6 @@ class PreparedIceberg(PreparedTable):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a file, with their numbers."""
         return pa.schema([field.with_nullable(field.name not in self.required) for field in super().schema])
 
     def action(self, file: DataFile) -> dict[str, Any]:
@@ -37,7 +36,5 @@ class PreparedIceberg(PreparedTable):
 
 
 class IcebergFiles(LakeFiles):
-    """Folders of Iceberg tables."""
-
     sink: ClassVar[str] = "iceberg"
     table: ClassVar[type[PreparedTable]] = PreparedIceberg

@@ -32,7 +32,6 @@ class Call(NamedTuple):
     slices: tuple[PrintedPart, ...]
 
     def constant(self) -> str | None:
-        """The call as printed when no literal is in it."""
         if any(piece.last >= 0 for piece in self.slices):
             return None
         return " || ".join([piece.head for piece in self.slices])
@@ -73,7 +72,6 @@ class Values:
         return self._parts + len(self._extras) - 1
 
     def call(self, call: Call) -> int:
-        """The position of a function call."""
         constant = call.constant()
         if constant is not None:
             return self.constant(constant)

@@ -75,12 +75,10 @@ class RedoReader:
 
     @property
     def kind(self) -> str:
-        """The kind of the next token."""
         return self._tokens[self._next].kind
 
     @property
     def word(self) -> str | None:
-        """The next token when it is a word."""
         token = self._tokens[self._next]
         return token.value if token.kind == "word" else None
 
@@ -122,7 +120,6 @@ class RedoReader:
         return True
 
     def take_words(self, *words: str) -> None:
-        """Pass over these words."""
         for word in words:
             if not self.accept_word(word):
                 self.fail(word)
@@ -167,7 +164,6 @@ class RedoReader:
         return RedoTable(path[0] if len(path) == 2 else None, path[-1], frozenset(qualifiers))
 
     def column(self, table: RedoTable) -> tuple[str, bool]:
-        """A column of the table, and whether it is the pseudo column ROWID."""
         at = self._next
         path = self.path("a column")
         if len(path) > 1 and path[:-1] not in table.qualifiers:
