@@ -27,8 +27,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "format": {
         "canal_json": "headrace.formats.canal.format:CanalJson",
-        "maxwell_json": "headrace.formats.maxwell.format:MaxwellJson",
-        "ogg_json": "headrace.formats.goldengate.format:OggJson",
+        "maxwell_json": "headrace.formats.maxwell:MaxwellJson",
+        "ogg_json": "headrace.formats.goldengate:OggJson",
         "debezium_avro": "headrace.formats.debezium.avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium.format:DebeziumJson",
         "dts_avro": "headrace.formats.dts.format:DtsAvro",

@@ -1,1 +1,0 @@
-"""Oracle GoldenGate's JSON: `format` is where it begins."""

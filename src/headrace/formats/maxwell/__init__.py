@@ -1,1 +1,0 @@
-"""Maxwell's JSON: `format` is where it begins."""
