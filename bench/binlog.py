@@ -20,7 +20,7 @@ from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.log_read import log_from
 from headrace.sources.mysql.log_scan import LogScan
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.stream_read import read_window
+from headrace.sources.mysql.slices import read_window
 from headrace.sources.mysql.window import Window
 from headrace_emulators.mysql.server import MARIADB, MYSQL, MySqlServer
 

@@ -14,7 +14,7 @@ from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import Request, RequestEnds, cut_for_request
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 
 def table(name, columns, key=(), named=None, protected=()):

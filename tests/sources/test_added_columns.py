@@ -15,7 +15,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AddedColumn, AdHoc
 from headrace.sources.snapshots.ends_equal import added_column_markers
 from headrace.sources.tables.rewrites import AddedColumnSettings, Rewrite, RewriteSettings, follow_rewrites
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 NOTHING = AdHoc()
 TELLS = AddedColumnSettings(reread_added_columns=())

@@ -11,7 +11,7 @@ from headrace.changes import Column, LogicalType, Operation, Position, TableId, 
 from headrace.sources.change_tables import slices
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.markers import Marker
+from headrace.sources.rows import Marker
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.sqlserver.types import NativeType

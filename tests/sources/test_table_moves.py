@@ -16,7 +16,7 @@ from headrace.sources.base import Limit
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal, signal_data
-from headrace.sources.table_moves import TableMove
+from headrace.sources.table_versions import TableMove
 from headrace.testing.captured_database import CapturedDatabase, Run, data
 from headrace.testing.sources import NOW, Row
 from headrace_emulators.sqlserver import EmulatedServer

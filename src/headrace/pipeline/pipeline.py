@@ -31,7 +31,7 @@ from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import LeftOut, Verified, verify
 from headrace.pipeline.written_tables import written_tables
 from headrace.sources.databases import Databases
-from headrace.sources.table_moves import Kind
+from headrace.sources.table_versions import Kind
 from headrace.sources.tables.unmatched import require_matched
 
 if TYPE_CHECKING:

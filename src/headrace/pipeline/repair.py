@@ -27,7 +27,7 @@ from headrace.sources.base import Source
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.signals import EXECUTE, REWIND, SKIP, Signal, chosen, signal_data
-from headrace.sources.table_moves import Kind, TableMove
+from headrace.sources.table_versions import Kind, TableMove
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

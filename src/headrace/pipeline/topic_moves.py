@@ -22,7 +22,7 @@ from headrace.pipeline.kafka_source import KafkaTopics, OffsetRange, TopicIds
 from headrace.pipeline.model import Model
 from headrace.pipeline.repair import Repair, RepairedPart
 from headrace.registry import did_you_mean
-from headrace.sources.table_moves import NOW, Kind, time_of_text
+from headrace.sources.table_versions import NOW, Kind, time_of_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

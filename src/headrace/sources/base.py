@@ -27,7 +27,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ends_equal import is_told
-from headrace.sources.table_moves import Kind, MovePlan, TableMove
+from headrace.sources.table_versions import Kind, MovePlan, TableMove
 from headrace.sources.tables.keys import MisfitKey
 from headrace.sources.tables.restricted import RestrictedRead
 from headrace.sources.tables.rewrites import Unlogged

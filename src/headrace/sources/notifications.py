@@ -21,8 +21,8 @@ from headrace.errors import OptionError
 from headrace.options import OTHER_NAMES, items
 from headrace.settings import Settings, option
 from headrace.sources.base import Slice
-from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.offset import Offset, time_text
+from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import Request
 

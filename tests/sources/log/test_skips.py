@@ -14,7 +14,7 @@ from tests.support.postgresql import needs_postgres
 from headrace.errors import OptionError
 from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal, signal_data
-from headrace.sources.table_moves import TableMove
+from headrace.sources.table_versions import TableMove
 from headrace.testing.captured_database import CapturedDatabase, data
 
 T = "id int not null primary key, v varchar(20)"

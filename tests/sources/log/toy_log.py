@@ -22,7 +22,7 @@ from headrace.sources.snapshots.requests import RequestWaits
 from headrace.sources.stream_options import HeartbeatSettings, SelectSettings, SignalSettings
 from headrace.sources.tables.lost import WITHOUT_ROWS
 from headrace.sources.tables.rewrites import Rewrite, RewriteSettings, follow_rewrites
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 from headrace.testing.change_history import schema_of
 
 Table = SourceTable[Any]

@@ -12,10 +12,10 @@ from tests.support.mysql import mysql_like, needs_mariadb
 from headrace.apply.column_names import Step, steps_of
 from headrace.errors import CaptureError
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.table_set import TableSet
+from headrace.sources.mysql.catalog import TableSet
 from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal, signal_data
-from headrace.sources.table_moves import TableMove
+from headrace.sources.table_versions import TableMove
 from headrace.testing.captured_database import replay
 from headrace.testing.sources import Row
 from headrace_emulators.mysql.server import MARIADB, MySqlDatabase

@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 from tests.sources.mysql.recorded_log import bodies, event, format_description, recorded, recorded_events, turn
 
 from headrace.errors import CaptureError, FormatError
-from headrace.sources.mysql.compression import payload_events, plain_query, plain_rows
 from headrace.sources.mysql.events import (
     Event,
     EventType,
     Frames,
     inner_events,
+    payload_events,
+    plain_query,
+    plain_rows,
     read_incident,
     rows_query,
 )
-from headrace.sources.mysql.query import read_query
+from headrace.sources.mysql.statements import read_query
 
 GIB = 1 << 30
 

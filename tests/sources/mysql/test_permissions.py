@@ -15,12 +15,11 @@ from headrace.errors import CaptureError
 from headrace.sources.health import CaptureState
 from headrace.sources.mysql.binlog_position import BinlogPosition, commit_before, file_of
 from headrace.sources.mysql.catalog import Catalog
+from headrace.sources.mysql.checks import HealthProbe, missing_permissions, retention_seconds, wrong_settings
 from headrace.sources.mysql.connection import MARIADB, MYSQL, Connection, ServerKind, connect
 from headrace.sources.mysql.guards import ServerState
-from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.log_read import mark_of
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.permissions import missing_permissions, retention_seconds, wrong_settings
 from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.offset import Offset
 from headrace_emulators.mysql.server import MySqlDatabase, MySqlServer

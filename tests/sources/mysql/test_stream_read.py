@@ -9,9 +9,9 @@ from headrace.sources.mysql.catalog import Catalog
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.guards import ServerState
 from headrace.sources.mysql.options import MysqlSettings
+from headrace.sources.mysql.slices import changes_of, read_window
 from headrace.sources.mysql.snapshot_read import texts_of
 from headrace.sources.mysql.snapshot_statements import rows as select_rows
-from headrace.sources.mysql.stream_read import changes_of, read_window
 from headrace.sources.mysql.stream_state import LogState
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.window import Window

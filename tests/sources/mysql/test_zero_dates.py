@@ -13,7 +13,7 @@ from tests.support.mysql import needs_mariadb
 from headrace.changes import TableId
 from headrace.pipeline.check import Verdict, check_file
 from headrace.sources.mysql.captured_table import MysqlTable
-from headrace.sources.mysql.permissions import zero_dates
+from headrace.sources.mysql.checks import zero_dates
 from headrace.sources.mysql.refusals import MysqlError
 from headrace.testing.change_history import schema_of
 from headrace_emulators.mysql.server import MySqlDatabase

@@ -8,13 +8,13 @@ import pickle
 import pytest
 
 from headrace.changes import Column, LogicalType, Operation, Position, TableId, TableSchema
-from headrace.sources.markers import Marker
 from headrace.sources.oracle import slices
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.rows import Marker
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import IncrementalChunk
 

@@ -13,8 +13,8 @@ from tests.support.postgresql import PostgresDatabase, log_end, needs_postgres, 
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import lsn
+from headrace.sources.postgresql.checks import HealthProbe
 from headrace.sources.postgresql.connection import connect
-from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.slots import created
 from headrace.sources.postgresql.stream_state import LogState, StreamState
 from headrace.sources.postgresql.types import TypeCatalog
@@ -175,7 +175,7 @@ def test_a_standby_and_a_server_without_logical_decoding_do_not_capture() -> Non
 def test_a_transaction_that_keeps_the_log_is_named(
     postgres_database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.sources.postgresql.health._MUCH", 0)
+    monkeypatch.setattr("headrace.sources.postgresql.checks._MUCH", 0)
     offset = prepare(postgres_database)
     with postgres_database.connect(application_name="nightly load") as busy:
         busy.execute("BEGIN; INSERT INTO other VALUES (1)")

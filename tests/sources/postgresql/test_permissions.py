@@ -15,8 +15,8 @@ from tests.support.postgresql import PostgresDatabase, needs_postgres, postgres,
 from headrace.errors import CaptureError
 from headrace.permissions import MissingPermission
 from headrace.pipeline.check import Finding, Verdict, check_file
+from headrace.sources.postgresql.checks import SERVICES, missing_permissions
 from headrace.sources.postgresql.connection import connect
-from headrace.sources.postgresql.permissions import SERVICES, missing_permissions
 from headrace.sources.postgresql.table_set import TableSet
 
 _roles = itertools.count(1)

@@ -13,7 +13,7 @@ from headrace.sources.health import CaptureState, Health, combined, span_text
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.health import HealthProbe
+from headrace.sources.sqlserver.checks import HealthProbe
 from headrace_emulators.sqlserver import EmulatedServer
 
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"

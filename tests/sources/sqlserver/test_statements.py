@@ -25,7 +25,7 @@ from headrace.sources.signals import Signal
 from headrace.sources.snapshots.select_overrides import derived
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
-from headrace.sources.table_moves import TableMove
+from headrace.sources.table_versions import TableMove
 from headrace_emulators.engine.storage import utc_now
 from headrace_emulators.sqlserver import EmulatedServer
 

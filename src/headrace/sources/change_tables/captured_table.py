@@ -1,8 +1,4 @@
-"""A captured table: its schema, the capture instance that is read, and its rows as canonical texts.
-
-`CatalogTable` is a captured table as the server's catalog shows them now; `NativeType` is what the source needs to know
-of a column's declared type, whatever the server.
-"""
+"""A captured table: its schema, the capture instance that is read, and its rows as canonical texts."""
 
 from __future__ import annotations
 
@@ -12,12 +8,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.changes import TableId, TableSchema
+from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.one_table import about
 from headrace.changes.types import LogicalType
 from headrace.errors import CaptureError
 from headrace.sources.rows import rows_per_fetch
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.columns import say_left_out
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.table_rules import SourceTable, TableRules, no_column_left
 from headrace.sources.tables.unmatched import TableColumns
 
 
@@ -281,3 +279,36 @@ def columns_of(table: CatalogTable) -> TableColumns:
     """A table as names and patterns of the options are held against it."""
     captured = {name for version in table.versions for name in version.names}
     return TableColumns(table.id, table.columns, tuple(name for name in table.columns if name in captured))
+
+
+def captured_table(
+    rules: TableRules,
+    id: TableId,
+    columns: Sequence[tuple[Column, NativeType]],
+    keys: Sequence[UniqueKey],
+    instance: CaptureInstance,
+    comment: str | None,
+) -> CapturedTable:
+    """A table as its capture instance shows it.
+
+    Args:
+        rules: what the options say.
+        id: where it lives.
+        columns: the captured columns that the table still has, of types that can be captured.
+        keys: primary key and unique indexes, in the order they are preferred.
+        instance: the capture instance that is read.
+        comment: what the catalog says of the table.
+
+    Raises:
+        CaptureError: the key can't be as the options say.
+        OptionError: no column is left, or a mask can't be applied.
+    """
+    computed = [column for column, _ in columns if column.generated]
+    if computed:
+        why = "change tables hold NULL for computed columns"
+        say_left_out(id.full_path, tuple((c.name, c.native_type) for c in computed), why)
+    usable = [(column, native) for column, native in columns if not column.generated]
+    if not usable:
+        raise no_column_left(id)
+    table = rules.chosen(id, usable, keys, comment)
+    return CapturedTable(table.schema, table.natives, table.chunk_key, table.protected, instance=instance)

@@ -26,8 +26,8 @@ from headrace.sources.change_tables.capture_wait import CaptureWait
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts, named_texts
 from headrace.sources.change_tables.chunks import columns_there, keys
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
+from headrace.sources.change_tables.guards import require_still_retained
 from headrace.sources.change_tables.options import ChangeTableSettings
-from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import SchemaHistory
 from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import snapshot_rows

@@ -11,10 +11,10 @@ from headrace.changes import Operation, Position
 from headrace.errors import DataLossError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.guards import require_still_retained
 from headrace.sources.change_tables.options import ChangeTableSettings
-from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.markers import Marker, marker_batch
+from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.snapshots.chunks import is_read_first, reads_all
 from headrace.sources.tables.lost import say_changes_gone
 

@@ -11,11 +11,11 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CatalogTable
 from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.retention import Retention, oldest_needed
+from headrace.sources.change_tables.guards import Retention, oldest_needed
 from headrace.sources.change_tables.schema_history import SchemaHistory
 from headrace.sources.offset import Offset
 from headrace.sources.signals import signal_table
-from headrace.sources.table_moves import NOW, MovePlan, TableMove, time_of_text
+from headrace.sources.table_versions import NOW, MovePlan, TableMove, time_of_text
 
 _DIGITS = re.compile(r"(?:0x)?([0-9a-f]{20}|[0-9a-f]{32})")
 _REREAD = "Read the table again instead: headrace repair reread."

@@ -20,19 +20,25 @@ from headrace.sources.change_tables.captured_table import CapturedTable, Catalog
 from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.dialect import Alteration
+from headrace.sources.change_tables.guards import (
+    OtherHistory,
+    Retention,
+    SameHistory,
+    begins_again,
+    oldest_needed,
+    require_retained,
+)
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.incremental import AdHocPlanner
 from headrace.sources.change_tables.moves import TableMoves
 from headrace.sources.change_tables.options import ChangeTableSettings
-from headrace.sources.change_tables.restored import OtherHistory, SameHistory
-from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
 from headrace.sources.change_tables.schema_history import SchemaHistory, schema_histories
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
-from headrace.sources.table_moves import MovePlan
+from headrace.sources.table_versions import MovePlan
 from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_by, require_still_matched

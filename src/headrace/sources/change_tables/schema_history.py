@@ -15,7 +15,7 @@ from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, NativeTypes
 from headrace.sources.offset import Recent
-from headrace.sources.tables.source_table import known_table
+from headrace.sources.tables.table_rules import known_table
 
 _OWN_PARTS = ("since", "instance", "numbers", "altered", "dropped")
 

@@ -27,8 +27,7 @@ from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
-from headrace.sources.markers import Marker, marker_batch
-from headrace.sources.rows import schema_batch
+from headrace.sources.rows import Marker, marker_batch, schema_batch
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 

@@ -18,10 +18,10 @@ from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.clock import CommitClock
 from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.guards import Retention, require_retained
 from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.markers import SWITCHED_OFF, say_switched_off
 from headrace.sources.change_tables.options import ChangeTableSettings
-from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.schema_history import Window, schema_histories
 from headrace.sources.change_tables.slices import (
     ChangeTableSlice,
@@ -32,8 +32,8 @@ from headrace.sources.change_tables.slices import (
     StreamSlice,
     TransactionsSlice,
 )
-from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
+from headrace.sources.rows import Marker
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks, reads_all
 from headrace.sources.snapshots.ends_equal import end_markers

@@ -29,10 +29,9 @@ from headrace.sources.change_tables.capture_wait import ROUNDING, CaptureMoment,
 from headrace.sources.change_tables.captured_table import CapturedTable, column_texts
 from headrace.sources.change_tables.chunks import columns_there, isolation
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
-from headrace.sources.change_tables.events import snapshot_sources
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
-from headrace.sources.change_tables.windows import change_images
+from headrace.sources.change_tables.windows import change_images, snapshot_sources
 from headrace.sources.rows import Spool
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed

@@ -26,11 +26,11 @@ from headrace.sources.change_tables.captured_table import CapturedTable, Catalog
 from headrace.sources.change_tables.clock import ServerZone
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal
 from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.guards import SameHistory
 from headrace.sources.change_tables.moves import TableMoves
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
-from headrace.sources.change_tables.restored import SameHistory
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
 from headrace.sources.change_tables.slices import slice_of
@@ -46,7 +46,7 @@ from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
-from headrace.sources.table_moves import MovePlan, TableMove
+from headrace.sources.table_versions import MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace.sources.tables.rewrites import Unlogged

@@ -1,10 +1,12 @@
-"""One table's changes in a window of commits, and when those commits were made."""
+"""One table's changes in a window of commits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
@@ -13,6 +15,8 @@ from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.change_tables.schema_history import Window
+from headrace.sources.images import Images, constant_map
+from headrace.sources.rows import repeat
 
 Image = dict[str, str | None]
 
@@ -53,3 +57,67 @@ def change_images(connection: Connection, window: Window) -> Iterator[tuple[str,
         columns = (batch.column(name).to_pylist() for name in ("op", "before", "after"))
         for op, old, new in zip(*columns, strict=True):
             yield op, (None if old is None else dict(old)), (None if new is None else dict(new))
+
+
+def differ(texts: list[pa.Array], absent: np.ndarray | None, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Whether anything differs between each old row and its new one; a cell that was left out differs from NULL."""
+    is_different = np.zeros(len(old), dtype=bool)
+    for i, column in enumerate(texts):
+        is_different |= ~same(column.take(pa.array(old)), column.take(pa.array(new)))
+        if absent is not None:
+            is_different |= absent[old, i] != absent[new, i]
+    return is_different
+
+
+def same(before: pa.Array, after: pa.Array) -> np.ndarray:
+    """Whether two columns hold the same, row by row; NULL is the same as NULL."""
+    both_null = pc.and_(pc.is_null(before), pc.is_null(after))
+    alike: np.ndarray = pc.or_(pc.fill_null(pc.equal(before, after), False), both_null).to_numpy(zero_copy_only=False)
+    return alike
+
+
+def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], indexes: np.ndarray, events: int) -> pa.Array:
+    """The column `transaction` with each row's commit, and in place of its number for how many events it counts.
+
+    An update that changes the key becomes a delete and a create, as far as they are not skipped; all else is one.
+
+    Args:
+        commits: the commit of each row, as text.
+        key: of each key column the values before and after the updates.
+        indexes: which rows those updates are.
+        events: for how many events an update counts that changes the key.
+    """
+    counts = np.ones(len(commits), dtype=np.int64)
+    for before, after in key:
+        counts[indexes[~same(before, after)]] = events
+    return pa.StructArray.from_arrays(
+        [commits, pa.array(counts), pa.nulls(len(commits), pa.int64())],
+        names=["id", "total_order", "data_collection_order"],
+    )
+
+
+def no_events(commits: pa.Array) -> pa.Array:
+    """The column `transaction` of rows that count for no event."""
+    return pa.StructArray.from_arrays(
+        [commits, pa.array(np.zeros(len(commits), dtype=np.int64)), pa.nulls(len(commits), pa.int64())],
+        names=["id", "total_order", "data_collection_order"],
+    )
+
+
+def counted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that count for an event, of those with `weights`."""
+    counts = rows.column("transaction").field("total_order").to_numpy(zero_copy_only=False)
+    return rows if counts.all() else rows.filter(pa.array(counts > 0))
+
+
+def sources(connector: str, **facts: pa.Array) -> pa.Array:
+    """The source's facts on changes: the connector's name, and a column of texts for each further fact."""
+    count = len(next(iter(facts.values())))
+    rows = np.arange(count)
+    return Images(("connector", *facts), [repeat(connector, pa.string(), count), *facts.values()]).maps(
+        rows, count, rows
+    )
+
+
+def snapshot_sources(connector: str, commit: str, length: int) -> pa.Array:
+    return constant_map({"connector": connector, "commit_lsn": commit}, length)

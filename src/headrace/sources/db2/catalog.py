@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance, CatalogTable
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance, CatalogTable, captured_table
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.statements import ZOS, Statements
 from headrace.sources.db2.types import NativeType, constant_default

@@ -21,8 +21,8 @@ from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import NativeType, column_texts
 from headrace.sources.change_tables.commit_times import CommitTimes
-from headrace.sources.change_tables.events import counted, differ, no_events, same, sources, weights
 from headrace.sources.change_tables.unreadable import around_unreadable, error_rows
+from headrace.sources.change_tables.windows import counted, differ, no_events, same, sources, weights
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.stream_options import events_of_key_change

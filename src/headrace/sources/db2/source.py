@@ -16,11 +16,10 @@ from headrace.sources.change_tables.captured_table import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.db2.catalog import captured_tables
+from headrace.sources.db2.checks import HealthProbe, missing_in_database
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2
-from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import Db2Settings
-from headrace.sources.db2.permissions import missing_in_database
 from headrace.sources.db2.statements import ZOS, Statements
 from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules

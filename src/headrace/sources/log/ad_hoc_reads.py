@@ -15,7 +15,7 @@ from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.ends_equal import is_told, say_read_once_more, with_ends
 from headrace.sources.snapshots.requests import Request, RequestEnds, RequestWaits, cut_for_request, further_requests
 from headrace.sources.stream_options import SignalSettings
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 Table = TypeVar("Table", bound=SourceTable[Any])
 _Asked = TypeVar("_Asked", bound=SourceTable[Any], contravariant=True)

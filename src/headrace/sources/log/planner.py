@@ -23,7 +23,7 @@ from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 _LOG = logging.getLogger("headrace.sources")
 _IDLE_BYTES = 64 * 1024 * 1024

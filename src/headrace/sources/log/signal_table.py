@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import CaptureError
 from headrace.sources.signals import require_signal_columns, signal_table
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 Table = TypeVar("Table", bound=SourceTable[Any])
 

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.changes import TableSchema
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.offset import Recent
-from headrace.sources.tables.source_table import SourceTable, known_table
+from headrace.sources.tables.table_rules import SourceTable, known_table
 from headrace.sources.tables.unmatched import TableColumns
 
 _INNODB = "innodb"

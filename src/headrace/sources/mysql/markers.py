@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 
 from headrace.changes import Operation, Position, TableId, TableSchema
-from headrace.sources.markers import Marker
 from headrace.sources.mysql.binlog_position import boundary, file_name
 from headrace.sources.mysql.connection import MARIADB, MYSQL
 from headrace.sources.mysql.stream_state import LogState
+from headrace.sources.rows import Marker
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE
 
 _GAP_ORDER = "g"

@@ -28,7 +28,7 @@ from headrace.sources.mysql.binlog_position import (
     in_epoch_of,
 )
 from headrace.sources.mysql.captured_table import MysqlTable, tables_of
-from headrace.sources.mysql.catalog import estimated_rows
+from headrace.sources.mysql.catalog import TableSet, estimated_rows
 from headrace.sources.mysql.connection import MARIADB, Connection, connect
 from headrace.sources.mysql.described_table import described_table
 from headrace.sources.mysql.failover import is_another, taken_over
@@ -44,11 +44,10 @@ from headrace.sources.mysql.log_read import mark_of, scan_window
 from headrace.sources.mysql.log_scan import ScanResult
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.signal_table import signals_in
+from headrace.sources.mysql.slices import changes_of
 from headrace.sources.mysql.snapshot_read import TableAltered, more_chunks, require_as_known
-from headrace.sources.mysql.stream_read import changes_of
 from headrace.sources.mysql.stream_state import LogState, StreamState
 from headrace.sources.mysql.table_map import read_table_map, table_named
-from headrace.sources.mysql.table_set import TableSet
 from headrace.sources.mysql.table_states import TableStatement
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.visibility import Snapshots

@@ -26,19 +26,16 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.log.slices import MarkerSlice, slice_of
-from headrace.sources.log.window import checked_skip, refuse_rewind
-from headrace.sources.markers import Marker
+from headrace.sources.log.window import MarkerSlice, checked_skip, refuse_rewind, slice_of
 from headrace.sources.mysql import binlog_position
 from headrace.sources.mysql.captured_table import columns_of, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
+from headrace.sources.mysql.checks import HealthProbe, missing_permissions, zero_dates
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.foreign_keys import cascades, require_followed, still_there, unlogged_keys
-from headrace.sources.mysql.health import HealthProbe
 from headrace.sources.mysql.incremental import check_filter
 from headrace.sources.mysql.markers import connector, created, dropped, empty_table, gap, heartbeat, table_id
 from headrace.sources.mysql.options import MysqlSettings
-from headrace.sources.mysql.permissions import missing_permissions, zero_dates
 from headrace.sources.mysql.planner import Planner
 from headrace.sources.mysql.printed import printed_tables
 from headrace.sources.mysql.refusals import PassingError
@@ -55,6 +52,7 @@ from headrace.sources.mysql.window import Window
 from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.retries import Retries
+from headrace.sources.rows import Marker
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
@@ -62,7 +60,7 @@ from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.ends_equal import added_column_markers, end_markers
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
-from headrace.sources.table_moves import NOW, MovePlan, TableMove
+from headrace.sources.table_versions import NOW, MovePlan, TableMove
 from headrace.sources.tables.keys import MisfitKey
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql import gtid
 from headrace.sources.mysql.binlog_position import BinlogPosition
-from headrace.sources.mysql.compression import payload_events, plain_query, plain_rows
 from headrace.sources.mysql.events import (
     ANCIENT_ROWS,
     COMPRESSED_ROWS,
@@ -24,13 +23,15 @@ from headrace.sources.mysql.events import (
     Event,
     EventType,
     Frames,
+    payload_events,
+    plain_query,
+    plain_rows,
     read_incident,
     rows_query,
 )
 from headrace.sources.mysql.gtid import GtidStart
 from headrace.sources.mysql.ordinary import Run, ordinary_run
-from headrace.sources.mysql.query import read_query
-from headrace.sources.mysql.statements import Meaning, Named, Statement, names_in, read_statement
+from headrace.sources.mysql.statements import Meaning, Named, Statement, names_in, read_query, read_statement
 from headrace.sources.mysql.table_map import description, table_id, table_named
 
 _MICROSECONDS = 1_000_000

@@ -12,7 +12,7 @@ from headrace.changes import TableSchema
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.rows import rows_per_fetch
-from headrace.sources.tables.source_table import SourceTable, known_table
+from headrace.sources.tables.table_rules import SourceTable, known_table
 from headrace.sources.tables.unmatched import TableColumns
 
 _MOST_ROWS = 10_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 
 from headrace.changes import Operation, Position, TableId
-from headrace.sources.markers import Marker
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR, instant
 from headrace.sources.oracle.definitions import Definition
+from headrace.sources.rows import Marker
 
 _GAP_ORDER = "g"
 """Order of a gap: after everything of the commit before it."""

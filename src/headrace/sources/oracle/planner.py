@@ -16,15 +16,8 @@ from headrace.errors import DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import logs, scn, statements
-from headrace.sources.oracle.beginning import (
-    keep_dictionary_new,
-    place,
-    require_not_restored,
-    require_set_up,
-    scn_after_new_dictionary,
-)
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names, tables_of
-from headrace.sources.oracle.catalog import Selection, captured_tables
+from headrace.sources.oracle.catalog import OracleTableRules, Selection, captured_tables
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition
@@ -36,9 +29,17 @@ from headrace.sources.oracle.mining_state import Mined, MinedRanges, MiningState
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
-from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
+from headrace.sources.oracle.snapshot_read import (
+    MomentGone,
+    keep_dictionary_new,
+    more_chunks,
+    place,
+    readable,
+    require_not_restored,
+    require_set_up,
+    scn_after_new_dictionary,
+)
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished

@@ -17,7 +17,6 @@ import pyarrow as pa
 from headrace.changes import Position
 from headrace.errors import DataLossError
 from headrace.sources.base import Slice
-from headrace.sources.markers import Marker, marker_batch
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import CONNECTOR, committed_rows
 from headrace.sources.oracle.connection import Connection
@@ -30,7 +29,7 @@ from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.rows import schema_batch
+from headrace.sources.rows import Marker, marker_batch, schema_batch
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, Chunk
 from headrace.sources.snapshots.requests import IncrementalChunk
 

@@ -25,24 +25,23 @@ from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
-from headrace.sources.oracle.beginning import require_set_up
 from headrace.sources.oracle.captured_table import columns_of, owners_and_names, tables_of
-from headrace.sources.oracle.catalog import Selection, captured_tables, choose
+from headrace.sources.oracle.catalog import OracleTableRules, Selection, captured_tables, choose
 from headrace.sources.oracle.change_rows import CONNECTOR
-from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.oracle.health import HealthProbe
-from headrace.sources.oracle.incremental import require_signal_table
-from headrace.sources.oracle.ledger import Transaction, excluded_users, of_ranges
-from headrace.sources.oracle.mining import mine
-from headrace.sources.oracle.mining_state import MiningState
-from headrace.sources.oracle.options import OracleSettings
-from headrace.sources.oracle.permissions import (
+from headrace.sources.oracle.checks import (
+    HealthProbe,
     missing_flashback,
     missing_on_redaction,
     missing_on_tables,
     missing_on_views,
     restricted_reads,
 )
+from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.incremental import require_signal_table
+from headrace.sources.oracle.ledger import Transaction, excluded_users, of_ranges
+from headrace.sources.oracle.mining import mine
+from headrace.sources.oracle.mining_state import MiningState
+from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.oracle.planner import OraclePlanner
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
@@ -60,8 +59,8 @@ from headrace.sources.oracle.slices import (
     TransactionsSlice,
     read_slice,
 )
+from headrace.sources.oracle.snapshot_read import require_set_up
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables

@@ -1,16 +1,153 @@
-"""What is known of a captured table, as the offset keeps it and slices carry it."""
+"""A captured table: what the options make of it, and what the offset and slices have of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headrace.changes import Column, TableSchema
+from headrace.changes import Column, TableId, TableSchema
 from headrace.sources.offset import Recent
 from headrace.sources.postgresql.types import NativeType
-from headrace.sources.tables.source_table import SourceTable, known_table
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.table_rules import SourceTable, TableRules, known_table
 from headrace.sources.tables.unmatched import TableColumns
+
+FULL, INDEX = "f", "i"
+
+
+@dataclass(frozen=True)
+class ReplicaIdentity:
+    """What updates and deletes say of the old row.
+
+    Args:
+        kind: d (key), i (index), f (all) or n (nothing).
+        columns: those of the key or the index.
+    """
+
+    kind: str = "d"
+    columns: frozenset[str] = frozenset()
+
+    def may_lack(self, column: str) -> bool:
+        """Whether a change that leaves a large value of a column as it is does not have it."""
+        return self.kind != FULL and column not in self.columns
+
+    def preferred(self, keys: Sequence[UniqueKey]) -> list[UniqueKey]:
+        """A table's keys in the order in which they may be the key of its change rows.
+
+        An index that is the replica identity goes before the primary key, which deletes then don't say.
+        """
+        if self.kind != INDEX or any(key.primary and self.columns == set(key.columns) for key in keys):
+            return sorted(keys, key=lambda key: not key.primary)
+        ordered = sorted(keys, key=lambda key: (self.columns != set(key.columns), not key.primary))
+        return [UniqueKey(key.columns) for key in ordered]
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column as the catalog or the log shows it.
+
+    Args:
+        name: its name.
+        native: its type.
+        nullable: whether it may be NULL.
+        default: its default as canonical text, where it is a constant.
+        default_expression: its default as the server writes it.
+        identity: whether the server numbers it.
+        generated: whether the server computes it.
+        comment: its comment.
+        number: by what the catalog identifies it, whatever it is called; 0 where that is not known.
+    """
+
+    name: str
+    native: NativeType
+    nullable: bool = True
+    default: str | None = None
+    default_expression: str | None = None
+    identity: bool = False
+    generated: bool = False
+    comment: str | None = None
+    number: int = 0
+
+    def column(self, position: int, *, large: bool) -> Column:
+        return Column(
+            name=self.name,
+            position=position,
+            logical=self.native.logical,
+            native_type=self.native.name,
+            length=self.native.length,
+            scale=self.native.scale,
+            nullable=self.nullable,
+            default=self.default,
+            default_expression=self.default_expression,
+            identity=self.identity,
+            generated=self.generated,
+            large=large,
+            comment=self.comment,
+            enum_values=self.native.enum_values,
+        )
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a table's rows are, and what the log says of them.
+
+    Args:
+        oid: as `PostgresTable.oid`.
+        leaves: as `PostgresTable.leaves`.
+        identity: the replica identity.
+    """
+
+    oid: int
+    leaves: tuple[int, ...]
+    identity: ReplicaIdentity
+
+
+def postgres_table(
+    rules: TableRules,
+    id: TableId,
+    columns: Sequence[FoundColumn],
+    keys: Sequence[UniqueKey],
+    storage: Storage,
+    *,
+    comment: str | None = None,
+    names: Collection[str] = (),
+    last: int = 0,
+) -> PostgresTable:
+    """A captured table.
+
+    Args:
+        rules: what the options say.
+        id: where it lives.
+        columns: its columns that are published, in its order.
+        keys: primary key and unique indexes of columns that are never NULL.
+        storage: where its rows are.
+        comment: what the catalog says of the table.
+        names: all its columns, published or not; those of `columns` without it.
+        last: as `PostgresTable.last`.
+
+    Raises:
+        CaptureError: the key can't be as the options say.
+        OptionError: no column is left, or a mask can't be applied.
+    """
+    captured = [
+        (column.column(place, large=column.native.large and storage.identity.may_lack(column.name)), column.native)
+        for place, column in enumerate(columns, 1)
+    ]
+    table = rules.chosen(id, captured, storage.identity.preferred(keys), comment)
+    numbers = {column.name: column.number for column in columns if column.number}
+    return PostgresTable(
+        table.schema,
+        table.natives,
+        table.chunk_key,
+        table.protected,
+        storage.oid,
+        storage.identity.kind,
+        storage.leaves,
+        tuple(numbers.get(column.name, 0) for column in table.schema.columns) if numbers else (),
+        last,
+        tuple(names) or tuple(column.name for column in columns),
+    )
 
 
 class Computed(NamedTuple):

@@ -20,13 +20,20 @@ import pyarrow as pa
 from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.sources.postgresql import catalog_statements as statements
-from headrace.sources.postgresql.captured_table import Computed, PostgresTable
+from headrace.sources.postgresql.captured_table import (
+    INDEX,
+    Computed,
+    FoundColumn,
+    PostgresTable,
+    ReplicaIdentity,
+    Storage,
+    postgres_table,
+)
 from headrace.sources.postgresql.catalog_statements import TYPE_NAMES
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.publication import VIRTUAL, PublicationState, no_publication
 from headrace.sources.postgresql.refusals import PostgresError, identifier
-from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
 from headrace.sources.postgresql.types import NativeType, TypeCatalog
 from headrace.sources.signals import say_once
 from headrace.sources.tables.keys import UniqueKey

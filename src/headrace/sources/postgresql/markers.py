@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 from headrace.changes import Operation, Position, TableId, TableSchema
-from headrace.sources.markers import Marker
 from headrace.sources.postgresql import lsn
+from headrace.sources.rows import Marker
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE
 
 CONNECTOR = "postgresql"

@@ -8,9 +8,15 @@ from itertools import groupby
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.captured_table import (
+    INDEX,
+    FoundColumn,
+    PostgresTable,
+    ReplicaIdentity,
+    Storage,
+    postgres_table,
+)
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.table_rules import INDEX, FoundColumn, ReplicaIdentity, Storage, postgres_table
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.table_rules import TableRules

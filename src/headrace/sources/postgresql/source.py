@@ -25,20 +25,17 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.log.slices import MarkerSlice, slice_of
-from headrace.sources.log.window import checked_skip, refuse_rewind
-from headrace.sources.markers import Marker
+from headrace.sources.log.window import MarkerSlice, checked_skip, refuse_rewind, slice_of
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
 from headrace.sources.postgresql.captured_table import columns_of, tables_of
 from headrace.sources.postgresql.catalog import captured_tables, left_out, means
+from headrace.sources.postgresql.checks import HealthProbe, missing_permissions
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.earlier_structures import statement
-from headrace.sources.postgresql.health import HealthProbe
 from headrace.sources.postgresql.incremental import check_filter
 from headrace.sources.postgresql.markers import CONNECTOR, altered, created, dropped, empty_table, gap, heartbeat
 from headrace.sources.postgresql.options import PostgresSettings
-from headrace.sources.postgresql.permissions import missing_permissions
 from headrace.sources.postgresql.planner import Planner
 from headrace.sources.postgresql.printed import printed_tables
 from headrace.sources.postgresql.signal_table import insert_signal, require_signal_table
@@ -47,12 +44,13 @@ from headrace.sources.postgresql.slices import (
     PostgresSlice,
     SnapshotSlice,
     StreamSlice,
+    Window,
 )
-from headrace.sources.postgresql.stream_read import Window
 from headrace.sources.postgresql.stream_state import StreamState, written_commit
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.printed_tables import PrintedTable
 from headrace.sources.retries import Retries
+from headrace.sources.rows import Marker
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
@@ -60,7 +58,7 @@ from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.ends_equal import added_column_markers, end_markers
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
-from headrace.sources.table_moves import NOW, MovePlan, TableMove
+from headrace.sources.table_versions import NOW, MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.table_rules import TableRules

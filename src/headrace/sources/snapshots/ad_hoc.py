@@ -30,8 +30,8 @@ from headrace.sources.signals import (
     parse_signal,
 )
 from headrace.sources.snapshots.requests import IncrementalChunk, Pace, Request, RequestEnds, cut_for_request
-from headrace.sources.table_moves import TableMove
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.table_versions import TableMove
+from headrace.sources.tables.table_rules import SourceTable
 
 _PARTS = frozenset(
     ["requests", "blocking", "paused", "stalled", "file", "files", "numbers", "running", "unequal", "pace", "ending"]

@@ -27,12 +27,12 @@ from typing import Any
 
 from headrace.changes import Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN_FROM, Position, order_of_read
-from headrace.sources.markers import Marker
 from headrace.sources.offset import Offset
+from headrace.sources.rows import Marker
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.requests import Request
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 _CHANGES = frozenset("cud")
 

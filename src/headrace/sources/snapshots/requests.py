@@ -19,7 +19,7 @@ from headrace.sources.signals import (
     say,
 )
 from headrace.sources.snapshots.chunks import next_bounds
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 NO_ROW = "1 = 0 AND ({filter}\n)"
 """A predicate with which a server reads a filter of the user's and no row."""

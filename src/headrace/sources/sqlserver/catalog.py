@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance, CatalogTable
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance, CatalogTable, captured_table
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.statements import Queries
-from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.permissions import ADVICE
+from headrace.sources.sqlserver.checks import ADVICE
 from headrace.sources.sqlserver.types import NativeType, constant_default
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey

@@ -26,7 +26,7 @@ from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.alterations import altered
 from headrace.sources.sqlserver.catalog import too_old
 from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
-from headrace.sources.sqlserver.permissions import ADVICE, restricted_reads
+from headrace.sources.sqlserver.checks import ADVICE, restricted_reads
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.stream_options import events_of_key_change
 from headrace.sources.table_errors import FAIL

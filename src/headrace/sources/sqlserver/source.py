@@ -16,11 +16,10 @@ from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.catalog import captured_tables
+from headrace.sources.sqlserver.checks import HealthProbe, missing_in_database
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.dialect import SqlServer
-from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import SqlServerSettings
-from headrace.sources.sqlserver.permissions import missing_in_database
 from headrace.sources.tables.selection import TableSelection
 from headrace.sources.tables.table_rules import TableRules
 

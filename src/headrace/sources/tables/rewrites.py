@@ -20,7 +20,7 @@ from headrace.errors import CaptureError
 from headrace.options import OTHER_NAMES
 from headrace.settings import Settings, option
 from headrace.sources.signals import say
-from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import SourceTable
 
 _READ_AGAIN = "Read the table again: headrace repair reread <pipeline> {}."
 

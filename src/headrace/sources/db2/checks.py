@@ -1,4 +1,4 @@
-"""What SQL Replication's control tables say of the Capture program.
+"""What is amiss at Db2: rights that the login lacks, and what the control tables say of the Capture program.
 
 Everything is read over a connection of its own, so no batch waits for it.
 """
@@ -6,19 +6,43 @@ Everything is read over a connection of its own, so no batch waits for it.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from headrace.errors import CaptureError, HeadraceError
+from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.clock import CommitClock, ServerZone
 from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.guards import is_retained
 from headrace.sources.change_tables.options import ChangeTableSettings
-from headrace.sources.change_tables.retention import is_retained
+from headrace.sources.change_tables.permissions import missing_select, refused
 from headrace.sources.change_tables.schema_history import schema_histories
-from headrace.sources.db2.statements import Statements
+from headrace.sources.db2.dialect import grant_select
+from headrace.sources.db2.statements import Statements, quote
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
+
+
+def missing_in_database(
+    connection: Connection, statements: Statements, schema: str, user: str
+) -> Iterator[MissingPermission]:
+    """What is missing beside the captured tables and their change tables."""
+    wanted = (
+        ("IBMSNAP_REGISTER", statements.STATES, "which tables are captured, and how far"),
+        ("IBMSNAP_UOW", statements.OLDEST_MAPPED, "commits and their times"),
+    )
+    for name, sql, purpose in wanted:
+        refusal = refused(connection, sql)
+        if refusal is not None:
+            grant = grant_select(f"{quote(schema)}.{quote(name)}", user)
+            yield missing_select(refusal, f"{schema}.{name}", purpose, grant)
+    if refused(connection, statements.RETENTION) is not None:
+        name = "IBMSNAP_CAPPARMS"
+        grant = grant_select(f"{quote(schema)}.{quote(name)}", user)
+        purpose = "how long changes are kept"
+        yield MissingPermission.of(["SELECT"], f"on {schema}.{name}", purpose, grant, required=False)
+
 
 _LATE_SECONDS = 60.0
 """From here on the Capture program is called late: it commits about every thirty seconds."""
