@@ -12,7 +12,7 @@ from headrace.apply import disordered, profile, sequenced
 from headrace.apply.sequence import has_disorder, is_disordered
 from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
-from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
+from headrace.sinks.jdbc.postgresql import PostgresDialect
 from headrace.testing.change_history import Batch, from_message, table
 
 T = table()

@@ -274,7 +274,7 @@ def databases() -> None:
 
     from headrace.sinks.base import BatchId
     from headrace.sinks.jdbc.dialect import Mirror, TableName
-    from headrace.sinks.jdbc.mariadb.dialect import MariaDbDialect
+    from headrace.sinks.jdbc.mariadb import MariaDbDialect
     from headrace.testing.change_history import Batch, table
 
     t, u = table("t"), table("u", id="int32", a="string")

@@ -10,8 +10,8 @@ import fastavro
 from codec_rows import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.formats.dts.schemas import record_schema
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())

@@ -18,8 +18,8 @@ import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.canal.types import MysqlType, mysql_type_of
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.formats.convert import format_named
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())

@@ -26,8 +26,8 @@ from samples import registry_of, samples_of
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import key_text
 from headrace.errors import ConnectError, FormatError, OptionError
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.formats.convert import decode, encode
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.formats.registry.client import registry_given
 from headrace.formats.registry.connect_avro import avro_text, writer_schema
 from headrace.spark.local_rows import local_rows

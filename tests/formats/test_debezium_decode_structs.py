@@ -17,8 +17,8 @@ from tests.support.debezium_round_trips import NAMES, TABLE, as_kafka, comparabl
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import text_image
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.formats.convert import decode
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 
 DDL = (

@@ -12,8 +12,8 @@ from codec_rows import change_rows
 from tests.support.debezium_cells import CONNECT, DATA, DECIMAL, TIME, VARIABLE, WORD, message, named, unscaled
 
 from headrace.changes import TableSchema
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.formats.convert import decode
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 from headrace.testing.waiting import PATIENCE
 

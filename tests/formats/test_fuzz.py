@@ -14,9 +14,8 @@ import pytest
 from codec_rows import changes_of_messages
 from samples import formats_with_samples, registry_of, samples_of
 
-from headrace.formats.codec import ArrowFormat
+from headrace.formats.codec import KAFKA_COLUMNS, ArrowFormat
 from headrace.formats.convert import format_named
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.registry import find
 from headrace.spark.local_rows import local_rows
 

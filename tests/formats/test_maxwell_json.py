@@ -15,7 +15,7 @@ from samples import samples_of
 
 import headrace
 from headrace.errors import OptionError
-from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())

@@ -33,8 +33,7 @@ from headrace.errors import OptionError
 from headrace.formats.codec import Facts
 from headrace.formats.convert import decode, encode
 from headrace.formats.qlik import avro_message
-from headrace.formats.qlik.avro_columns import described
-from headrace.formats.qlik.avro_schema import ENVELOPE, avro_names, data_schema
+from headrace.formats.qlik.avro_schema import ENVELOPE, avro_names, data_schema, described
 from headrace.formats.qlik.metadata import read_avro
 from headrace.formats.registry.connect_avro import writer_schema
 from headrace.spark.local_rows import local_rows

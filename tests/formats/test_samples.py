@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from samples import Sample, difference, formats_with_samples, registry_of, samples_of
 
 import headrace
-from headrace.formats.codec import ArrowFormat
-from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.codec import KAFKA_COLUMNS, ArrowFormat
 from headrace.registry import find
 from headrace.spark.local_rows import local_rows
 

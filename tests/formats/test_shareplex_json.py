@@ -21,8 +21,8 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.texts import key_text
 from headrace.errors import OptionError
 from headrace.formats import codec
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.formats.convert import decode, encode
-from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())

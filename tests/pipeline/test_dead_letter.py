@@ -13,7 +13,7 @@ import pytest
 from headrace.changes.row import spark_schema
 from headrace.errors import FormatError, OptionError, SinkError
 from headrace.formats.base import Format
-from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
+from headrace.formats.codec import KAFKA_COLUMNS, kafka_columns
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline import load_pipeline

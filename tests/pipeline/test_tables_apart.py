@@ -12,7 +12,7 @@ from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.tables_apart import refuse_tables_alike
+from headrace.pipeline.shared_places import refuse_tables_alike
 
 KAFKA = {"type": "kafka", "bootstrap.servers": "one:9092"}
 APART = {"routes": [{"tables": "*", "to": "{database}_{schema}_{table}"}]}

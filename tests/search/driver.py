@@ -24,7 +24,7 @@ from tests.search.drawn import AdHoc, Alter, Batch, Capture, Clean, Commit, Drai
 from tests.search.model import Difference, compare
 
 from headrace.changes import TableSchema
-from headrace.changes.operation import SNAPSHOT_ENDS
+from headrace.changes.row import SNAPSHOT_ENDS
 from headrace.errors import HeadraceError
 from headrace.options import as_text
 from headrace.pipeline.ending import DatabasesEnding

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tests.search.database import ADDED, Database, Event, Image
 from tests.search.drawn import Pipeline
 
-from headrace.changes.operation import SNAPSHOT_ENDS
+from headrace.changes.row import SNAPSHOT_ENDS
 
 Row = Mapping[str, Any]
 Events = tuple[Counter[Image], Counter[Image]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.sinks.column_rules import ColumnRules
-from headrace.sinks.jdbc.mariadb.dialect import MariaDbDialect
-from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
+from headrace.sinks.jdbc.mariadb import MariaDbDialect
+from headrace.sinks.jdbc.postgresql import PostgresDialect
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.iceberg.table import IcebergTable
 

@@ -20,7 +20,7 @@ from headrace.sinks.lake.catalog import escaped
 from headrace.sinks.lake.delta import table as delta_table
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.delta.table import DeltaTable
-from headrace.sinks.lake.merge_source import in_spans, key_spans, seen_by
+from headrace.sinks.lake.merge import in_spans, key_spans, seen_by
 from headrace.sinks.lake.sessions import session_for
 from headrace.sinks.lake.table import LakeTable
 from headrace.sinks.misfits import KeptType

@@ -16,7 +16,7 @@ from headrace.apply import TableProfile
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.lake import folded_files
 from headrace.sinks.lake.collected import fold_texts
-from headrace.sinks.lake.delta.table_files import PreparedDelta
+from headrace.sinks.lake.delta.table import PreparedDelta
 from headrace.sinks.lake.folded_files import TableToWrite, combine, fold_into_files
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.whole_rows import CollectedRows

@@ -16,8 +16,8 @@ from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.database import parse_address
 from headrace.sinks.jdbc.dialect import POSITION, Mirror, TableName, TargetDialect, holds
-from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
-from headrace.sinks.jdbc.postgresql.dialect import Postgres, PostgresDialect
+from headrace.sinks.jdbc.mariadb import MariaDb, MariaDbDialect
+from headrace.sinks.jdbc.postgresql import Postgres, PostgresDialect
 from headrace.sinks.jdbc.sink import JdbcSink
 from headrace.testing.change_history import table
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headrace.changes import LogicalType
 from headrace.sinks.jdbc.database import parse_address
-from headrace.sinks.jdbc.mariadb.dialect import MariaDb
-from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.jdbc.mariadb import MariaDb
+from headrace.sinks.jdbc.postgresql import Postgres
 from headrace.sinks.jdbc.text import column_texts, hex_texts, texts
 
 COPY = Postgres(parse_address("postgresql://h/d", None, None)).encoding

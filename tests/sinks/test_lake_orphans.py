@@ -12,9 +12,9 @@ import pytest
 from headrace.errors import SinkError
 from headrace.sinks.lake.data_files import is_own_name
 from headrace.sinks.lake.delta.live_files import names_in_log
-from headrace.sinks.lake.orphans import orphans_of
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable
+from headrace.sinks.lake.upkeep import orphans_of
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
 NAMES = [f"headrace-{UUID(int=number)}.zstd.parquet" for number in range(4)]

@@ -21,7 +21,7 @@ from headrace.changes import TableId
 from headrace.errors import HeadraceError
 from headrace.permissions import MissingPermission, Permissions
 from headrace.sinks.jdbc.dialect import TableName
-from headrace.sinks.jdbc.mariadb.permissions import Grants
+from headrace.sinks.jdbc.mariadb import Grants
 from headrace.sinks.jdbc.sink import JdbcSink
 from headrace.sinks.kafka.permissions import PermissionsAdmin, kafka_jvm
 from headrace.sinks.kafka.sink import KafkaSink

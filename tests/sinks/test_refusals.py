@@ -12,8 +12,8 @@ from headrace.changes import TableId
 from headrace.errors import HeadraceError
 from headrace.sinks.jdbc.database import Database, parse_address
 from headrace.sinks.jdbc.dialect import TableName
-from headrace.sinks.jdbc.mariadb.dialect import MariaDb
-from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.jdbc.mariadb import MariaDb
+from headrace.sinks.jdbc.postgresql import Postgres
 from headrace.sinks.lake.refusals import is_refusal
 
 A = TableId("shop", "dbo", "a")

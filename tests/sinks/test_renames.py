@@ -11,7 +11,7 @@ from tests.sources.oracle.runs import Run
 
 import headrace
 from headrace.changes.row import CHANGE_ROW_DDL
-from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 from headrace_emulators.oracle import EmulatedOracle
 

@@ -13,9 +13,9 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.table_files import WrittenFile
 from headrace.errors import SinkError
 from headrace.sinks.lake.delta.facts import TableFacts
-from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
+from headrace.sinks.lake.delta.table import DeltaFiles, PreparedDelta
 from headrace.sinks.lake.iceberg.facts import number_of
-from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
+from headrace.sinks.lake.iceberg.table import IcebergFiles, PreparedIceberg
 from headrace.sinks.lake.partitions import IDENTITY, PLAIN
 from headrace.sinks.lake.s3 import of_hadoop, storage_of
 from headrace.sinks.lake.storage import Folder, Location

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from headrace.changes import TableSchema, arrow_schema
-from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN_FROM
+from headrace.changes.row import SNAPSHOT_ENDS
 from headrace.sources.base import Limit, Source
 from headrace.testing.sources import SourceRun
 

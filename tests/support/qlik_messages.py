@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.texts import key_text
-from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.codec import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())

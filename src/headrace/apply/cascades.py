@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headrace.changes.foreign_key import ForeignKey
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.changes.table import TableId
 
 Image = Mapping[str, str | None]

@@ -25,7 +25,7 @@ from headrace.apply.transactions import (
     WHOLE_DELETERS,
 )
 from headrace.changes.images import Images, one_array, sizes
-from headrace.changes.operation import DATA_OPERATIONS, SNAPSHOT_ENDS, Operation
+from headrace.changes.row import DATA_OPERATIONS, SNAPSHOT_ENDS, Operation
 
 PLAIN = pa.array([operation.value for operation in DATA_OPERATIONS if operation is not Operation.TRUNCATE])
 """The operations of plain changes."""

@@ -13,8 +13,8 @@ from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_o
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.apply.transactions import FROM_MESSAGE, IS_MOVED_PAIR, KEY_CHANGED, WHOLE_DELETES
 from headrace.changes.one_table import in_turn, work_on
-from headrace.changes.operation import DATA_OPERATIONS, SNAPSHOT_ENDS, Operation
 from headrace.changes.position import ADDED_COLUMNS, READ_AGAIN, READ_AGAIN_FROM, SNAPSHOT_ORDER
+from headrace.changes.row import DATA_OPERATIONS, SNAPSHOT_ENDS, Operation
 from headrace.changes.table import LIST_SCHEMAS, Column, TableId, TableSchema
 from headrace.changes.table_files import FOLDED, FOLDED_COUNTS, WRITTEN, FoldedPart, WrittenFile
 from headrace.changes.typed import Misfit, laid_over, literal, quote, same_table

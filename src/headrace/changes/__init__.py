@@ -4,9 +4,8 @@ Everything in the middle of Headrace is a DataFrame of change rows (`row`), whos
 that a `TableSchema` (`table`) turns into typed columns and back, in an order that a position (`position`) gives.
 """
 
-from headrace.changes.operation import Operation
 from headrace.changes.position import Position
-from headrace.changes.row import CHANGE_ROW_DDL, arrow_schema
+from headrace.changes.row import CHANGE_ROW_DDL, Operation, arrow_schema
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.types import LogicalType
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import Column, TableId, TableSchema
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.changes.texts import text_image
 from headrace.formats.given import logical_type
 

@@ -1,8 +1,4 @@
-"""Formats as functions on Arrow batches: the contract, and the two ways to run it, in Spark and without.
-
-Laws of a codec: its output is a function of its facts and of its input in order; cutting the input into other batches
-changes nothing but the cuts; a failure of the world raises, and a failure of a message is a row.
-"""
+"""Formats as functions on Arrow batches: the contract, and the two ways to run it, in Spark and without."""
 
 from __future__ import annotations
 
@@ -31,11 +27,40 @@ from headrace.formats.encoding import (
     struct_schema,
     with_schema_ids,
 )
-from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.registry.schemas import SchemaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
+
+
+KAFKA_COLUMNS: Mapping[str, str] = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""The columns of a message and their Spark types; those that a DataFrame lacks are null."""
+
+
+def kafka_columns(messages: DataFrame) -> DataFrame:
+    """Exactly Kafka's columns, in order; text keys and values are taken as their UTF-8 bytes.
+
+    Raises:
+        OptionError: the column `value` is missing.
+    """
+    have = set(messages.columns)
+    if "value" not in have:
+        raise OptionError(
+            "The messages have no column 'value'.",
+            remedy='Pass a DataFrame with Kafka\'s columns, as spark.read.format("kafka") has them.',
+        )
+    return messages.selectExpr(
+        *(f"cast({name if name in have else 'null'} as {kind}) as {name}" for name, kind in KAFKA_COLUMNS.items())
+    )
+
 
 Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 

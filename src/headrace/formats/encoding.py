@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.operation import DATA_OPERATIONS
+from headrace.changes.row import DATA_OPERATIONS
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.given import GivenSchema, nameless_table

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import BatchDone, PipelineProgress, TableState
 from headrace.sources.health import CaptureState, Health, size_text, span_text

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.changes import TableId
-from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.changes.row import DATA_OPERATIONS, Operation
 from headrace.observe.completeness import Completeness
 from headrace.observe.messages import MessageCounts
 from headrace.observe.parked_tables import ParkedTable

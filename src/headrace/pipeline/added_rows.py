@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.apply.cascades import Added, position_after
 from headrace.changes import TableId, TableSchema
-from headrace.changes.operation import Operation
-from headrace.changes.row import CHANGE_ROW_DDL, arrow_schema
+from headrace.changes.row import CHANGE_ROW_DDL, Operation, arrow_schema
 from headrace.changes.texts import key_text
 from headrace.observe.checkpoint import CASCADES
 from headrace.observe.progress import BatchCount

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.changes.table_files import FOLDED_COUNTS, WRITTEN_ROWS, FoldedPart
 from headrace.formats.encoding import OutOfRange
 from headrace.observe.messages import MOST_REASONS

@@ -16,7 +16,7 @@ from headrace.apply.cascades import Added, Change, Image, RowKey, added_changes,
 from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.changes.one_table import work_on
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.changes.texts import canonical_text, key_text
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError

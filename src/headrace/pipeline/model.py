@@ -58,8 +58,7 @@ from headrace.pipeline.parking import PARK, on_table_error
 from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform, TransformSettings
-from headrace.pipeline.shared_places import refuse_dead_letters_in_a_sink, refuse_same_places
-from headrace.pipeline.tables_apart import refuse_databases_alike
+from headrace.pipeline.shared_places import refuse_databases_alike, refuse_dead_letters_in_a_sink, refuse_same_places
 from headrace.pipeline.target import Target, session_settings
 from headrace.pipeline.watch import ObserveSettings
 from headrace.pipeline.yaml_file import Document, Sections, YamlPath, hide, listed_sinks, read_sections, read_yaml

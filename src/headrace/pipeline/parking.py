@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
 from headrace.changes.one_table import raise_together
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.changes.typed import same_table
 from headrace.errors import HeadraceError, OptionError
 from headrace.faultpoints import reach

@@ -23,9 +23,8 @@ from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.repair import Repair, move_tables, reread_tables
 from headrace.pipeline.replay import DeadLetterGroup, OnTrimmed, OutOfOrder, Replay, list_dead_letters, prepared_replay
 from headrace.pipeline.run import RunningPipeline
-from headrace.pipeline.shared_places import refuse_shared_places
+from headrace.pipeline.shared_places import refuse_shared_places, refuse_tables_alike
 from headrace.pipeline.status import StatusWatcher, pipeline_status
-from headrace.pipeline.tables_apart import refuse_tables_alike
 from headrace.pipeline.topic_moves import move_topics
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import LeftOut, Verified, verify

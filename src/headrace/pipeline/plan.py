@@ -19,8 +19,7 @@ from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.shaping.table_transform import require_columns
-from headrace.pipeline.shared_places import refuse_shared_places
-from headrace.pipeline.tables_apart import refuse_tables_alike
+from headrace.pipeline.shared_places import refuse_shared_places, refuse_tables_alike
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.changes.operation import DATA_OPERATIONS
+from headrace.changes.row import DATA_OPERATIONS
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.faultpoints import reach
+from headrace.formats.codec import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.convert import read
-from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.observe.checkpoint import REPLAYED
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.observe.progress import ProgressBoard

@@ -11,7 +11,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.changes.operation import Operation
+from headrace.changes.row import Operation
 from headrace.errors import FormatError
 from headrace.faultpoints import reach
 from headrace.formats.base import Structure

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.changes.position import READ_AGAIN_FROM
+from headrace.changes.row import SNAPSHOT_ENDS
 from headrace.sources.reader import source_named
 from headrace.testing.sources import Row, SourceRun
 

@@ -194,7 +194,7 @@ class FussyCanal(Format):
     settings: FussySettings
 
     def decode(self, messages: DataFrame) -> DataFrame:
-        from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
+        from headrace.formats.codec import KAFKA_COLUMNS, kafka_columns
 
         messages = kafka_columns(messages)
         canal = registry.find("format", "canal_json").of({})

@@ -13,7 +13,6 @@ from dataclasses import replace
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts, Lookup
-from headrace.formats.debezium.blocks import Forms
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER, SHAPES
 from headrace.formats.debezium.decode import DebeziumDecoder
@@ -21,6 +20,7 @@ from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.options import DebeziumJsonSettings, field_rules, unsigned_numbers, value_modes
 from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.schemas import DecodeSettings, given_table, given_tables
+from headrace.formats.debezium.source_blocks import Forms
 from headrace.formats.debezium.topics import TopicNames, topics
 from headrace.formats.debezium.written import EncodeSettings
 from headrace.formats.features import Feature

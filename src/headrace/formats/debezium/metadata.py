@@ -16,12 +16,12 @@ from typing import Any
 
 from headrace.changes import Column, LogicalType
 from headrace.formats.change_messages import quoted
-from headrace.formats.debezium.blocks import SourceBlock
 from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
 from headrace.formats.debezium.connect_schemas import envelope_fields
 from headrace.formats.debezium.connectors import EventShape
-from headrace.formats.debezium.mysql_columns import told_column
 from headrace.formats.debezium.mysql_types import NAMES as MYSQL
+from headrace.formats.debezium.source_blocks import SourceBlock
+from headrace.formats.debezium.table_changes import told_column
 from headrace.formats.debezium.wire_types import WireType, json_of, logical_wire_type
 from headrace.formats.debezium.written import EncodeSettings
 from headrace.wire.json_writer import to_text

@@ -20,11 +20,11 @@ from headrace.changes.types import arrow_text
 from headrace.errors import OptionError
 from headrace.formats.change_messages import quoted
 from headrace.formats.debezium import postgresql_types as postgresql
-from headrace.formats.debezium.blocks import Forms, SourceBlock
 from headrace.formats.debezium.column_types import absent_json, null_json, unsaid_json, wire_type
 from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields, key_schema, row_schema
 from headrace.formats.debezium.connectors import EventShape
+from headrace.formats.debezium.source_blocks import Forms, SourceBlock
 from headrace.formats.debezium.topics import TopicNames
 from headrace.formats.debezium.values import java_texts
 from headrace.formats.debezium.wire_types import ValueModes, WireType, json_of

@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FormatError
 from headrace.formats.json_messages import JsonMessages, key_names
-from headrace.formats.qlik.avro_columns import Description, described, write_canonical
-from headrace.formats.qlik.avro_schema import ENVELOPE
+from headrace.formats.qlik.avro_schema import ENVELOPE, Description, described, write_canonical
 from headrace.formats.qlik.masks import hex_texts
 from headrace.formats.qlik.message import BODY, HEADERS, Messages
 from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, read_metadata

@@ -24,7 +24,7 @@ from headrace.formats.change_messages import Announcer
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, canonical, image_columns
 from headrace.formats.json_images import ObjectImage, write_canonical
-from headrace.formats.qlik.avro_columns import Description
+from headrace.formats.qlik.avro_schema import Description
 from headrace.formats.qlik.masks import ColumnBits, is_little
 from headrace.formats.qlik.message import OPERATIONS, D, Messages, R, U
 from headrace.formats.qlik.metadata import MetadataMessage

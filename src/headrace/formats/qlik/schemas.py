@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.changes import TableSchema
 from headrace.formats.given_tables import TableOptions
-from headrace.formats.qlik.avro_columns import Description
+from headrace.formats.qlik.avro_schema import Description
 from headrace.formats.qlik.metadata import MetadataMessage
 
 

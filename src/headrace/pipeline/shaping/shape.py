@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from headrace.changes import TableId, TableSchema
-from headrace.changes.operation import SNAPSHOT_ENDS
 from headrace.changes.position import READ_AGAIN_FROM
 from headrace.changes.refusal import refusal
+from headrace.changes.row import SNAPSHOT_ENDS
 from headrace.changes.typed import laid_over, literal
 from headrace.errors import HeadraceError, OptionError, SchemaError
 from headrace.formats.encoding import has_struct_images

@@ -40,8 +40,8 @@ from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.java_failures import unknown_failure
 from headrace.sinks.jdbc.database import Address, Database, parse_address
 from headrace.sinks.jdbc.dialect import Mirror, TableName
-from headrace.sinks.jdbc.mariadb.dialect import MariaDb
-from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.jdbc.mariadb import MariaDb
+from headrace.sinks.jdbc.postgresql import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import LateChanges, MirrorPlan, StagedBatch, TargetTables, names_in
 from headrace.sinks.misfits import KeptValues, refuse_misfit

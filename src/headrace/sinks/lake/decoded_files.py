@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from headrace.apply import TableProfile
 from headrace.apply.plain_changes import PLAIN, plain_changes
 from headrace.apply.sequence import SUFFIX
-from headrace.changes.operation import Operation
-from headrace.changes.row import arrow_schema
+from headrace.changes.row import Operation, arrow_schema
 from headrace.changes.table import TableId
 from headrace.changes.table_files import DecodedRowWriter, FoldedPart
 from headrace.errors import SinkError

@@ -19,8 +19,7 @@ from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import TargetColumn
 from headrace.sinks.lake.layout import TargetLayout
-from headrace.sinks.lake.merge import Shape, Values, merge_folded
-from headrace.sinks.lake.merge_source import KeySpans, in_spans, key_spans, seen_by
+from headrace.sinks.lake.merge import KeySpans, Shape, Values, in_spans, key_spans, merge_folded, seen_by
 from headrace.sinks.lake.sessions import SMALL
 from headrace.sinks.lake.table import LakeTable
 

@@ -24,8 +24,8 @@ from headrace.apply import (
 from headrace.apply.change_log import rows_left
 from headrace.apply.standing_rows import needs_target_rows
 from headrace.changes.one_table import in_turn, work_on
-from headrace.changes.operation import Operation
 from headrace.changes.refusal import StopReason
+from headrace.changes.row import Operation
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.table_files import DecodedRowWriter, TableFiles
 from headrace.changes.typed import quote
@@ -34,10 +34,10 @@ from headrace.sinks.base import BatchId, FilesUnusable, OrphanFile, Sink, Target
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, changes_told
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
-from headrace.sinks.lake import orphans
+from headrace.sinks.lake import upkeep
 from headrace.sinks.lake.index_way import IndexWay, Work
 from headrace.sinks.lake.layout import TargetLayout
-from headrace.sinks.lake.merge_source import seen_by
+from headrace.sinks.lake.merge import seen_by
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.refusals import explained, refuse_shared
 from headrace.sinks.lake.sessions import SMALL, can_clone, expect_many_rows, session_for
@@ -471,7 +471,7 @@ class LakeSink(Sink):
     def orphan_files(self, spark: SparkSession, id: TableId, before: dt.datetime) -> Sequence[OrphanFile]:
         target = self.target(spark, id)
         try:
-            return orphans.orphans_of(target, before) if target.exists else ()
+            return upkeep.orphans_of(target, before) if target.exists else ()
         finally:
             target.release()
 
@@ -479,7 +479,7 @@ class LakeSink(Sink):
         """Delete files that `orphan_files` has just found."""
         target = self.target(spark, id)
         try:
-            orphans.delete_orphans(target, files)
+            upkeep.delete_orphans(target, files)
         finally:
             target.release()
 

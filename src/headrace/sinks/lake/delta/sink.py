@@ -30,8 +30,7 @@ from headrace.sinks.lake.catalog import (
 from headrace.sinks.lake.delta.actions import indexed_columns
 from headrace.sinks.lake.delta.facts import VECTORS
 from headrace.sinks.lake.delta.live_files import LiveFiles
-from headrace.sinks.lake.delta.table import DeltaTable, folder_of
-from headrace.sinks.lake.delta.table_files import DeltaFiles, PreparedDelta
+from headrace.sinks.lake.delta.table import DeltaFiles, DeltaTable, PreparedDelta, folder_of
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import TableId
@@ -17,7 +17,8 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake.catalog import Namespace, escaped
-from headrace.sinks.lake.delta.actions import INDEXED, INDEXED_ANYWAY
+from headrace.sinks.lake.data_files import DataFile
+from headrace.sinks.lake.delta.actions import INDEXED, INDEXED_ANYWAY, added, statistics
 from headrace.sinks.lake.delta.facts import NO_VECTORS, VECTORS, TableFacts
 from headrace.sinks.lake.delta.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.delta.live_files import LiveFiles, names_in_log
@@ -29,6 +30,7 @@ from headrace.sinks.lake.layout import TargetLayout, column_ddl
 from headrace.sinks.lake.sessions import can_clone
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable
+from headrace.sinks.lake.table_files import LakeFiles, PreparedTable
 from headrace.sinks.lake.variants import VARIANT
 from headrace.sinks.lake.whole_rows import CollectedRows, WholeRows
 from headrace.spark.jars import DELTA
@@ -38,6 +40,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.apply import TableProfile
+
+
+@dataclass(frozen=True)
+class PreparedDelta(PreparedTable):
+    """A Delta table.
+
+    Args:
+        indexed: the columns that have statistics.
+    """
+
+    indexed: Sequence[str]
+
+    @property
+    def inside(self) -> list[str]:
+        return [name for name in self.schema.names if name not in self.partitioning.columns]
+
+    def action(self, file: DataFile) -> dict[str, Any]:
+        shown = statistics(file, self.schema, self.indexed, self.names)
+        return added(file, shown, self.partitioning, self.columns, self.names)
+
+
+class DeltaFiles(LakeFiles):
+    sink: ClassVar[str] = "delta"
+    table: ClassVar[type[PreparedTable]] = PreparedDelta
+
 
 _LOG = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -15,8 +15,8 @@ from headrace.permissions import Permissions
 from headrace.settings import option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.jdbc.database import Address, Database, parse_address
-from headrace.sinks.jdbc.mariadb.dialect import MariaDb
-from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.jdbc.mariadb import MariaDb
+from headrace.sinks.jdbc.postgresql import Postgres
 from headrace.sinks.lake.catalog import (
     UNKNOWN_IN_CATALOG,
     NamedSettings,
@@ -31,8 +31,7 @@ from headrace.sinks.lake.catalog import (
 )
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
 from headrace.sinks.lake.iceberg.rest import reach_rest_catalog
-from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
-from headrace.sinks.lake.iceberg.table_files import IcebergFiles, PreparedIceberg
+from headrace.sinks.lake.iceberg.table import IcebergFiles, IcebergTable, PreparedIceberg, refuse_without_iceberg
 from headrace.sinks.lake.indexed import IndexedTable
 from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import TargetLayout

@@ -1,10 +1,4 @@
-"""An Iceberg table under a name in a catalogue.
-
-A batch lands only where nothing else has landed since the table was read. Iceberg checks a commit for conflicts in
-data, and not for what its summary says: an append lands after any other one. So a batch is written to a branch that
-begins where the table was read, and the table's own branch is then moved forward to it, which Iceberg refuses unless it
-still stands there.
-"""
+"""An Iceberg table under a name in a catalogue."""
 
 from __future__ import annotations
 
@@ -12,8 +6,11 @@ import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
+
+import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes.typed import literal, quote
@@ -22,7 +19,8 @@ from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.column_rules import ColumnRules
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.catalog import Namespace
-from headrace.sinks.lake.iceberg.facts import TableFacts, no_marks
+from headrace.sinks.lake.data_files import DataFile
+from headrace.sinks.lake.iceberg.facts import TableFacts, no_marks, partition_text
 from headrace.sinks.lake.iceberg.indexed import commit_change, indexed_table, takes
 from headrace.sinks.lake.iceberg.java import JavaTable
 from headrace.sinks.lake.iceberg.live_files import LiveFiles
@@ -31,10 +29,39 @@ from headrace.sinks.lake.key_index import Bounded
 from headrace.sinks.lake.layout import LakePlan, TargetLayout, column_ddl
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable, TargetMoved, say_no_index
+from headrace.sinks.lake.table_files import LakeFiles, PreparedTable
 from headrace.sinks.lake.whole_rows import CollectedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class PreparedIceberg(PreparedTable):
+    """An Iceberg table.
+
+    Args:
+        required: the columns that are never null.
+        spec: how it is partitioned, as Iceberg writes it as JSON.
+    """
+
+    required: Sequence[str]
+    spec: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([field.with_nullable(field.name not in self.required) for field in super().schema])
+
+    def action(self, file: DataFile) -> dict[str, Any]:
+        """Where it is, and its partition; the rest Iceberg reads from its footer when it is committed."""
+        partition = partition_text(self.partitioning, self.spec, self.columns, file.partition)
+        return {"path": file.path, "size": file.size, "partition": partition}
+
+
+class IcebergFiles(LakeFiles):
+    sink: ClassVar[str] = "iceberg"
+    table: ClassVar[type[PreparedTable]] = PreparedIceberg
+
 
 MAIN = "main"
 _PREFIX = "headrace_"
