@@ -313,6 +313,12 @@ def test_new_tables_write_checkpoints_of_their_logs_rarely_and_not_all_in_one_ba
     assert DeltaTable(target.spark, target.path("asked")).properties()[name] == "7"
 
 
+def test_the_log_of_new_tables_is_kept_as_long_as_their_old_files(tmp_path: Path, spark: Any) -> None:
+    target = DeltaTarget(spark, tmp_path / "lake", compact_every=9, vacuum_retain_hours=200)
+    target.write(Batch(kept := table("kept")).add("c", kept, 1, A), 0)
+    assert DeltaTable(spark, target.path("kept")).properties()["delta.logRetentionDuration"] == "interval 200 hours"
+
+
 def test_a_session_without_delta_is_said_and_not_a_failure_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_table, "can_clone", lambda session: True)
     session = SimpleNamespace(_jvm=SimpleNamespace(**{"io.delta.tables.DeltaTable": object()}))

@@ -54,8 +54,8 @@ _READ_VECTORS = ("spark", "databricks", "fabric", "trino", "duckdb", "snowflake"
 _READ_NO_VECTORS = ("deltalake", "polars", "presto", "other")
 
 
-_INTERVAL = "delta.checkpointInterval"
-_SESSION_INTERVAL = "spark.databricks.delta.properties.defaults.checkpointInterval"
+_INTERVAL, _LOG_RETENTION = "delta.checkpointInterval", "delta.logRetentionDuration"
+_SESSION_DEFAULT = "spark.databricks.delta.properties.defaults."
 _LEAST_COMMITS, _MOST_COMMITS = 80, 120
 """Between two checkpoints of a table's log."""
 
@@ -242,16 +242,24 @@ class DeltaSink(LakeSink):
         return session_login(spark, self.settings.path or self.settings.warehouse or "")
 
     def new_table_properties(self, target: LakeTable) -> dict[str, str]:
-        """Whether there are deletion vectors, and how often a commit writes a checkpoint of the log.
+        """Whether there are deletion vectors, how often a commit writes a checkpoint of the log, and how long that is.
 
         Delta's own default, every tenth commit, costs half of the CPU of small batches. The tables of a pipeline are
         committed in step: intervals that differ keep their checkpoints from all falling into one batch.
+
+        The log of a version is of no use without its data files. By Delta's default it stays for thirty days, which
+        at a commit a second are 2.6 million files in one folder.
         """
-        properties = {VECTORS: "true" if self.settings.marks_rows else "false"}
-        if target.session.conf.get(_SESSION_INTERVAL, None) is None:
-            some = zlib.crc32(target.location.encode()) % (_MOST_COMMITS - _LEAST_COMMITS)
-            properties[_INTERVAL] = str(_LEAST_COMMITS + some)
-        return properties
+        some = zlib.crc32(target.location.encode()) % (_MOST_COMMITS - _LEAST_COMMITS)
+        unless_session = {_INTERVAL: str(_LEAST_COMMITS + some)}
+        if self.settings.vacuum_retain_hours is not None:
+            unless_session[_LOG_RETENTION] = f"interval {self.settings.vacuum_retain_hours} hours"
+        of_session = target.session.conf
+        return {VECTORS: "true" if self.settings.marks_rows else "false"} | {
+            name: value
+            for name, value in unless_session.items()
+            if of_session.get(_SESSION_DEFAULT + name.removeprefix("delta."), None) is None
+        }
 
     def _prepared_for_files(self, target: LakeTable, table: TableProfile, layout: TargetLayout) -> PreparedDelta | str:
         assert isinstance(target, DeltaTable)
