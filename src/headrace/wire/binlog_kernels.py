@@ -95,24 +95,6 @@ class FilledRows(NamedTuple):
 
 
 @kernel
-def index_events(data: Array, first: Any, end: Any, starts: Array, kinds: Array) -> Any:
-    """Where events that lie one after another begin, up to as many as `starts` has room for.
-
-    Returns:
-        How many there are; -1 minus the index of one that is cut off.
-    """
-    i, count = first, 0
-    while i < end and count < starts.size:
-        size = np.int64(0) if i + HEADER > end else _little(data, i + 9, 4)
-        if size < HEADER or size > end - i:
-            return -1 - i
-        starts[U(count)], kinds[U(count)] = i, byte(data, i + 4)
-        count += 1
-        i += size
-    return count
-
-
-@kernel
 def find_rows(data: Array, events: Events, shapes: Shapes, fill: Any, filled: FilledRows) -> Any:
     """Walk the images of rows events.
 

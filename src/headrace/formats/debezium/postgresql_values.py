@@ -111,11 +111,6 @@ def bits(text: str) -> str | None:
     return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
 
 
-def bits_text(data: str, length: int) -> str:
-    """The way back, for so many bits."""
-    return format(int.from_bytes(base64.b64decode(data), "little"), f"0{length}b") if length else ""
-
-
 def point(text: str) -> dict[str, Any] | None:
     """A point with its well-known binary."""
     match = _POINT.fullmatch(text)
