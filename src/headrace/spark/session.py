@@ -138,7 +138,8 @@ def _started(app_name: str, settings: dict[str, str], master: str, *, short_live
         builder = builder.config(name, value)
     with spark_environment():
         session = builder.getOrCreate()
-    if master.startswith("local"):
+    # Not `master`: the settings may name a cluster, whose executors have no classes of the driver's.
+    if session.sparkContext._jsc.isLocal():
         use_unforked_files(session)
     return session
 
