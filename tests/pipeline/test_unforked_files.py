@@ -4,9 +4,31 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+
+from headrace.spark.session import use_unforked_files
+
+
+class Configuration:
+    """Hadoop's settings of a session."""
+
+    chosen: ClassVar[dict[str, str]] = {}
+
+    def get(self, name: str) -> str | None:
+        return self.chosen.get(name)
+
+    def set(self, name: str, value: str) -> None:
+        self.chosen[name] = value
+
+
+def test_executors_of_a_cluster_are_not_told_of_classes_that_only_the_driver_has() -> None:
+    # A cluster's JVM must not be asked to compile anything: there is none here.
+    context = SimpleNamespace(_jvm=None, _jsc=SimpleNamespace(isLocal=lambda: False, hadoopConfiguration=Configuration))
+    use_unforked_files(SimpleNamespace(sparkContext=context))
+    assert not Configuration.chosen
 
 
 @pytest.mark.parametrize("umask", ["022", "027"])

@@ -33,12 +33,15 @@ _SETTING = "fs.file.impl"
 def use_unforked_files(spark: SparkSession) -> None:
     """Compile the classes by the compiler that Spark brings, and let Hadoop take them from now on.
 
-    Nothing is done where Hadoop has its native library, or somebody chose another class for local files.
+    Nothing is done where Hadoop has its native library, or somebody chose another class for local files. Nor is it on
+    a cluster, to which `spark.master` among the settings may lead: its executors have no classes of the driver's.
 
     Args:
-        spark: a session with a local master that has just been started.
+        spark: a session that has just been started.
     """
     jvm: Any = spark.sparkContext._jvm
+    if not spark.sparkContext._jsc.isLocal():
+        return
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     if hadoop.get(_SETTING) is not None or jvm.org.apache.hadoop.io.nativeio.NativeIO.isAvailable():
         return
@@ -138,9 +141,7 @@ def _started(app_name: str, settings: dict[str, str], master: str, *, short_live
         builder = builder.config(name, value)
     with spark_environment():
         session = builder.getOrCreate()
-    # Not `master`: the settings may name a cluster, whose executors have no classes of the driver's.
-    if session.sparkContext._jsc.isLocal():
-        use_unforked_files(session)
+    use_unforked_files(session)
     return session
 
 
