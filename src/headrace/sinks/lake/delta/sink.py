@@ -242,7 +242,8 @@ class DeltaSink(LakeSink):
         return session_login(spark, self.settings.path or self.settings.warehouse or "")
 
     def new_table_properties(self, target: LakeTable) -> dict[str, str]:
-        """Whether there are deletion vectors, how often a commit writes a checkpoint of the log, and how long that is.
+        """Whether there are deletion vectors, how often a commit writes a checkpoint of the log, and how long the log
+        stays.
 
         Delta's own default, every tenth commit, costs half of the CPU of small batches. The tables of a pipeline are
         committed in step: intervals that differ keep their checkpoints from all falling into one batch.
