@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.sinks.lake.data_files import DataFileWriter, arrow_type, write_data_file
 from headrace.sinks.lake.delta.actions import added, indexed_columns, marked, removed, statistics
-from headrace.sinks.lake.delta.live_files import read_vector, write_vectors
+from headrace.sinks.lake.delta.deletion_vectors import read_vector, write_vectors
 from headrace.sinks.lake.partitions import UNPARTITIONED
 from headrace.sinks.lake.storage import Folder
 

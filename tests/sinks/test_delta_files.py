@@ -16,7 +16,7 @@ import pytest
 from headrace.changes.typed import literal
 from headrace.sinks.lake.data_files import DataFile, arrow_type, write_data_file
 from headrace.sinks.lake.delta.actions import Action, added, indexed_columns, marked, removed, statistics
-from headrace.sinks.lake.delta.live_files import write_vectors
+from headrace.sinks.lake.delta.deletion_vectors import write_vectors
 from headrace.sinks.lake.delta.log import BatchMark
 from headrace.sinks.lake.delta.table import DeltaTable
 from headrace.sinks.lake.partitions import UNPARTITIONED

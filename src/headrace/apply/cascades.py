@@ -160,6 +160,7 @@ class _Rows:
     refer: dict[ForeignKey, dict[str, dict[RowKey, None]]] = field(default_factory=lambda: defaultdict(dict))
 
     def row_key(self, *images: Image | None) -> RowKey | None:
+        """The key of the first image that has all of it."""
         return next((at for image in images if (at := row_key(self.key, image)) is not None), None)
 
     def put(self, at: RowKey, image: Image) -> None:

@@ -130,6 +130,7 @@ class TableProfile:
         return Misfit(str(self.id), row, self.null_misfits, self.remedies[1], lacks, self.target)
 
     def misfit_in_texts(self, column: Column) -> Misfit:
+        """As `misfit`, where the column `texts` has the texts of all columns in order."""
         columns, key = self.schema.columns, self.schema.key
         return self.misfit(column, {c.name: f"texts[{at}]" for at, c in enumerate(columns) if c.name in key})
 

@@ -13,42 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Operation(StrEnum):
-    """The values of the change row's column `op`; the letters are Debezium's."""
-
-    READ = "r"
-    """A row that was there when the snapshot read it."""
-    CREATE = "c"
-    UPDATE = "u"
-    DELETE = "d"
-    TRUNCATE = "t"
-    SCHEMA = "schema"
-    """A table's schema; comes before the first row that follows it, and may be repeated."""
-    BEGIN = "begin"
-    END = "end"
-    HEARTBEAT = "heartbeat"
-    TOMBSTONE = "tombstone"
-    """A key whose value was null on the wire."""
-    MESSAGE = "message"
-    """What a source says that is not a change: a message that a session wrote into the log, or a notification."""
-    GAP = "gap"
-    """Changes known to be lost; only with failOnDataLoss=false."""
-    ERROR = "error"
-    """A message that could not be read, kept whole in `message`; or a change of a database that could not."""
-
-
 SNAPSHOT_ENDS = ("last", "last_in_data_collection")
 """What the change row's column `snapshot` has in the last row of a table's snapshot."""
-
-DATA_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
-"""The operations that change what a table holds."""
-
-
 _MESSAGE_DDL = (
     "struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,key:binary,value:binary,"
     "headers:array<struct<key:string,value:binary>>>"
 )
-
 CHANGE_ROW_DDL = ",".join(
     (
         "op string",
@@ -73,9 +43,49 @@ CHANGE_ROW_DDL = ",".join(
     )
 )
 """The change row as a Spark DDL string, with images as maps (any table in one stream)."""
-
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 _INSTANT = pa.timestamp("us", tz="UTC")
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": _INSTANT,
+}
+
+
+class Operation(StrEnum):
+    """The values of the change row's column `op`; the letters are Debezium's."""
+
+    READ = "r"
+    """A row that was there when the snapshot read it."""
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+    TRUNCATE = "t"
+    SCHEMA = "schema"
+    """A table's schema; comes before the first row that follows it, and may be repeated."""
+    BEGIN = "begin"
+    END = "end"
+    HEARTBEAT = "heartbeat"
+    TOMBSTONE = "tombstone"
+    """A key whose value was null on the wire."""
+    MESSAGE = "message"
+    """What a source says that is not a change: a message that a session wrote into the log, or a notification."""
+    GAP = "gap"
+    """Changes known to be lost; only with failOnDataLoss=false."""
+    ERROR = "error"
+    """A message that could not be read, kept whole in `message`; or a change of a database that could not."""
+
+
+DATA_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
+"""The operations that change what a table holds."""
 
 
 def arrow_schema() -> pa.Schema:
@@ -119,21 +129,6 @@ def arrow_schema() -> pa.Schema:
             ("error", pa.string()),
         ]
     )
-
-
-_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp_ntz": pa.timestamp("us"),
-    "timestamp": _INSTANT,
-}
 
 
 def arrow_type(logical: LogicalType) -> pa.DataType:

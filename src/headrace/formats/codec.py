@@ -44,6 +44,25 @@ KAFKA_COLUMNS: Mapping[str, str] = {
 }
 """The columns of a message and their Spark types; those that a DataFrame lacks are null."""
 
+Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+ROWS = 4_096
+"""How many rows are worked on together: as many as stay in a core's cache, half of what Spark hands over at once."""
+BYTES = 64 << 20
+"""How many bytes of messages are worked on together, so that a column of texts stays far below Arrow's 2 GiB."""
+MESSAGES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("position", pa.string()),
+    ]
+)
+"""`base.MESSAGE_DDL` as an Arrow schema."""
+KAFKA = pa.schema([(name, arrow_schema().field("message").type.field(name).type) for name in KAFKA_COLUMNS])
+"""The columns of a message."""
+
 
 def kafka_columns(messages: DataFrame) -> DataFrame:
     """Exactly Kafka's columns, in order; text keys and values are taken as their UTF-8 bytes.
@@ -60,29 +79,6 @@ def kafka_columns(messages: DataFrame) -> DataFrame:
     return messages.selectExpr(
         *(f"cast({name if name in have else 'null'} as {kind}) as {name}" for name, kind in KAFKA_COLUMNS.items())
     )
-
-
-Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
-
-ROWS = 4_096
-"""How many rows are worked on together: as many as stay in a core's cache, half of what Spark hands over at once."""
-BYTES = 64 << 20
-"""How many bytes of messages are worked on together, so that a column of texts stays far below Arrow's 2 GiB."""
-
-MESSAGES = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("position", pa.string()),
-    ]
-)
-"""`base.MESSAGE_DDL` as an Arrow schema."""
-
-KAFKA = pa.schema([(name, arrow_schema().field("message").type.field(name).type) for name in KAFKA_COLUMNS])
-"""The columns of a message."""
 
 
 @dataclass(frozen=True)

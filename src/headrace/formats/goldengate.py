@@ -72,6 +72,19 @@ _FIELDS = ("table", "op_type", "op_ts", "primary_keys", "before", "after", *FACT
 _LETTER_NUMBERS = {letter: number for number, letter in enumerate(OPERATIONS)}
 _C, _U, _D, _T = range(4)
 
+_SEVERAL = re.compile(rb"\}\s*\{")
+_TRANSACTION = (
+    "The value holds several JSON objects, as GoldenGate writes whole transactions (mode=tx). Headrace does not read "
+    "that form: set gg.handler.name.mode=op."
+)
+_ROW_FORM = (
+    "GoldenGate wrote the columns beside the operation (format=json_row), without before and after. Headrace does not "
+    "read that form: set gg.handler.name.format=json."
+)
+_CODES = constant(list(OPERATIONS.values()))
+_LETTERS = {"c": "I", "r": "I", "u": "U", "d": "D", "t": "T"}
+_CLOCK = LogicalType("timestamp", 6)
+
 
 class Messages(JsonMessages):
     """What the engine found in a batch of messages.
@@ -139,17 +152,6 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
     }
 
 
-_SEVERAL = re.compile(rb"\}\s*\{")
-_TRANSACTION = (
-    "The value holds several JSON objects, as GoldenGate writes whole transactions (mode=tx). Headrace does not read "
-    "that form: set gg.handler.name.mode=op."
-)
-_ROW_FORM = (
-    "GoldenGate wrote the columns beside the operation (format=json_row), without before and after. Headrace does not "
-    "read that form: set gg.handler.name.format=json."
-)
-
-
 def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     """Why a message can't be read; None where it can."""
     if messages.tape.verdict[number] == MORE and _SEVERAL.search(value):
@@ -167,9 +169,6 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     if op in ("c", "u") and messages.after[number] < 0:
         return "The message has no image after the change."
     return "The message has no image before the change." if op == "d" and messages.before[number] < 0 else None
-
-
-_CODES = constant(list(OPERATIONS.values()))
 
 
 class GoldenGateDecoder(Codec):
@@ -217,10 +216,6 @@ class GoldenGateDecoder(Codec):
             images, columns["key"], self._given, self.schema, rows, problems, self._tables.given(known)
         )
         return change_batch(columns, self.schema, rows.size)
-
-
-_LETTERS = {"c": "I", "r": "I", "u": "U", "d": "D", "t": "T"}
-_CLOCK = LogicalType("timestamp", 6)
 
 
 class GoldenGateEncoder(Codec):

@@ -85,6 +85,27 @@ _FIELDS = (
 )  # fmt: skip
 _TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 
+FIRST_SECOND, LAST_MS = -62_135_596_800, 253_402_300_799_999
+# Seconds reach this number in the year 5138, milliseconds passed it in 1973.
+MILLISECONDS = 100_000_000_000
+_CODES = constant(list(DATA.values()))
+_C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
+_MOST = 2**63 - 2
+_TYPES = {op: kind for kind, op in DATA.items()}
+_START = rf"(?i){BLANK}*+"
+_STATEMENTS = tuple(
+    (re.compile(_START + pattern), kind)
+    for pattern, kind in (
+        (r"CREATE\s+(?:TEMPORARY\s+)?TABLE\b", "table-create"),
+        (r"DROP\s+(?:TEMPORARY\s+)?TABLE\b", "table-drop"),
+        (r"CREATE\s+(?:DATABASE|SCHEMA)\b", "database-create"),
+        (r"ALTER\s+(?:DATABASE|SCHEMA)\b", "database-alter"),
+        (r"DROP\s+(?:DATABASE|SCHEMA)\b", "database-drop"),
+    )
+)
+_ID = re.compile(r"[0-9]{1,18}")
+_KINDS = re.compile(r"(insert|update|delete|bootstrap-\w+|(table|database)-(create|alter|drop))")
+
 
 class Messages(JsonMessages):
     """What the engine found in a batch of messages.
@@ -134,11 +155,6 @@ class KafkaKeys:
         members = tape.members(tape.root)
         names, values = tape.texts(members.names), tape.texts(members.values)
         return dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
-
-
-FIRST_SECOND, LAST_MS = -62_135_596_800, 253_402_300_799_999
-# Seconds reach this number in the year 5138, milliseconds passed it in 1973.
-MILLISECONDS = 100_000_000_000
 
 
 def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[str, Any]:
@@ -197,11 +213,6 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
         return f"Unknown type {kind}."
     has_data = messages.tape.is_value(messages.every("data")[number])
     return "The message has no data." if lower(kind) in DATA and not has_data else None
-
-
-_CODES = constant(list(DATA.values()))
-_C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
-_MOST = 2**63 - 2
 
 
 class MaxwellDecoder(Codec):
@@ -267,21 +278,6 @@ class MaxwellDecoder(Codec):
         # Where it is not a time, the fact is all that is left of it.
         facts["ts"] = pc.if_else(is_time, nothing, tape.texts(head["ts"]))
         return map_of([("connector", pa.repeat("mysql", len(is_time))), *facts.items()])
-
-
-_TYPES = {op: kind for kind, op in DATA.items()}
-_START = rf"(?i){BLANK}*+"
-_STATEMENTS = tuple(
-    (re.compile(_START + pattern), kind)
-    for pattern, kind in (
-        (r"CREATE\s+(?:TEMPORARY\s+)?TABLE\b", "table-create"),
-        (r"DROP\s+(?:TEMPORARY\s+)?TABLE\b", "table-drop"),
-        (r"CREATE\s+(?:DATABASE|SCHEMA)\b", "database-create"),
-        (r"ALTER\s+(?:DATABASE|SCHEMA)\b", "database-alter"),
-        (r"DROP\s+(?:DATABASE|SCHEMA)\b", "database-drop"),
-    )
-)
-_ID = re.compile(r"[0-9]{1,18}")
 
 
 class MaxwellEncoder(Codec):
@@ -394,9 +390,6 @@ def _statement(batch: pa.RecordBatch, number: int) -> str | None:
         ("sql", quoted(sql)),
     ]
     return "{" + ",".join(f'"{name}":{text}' for name, text in parts if text is not None) + "}"
-
-
-_KINDS = re.compile(r"(insert|update|delete|bootstrap-\w+|(table|database)-(create|alter|drop))")
 
 
 class MaxwellSettings(FormatSettings):

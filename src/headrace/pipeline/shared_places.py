@@ -20,6 +20,11 @@ _REMEDY = (
 )
 _LETTERS_REMEDY = "Give dead letters a place of their own."
 
+_APART_REMEDY = (
+    "Use a format, a shape or a topic that names the database and the schema, or give this sink a route that does: "
+    'routes: [{tables: "*", to: "{database}_{schema}_{table}"}].'
+)
+
 
 def refuse_shared_places(
     targets: Sequence[Target], tables: Iterable[TableId], connector: str, dead_letters: Collection[str] = ()
@@ -137,12 +142,6 @@ def _pair(one: Target, other: Target) -> str:
 
 def _capital(target: Target) -> str:
     return f"{target.label[:1].upper()}{target.label[1:]}"
-
-
-_APART_REMEDY = (
-    "Use a format, a shape or a topic that names the database and the schema, or give this sink a route that does: "
-    'routes: [{tables: "*", to: "{database}_{schema}_{table}"}].'
-)
 
 
 def refuse_tables_alike(targets: Sequence[Target], tables: Iterable[TableId], connector: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from headrace.errors import HeadraceError
+
 
 class CaptureState(StrEnum):
     """Whether changes that are committed in the source get to where they can be read."""
@@ -94,6 +96,11 @@ class Health:
     def is_late(self) -> bool:
         """Whether it is known that capture is behind, so that having all that was captured is not having all."""
         return self.state in (CaptureState.LAGGING, CaptureState.NOT_CAPTURING)
+
+
+def unasked(error: HeadraceError) -> Health:
+    """That of a source that did not answer."""
+    return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 
 
 def combined(healths: Mapping[str, Health]) -> Health:

@@ -16,6 +16,14 @@ import pyarrow.compute as pc
 from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
 from headrace.wire.arrays import map_array, offsets_of
 
+BATCH_BYTES = 16 * 1024 * 1024
+"""Bytes per Arrow batch. What is made of one takes several times as much."""
+FETCH_BYTES = 64 * 1024 * 1024
+"""Bytes per fetch, by the declared lengths of columns, which values rarely fill."""
+LARGE_ROWS = 16
+"""Rows per fetch where a column has no length that bounds it."""
+_IN_MEMORY = 32 * 1024 * 1024
+
 
 @cache
 def _schema() -> pa.Schema:
@@ -169,15 +177,6 @@ def _running(groups: np.ndarray, weights: np.ndarray, before: np.ndarray) -> np.
     numbers: np.ndarray = np.empty(len(groups), dtype=np.int64)
     numbers[order] = sums - sums[np.minimum(starts, len(groups) - 1)][sorted_groups] + before[sorted_groups] + 1
     return numbers
-
-
-BATCH_BYTES = 16 * 1024 * 1024
-"""Bytes per Arrow batch. What is made of one takes several times as much."""
-FETCH_BYTES = 64 * 1024 * 1024
-"""Bytes per fetch, by the declared lengths of columns, which values rarely fill."""
-LARGE_ROWS = 16
-"""Rows per fetch where a column has no length that bounds it."""
-_IN_MEMORY = 32 * 1024 * 1024
 
 
 def rows_per_fetch(width: int, *, large: bool, most: int) -> int:

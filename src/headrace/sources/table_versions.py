@@ -25,6 +25,10 @@ Versions = Mapping[str, tuple[int, str]]
 A table that is not among them is captured, and has its first one.
 """
 
+Kind = Literal["rewind", "skip"]
+NOW = "now"
+"""What users write for the newest commit of the source."""
+
 
 def next_versions(versions: Versions, start: Iterable[TableSchema], end: Iterable[TableSchema]) -> Versions:
     """The versions at the end of a batch.
@@ -93,11 +97,6 @@ def _by_table(schemas: Iterable[TableSchema]) -> dict[str, list[str]]:
         if fingerprints[-1:] != [schema.fingerprint]:
             fingerprints.append(schema.fingerprint)
     return by_table
-
-
-Kind = Literal["rewind", "skip"]
-NOW = "now"
-"""What users write for the newest commit of the source."""
 
 
 @dataclass(frozen=True)

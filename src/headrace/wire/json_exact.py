@@ -112,6 +112,7 @@ def _name(text: bytes, at: int, tokens: list[JsonToken]) -> int:
 
 
 def _string(text: bytes, at: int) -> tuple[int, bool]:
+    """Where a string ends, and whether it has escapes."""
     match = _STRING.match(text, at)
     if match is None:
         raise NotJson(BROKEN)

@@ -207,6 +207,7 @@ def _two(data: Array, i: Any, end: Any) -> Any:
 
 @kernel
 def _is_zone(data: Array, i: Any, end: Any) -> Any:
+    """Whether a zone stands at the end, or nothing."""
     if i == end or (i + 1 == end and byte(data, i) == 90):
         return True
     if byte(data, i) != 43 and byte(data, i) != 45:

@@ -126,6 +126,7 @@ class Messages(JsonMessages):
         return (counts > 0) & plain & old_plain & (~has_old | (counts == old_counts))
 
     def _items(self, at: Array, kinds: tuple[int, ...]) -> tuple[Array, Array]:
+        """How many items each array has, and whether all of them are of these kinds."""
         offsets, items = self.tape.items(at)
         wrong = offsets_of(~np.isin(self.tape.kinds(items), kinds))
         return np.diff(offsets), wrong[offsets[1:]] == wrong[offsets[:-1]]

@@ -77,6 +77,7 @@ class DebeziumAvro(ArrowFormat):
     written_columns = DebeziumJson.written_columns
 
     def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
+        """That unsigned 64-bit numbers are not written as numbers."""
         return unsigned_numbers(self.settings, tables)
 
     @classmethod

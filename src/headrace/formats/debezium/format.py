@@ -134,6 +134,7 @@ class DebeziumJson(ArrowFormat):
     )  # fmt: skip
 
     def remarks(self, tables: Sequence[TableSchema]) -> Sequence[str]:
+        """That unsigned 64-bit numbers are not written as numbers."""
         return unsigned_numbers(self.settings, tables)
 
     @classmethod

@@ -28,6 +28,13 @@ from headrace.wire.json_writer import Part
 from headrace.wire.spans import Array
 from headrace.wire.typed_exact import value_of
 
+_NUMBERS = {connector.name: number for number, connector in enumerate(CONNECTORS)}
+_NO_NAME = "\1"
+_OF_EVENTS = ("name", "version", "sequence")
+_WIDTHS = {"int64": 64, "int32": 32}
+_INTEGERS = {"int64": pa.int64(), "int32": pa.int32()}
+_CONNECTOR = JsonColumns([("", [JsonColumn("connector", "", QUOTED)], "")])
+
 
 @dataclass(frozen=True)
 class SourceBlock:
@@ -143,15 +150,6 @@ class Forms:
         return number
 
 
-_NUMBERS = {connector.name: number for number, connector in enumerate(CONNECTORS)}
-
-
-_NO_NAME = "\1"
-_OF_EVENTS = ("name", "version", "sequence")
-_WIDTHS = {"int64": 64, "int32": 32}
-_INTEGERS = {"int64": pa.int64(), "int32": pa.int32()}
-
-
 class Tables:
     """The tables of rows, by number; a part of a name may be null.
 
@@ -172,9 +170,6 @@ class Tables:
         parts = [part[index] for part in self._parts]
         texts = ["null" if text is None and nullable else quoted(text or "") for text in parts]
         return Part(pa.array(texts, pa.string()), at=self.at)
-
-
-_CONNECTOR = JsonColumns([("", [JsonColumn("connector", "", QUOTED)], "")])
 
 
 def connectors(rows: pa.RecordBatch) -> pa.DictionaryArray:

@@ -22,6 +22,27 @@ _OTHER = 1111
 _SIZE = re.compile(r"\s*\([^)]*\)")
 _QUOTED_TEXT = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 
+# The least length that drivers report of a type that may hold gigabytes.
+_LARGE = 0x3FFFFFFF
+_PARENTHESES = re.compile(r"\s*\([^)]*\)")
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_KINDS = {
+    "boolean": "boolean bool",
+    "int16": "smallint int2 tinyint year2",
+    "int32": "int integer int4 mediumint year",
+    "int64": "bigint int8",
+    "float32": "real float4 binary_float",
+    "float64": "double float8 binary_double",
+    "date": "date",
+    "uuid": "uniqueidentifier uuid",
+    "xml": "xml xmltype sys.xmltype",
+    "json": "json jsonb",
+    "bytes": "binary varbinary image rowversion hierarchyid blob tinyblob mediumblob longblob raw bytea",
+    "nested": "geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection geography",
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+_UNSIGNED = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64", "integer": "int64"}
+
 
 def told_column(column: Mapping[str, Any], connector: str) -> dict[str, Any]:
     """A column's JSON, as its connector writes it.
@@ -58,28 +79,6 @@ def told_column(column: Mapping[str, Any], connector: str) -> dict[str, Any]:
         "defaultValueExpression": default if quoted is None else quoted[1].replace("''", "'"),
         "enumValues": quoted_labels,
     }
-
-
-# The least length that drivers report of a type that may hold gigabytes.
-_LARGE = 0x3FFFFFFF
-_PARENTHESES = re.compile(r"\s*\([^)]*\)")
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
-_KINDS = {
-    "boolean": "boolean bool",
-    "int16": "smallint int2 tinyint year2",
-    "int32": "int integer int4 mediumint year",
-    "int64": "bigint int8",
-    "float32": "real float4 binary_float",
-    "float64": "double float8 binary_double",
-    "date": "date",
-    "uuid": "uniqueidentifier uuid",
-    "xml": "xml xmltype sys.xmltype",
-    "json": "json jsonb",
-    "bytes": "binary varbinary image rowversion hierarchyid blob tinyblob mediumblob longblob raw bytea",
-    "nested": "geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection geography",
-}
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
-_UNSIGNED = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64", "integer": "int64"}
 
 
 def table_changes(message: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -275,6 +275,7 @@ class DtsDecoder(Codec):
     def _key(
         self, known: Array, values: DtsValues, before: RecordImages, after: RecordImages
     ) -> tuple[pa.MapArray, pa.StringArray]:
+        """The key of the newest image, where that has all its columns."""
         sets = [k.key_names for k in self._known.all]
         width = max(map(len, sets), default=0)
         index = np.full((len(sets) + 1, width), -1, np.int64)

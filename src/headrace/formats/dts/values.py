@@ -323,6 +323,7 @@ def _where(fine: Array, texts: pa.StringArray) -> pa.StringArray:
 
 
 def is_day(year: Array, month: Array, day: Array) -> Array:
+    """Whether there is such a day in the years 1 to 9999."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     longest = np.where(np.isin(month, (4, 6, 9, 11)), 30, np.where(month != 2, 31, np.where(leap, 29, 28)))
     return (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= longest)

@@ -221,6 +221,7 @@ class _Moments:
 
 
 def _seconds(moments: text_forms.Moments) -> tuple[Array, Array]:
+    """Seconds since 1970 of moments in UTC, and which of them there are."""
     year, month, day = moments.day.astype(np.int64).T
     hour, minute, second = moments.clock.astype(np.int64).T
     # Any 400 years have the same leap years.

@@ -65,6 +65,28 @@ METADATA_SCHEMA = record(
     namespace=_NAMESPACE,
 )
 
+_OF_TABLE = re.compile(r"com\.attunity\.queue\.msg\.[^.]*\.(?P<schema>[^.]*)\.(?P<table>.+)")
+_PLAIN = {
+    "int": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "boolean",
+    "bytes": "bytes",
+    "fixed": "bytes",
+}
+_TIMES = {
+    "time-millis": ("time(3)", "c3"),
+    "time-micros": ("time(6)", "c6"),
+    "timestamp-millis": ("instant(3)", "i3"),
+    "timestamp-micros": ("instant(6)", "i6"),
+    "local-timestamp-millis": ("timestamp(3)", "l3"),
+    "local-timestamp-micros": ("timestamp(6)", "l6"),
+    "date": ("date", "d0"),
+}
+_COUNTS = {"c": TIME, "i": TIMESTAMP, "l": TIMESTAMP, "d": DATE}
+_DECIMAL = "n"
+
 
 def headers_schema(*, external: bool) -> dict[str, Any]:
     """The Avro schema of headers.
@@ -165,29 +187,6 @@ def avro_type(column: Column) -> Any:
     if logical.kind == "instant" and logical.digits <= 6:
         return {"type": "long", "logicalType": "timestamp-micros"}
     return _INTEGERS.get(logical.kind) or _SAME.get(logical.kind) or "string"
-
-
-_OF_TABLE = re.compile(r"com\.attunity\.queue\.msg\.[^.]*\.(?P<schema>[^.]*)\.(?P<table>.+)")
-_PLAIN = {
-    "int": "int32",
-    "long": "int64",
-    "float": "float32",
-    "double": "float64",
-    "boolean": "boolean",
-    "bytes": "bytes",
-    "fixed": "bytes",
-}
-_TIMES = {
-    "time-millis": ("time(3)", "c3"),
-    "time-micros": ("time(6)", "c6"),
-    "timestamp-millis": ("instant(3)", "i3"),
-    "timestamp-micros": ("instant(6)", "i6"),
-    "local-timestamp-millis": ("timestamp(3)", "l3"),
-    "local-timestamp-micros": ("timestamp(6)", "l6"),
-    "date": ("date", "d0"),
-}
-_COUNTS = {"c": TIME, "i": TIMESTAMP, "l": TIMESTAMP, "d": DATE}
-_DECIMAL = "n"
 
 
 @dataclass(frozen=True)

@@ -196,6 +196,7 @@ def recognise_framed(message: Sample, mark: bool, of: str) -> Evidence | None:
 
 
 def _frame(message: Sample) -> tuple[str, FormatOptions] | None:
+    """The frame in words, and the options by which it is read."""
     value = message.value
     if value is None or message.is_object:
         return None

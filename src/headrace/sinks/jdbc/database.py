@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,6 +33,9 @@ _PORTS = {"postgresql": 5432, "mariadb": 3306}
 _OTHERS = {"sqlserver": "SQL Server", "oracle": "Oracle", "db2": "Db2"}
 _HOW = "Write it as postgresql://host:port/database or mariadb://host:port/database; `jdbc:` in front is allowed."
 _TITLES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB or MySQL"}
+
+Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Runs a query with values, and gives its rows."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ superusers count as they would in a run. Nothing is made and no lock is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.column_rules import ColumnRules
-from headrace.sinks.jdbc.database import Address, Database, TargetSchema, Troubles
+from headrace.sinks.jdbc.database import Address, Ask, Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, FORMAT_VERSION, Mirror, TableName, TargetDialect
 from headrace.sinks.jdbc.text import RowEncoding
 
@@ -23,26 +23,58 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-
 _OF_TABLE = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _TABLE = (
     "SELECT {}, pg_has_role(c.relowner, 'USAGE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
 )
 
+_TYPES = {
+    "boolean": "boolean",
+    "int8": "smallint",
+    "int16": "smallint",
+    "int32": "integer",
+    "int64": "bigint",
+    "uint64": "numeric(20,0)",
+    "float32": "real",
+    "float64": "double precision",
+    "uuid": "uuid",
+    "json": "json",
+    "nested": "json",
+    "bytes": "bytea",
+    "date": "date",
+}
+_TIMES = {
+    "time": "time({}) without time zone",
+    "timestamp": "timestamp({}) without time zone",
+    "instant": "timestamp({}) with time zone",
+    "zoned_timestamp": "timestamp({}) with time zone",
+}
+_MOST_DIGITS = 1000
+_COPY = RowEncoding(
+    null=r"\N",
+    between="\t",
+    end="\n",
+    escapes=(("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")),
+    bytes_before=r"\\x",
+    before_christ=" BC",
+)
+_WRONG_VALUES = ("22", "23502", "54000")
+"""SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
+_REFUSALS = (*_WRONG_VALUES, "0A", "23", "2BP01", "42", "44", "54", "P0001")
+"""SQLSTATE of what is refused of one table, by class or whole: what is not supported (a type that a view uses), a
+constraint, a dependent object, a name or a permission, a check option, a limit (columns, the size of a row), a trigger.
+"""
+_TRANSIENT = ("08", "25P03", "40", "53", "55006", "55P03", "57P", "58")
+"""SQLSTATE of transient failures, by class or whole: a connection, a transaction that waited for the driver or met
+another one, resources, locks, a server that stops or starts, disks.
+"""
+
 
 def missing_in_postgresql(
     ask: Ask, dialect: TargetDialect, mirrors: Sequence[TableName], progress: TableName
 ) -> list[MissingPermission]:
-    """What is missing, each with its GRANT.
-
-    Args:
-        ask: runs a query.
-        dialect: quotes names.
-        mirrors: the tables that would be written; they may not be there yet.
-        progress: the progress table, which may not be there yet either.
-    """
+    """What is missing, each with its GRANT. None of the tables has to be there yet."""
     (facts,) = ask("SELECT current_user, current_database(), has_database_privilege(current_database(), 'CREATE')", ())
     user, database = dialect.quote(str(facts[0])), dialect.quote(str(facts[1]))
     missing: list[MissingPermission] = []
@@ -111,48 +143,6 @@ def _of_table(
             )
         )
     return missing
-
-
-_TYPES = {
-    "boolean": "boolean",
-    "int8": "smallint",
-    "int16": "smallint",
-    "int32": "integer",
-    "int64": "bigint",
-    "uint64": "numeric(20,0)",
-    "float32": "real",
-    "float64": "double precision",
-    "uuid": "uuid",
-    "json": "json",
-    "nested": "json",
-    "bytes": "bytea",
-    "date": "date",
-}
-_TIMES = {
-    "time": "time({}) without time zone",
-    "timestamp": "timestamp({}) without time zone",
-    "instant": "timestamp({}) with time zone",
-    "zoned_timestamp": "timestamp({}) with time zone",
-}
-_MOST_DIGITS = 1000
-_COPY = RowEncoding(
-    null=r"\N",
-    between="\t",
-    end="\n",
-    escapes=(("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")),
-    bytes_before=r"\\x",
-    before_christ=" BC",
-)
-_WRONG_VALUES = ("22", "23502", "54000")
-"""SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
-_REFUSALS = (*_WRONG_VALUES, "0A", "23", "2BP01", "42", "44", "54", "P0001")
-"""SQLSTATE of what is refused of one table, by class or whole: what is not supported (a type that a view uses), a
-constraint, a dependent object, a name or a permission, a check option, a limit (columns, the size of a row), a trigger.
-"""
-_TRANSIENT = ("08", "25P03", "40", "53", "55006", "55P03", "57P", "58")
-"""SQLSTATE of transient failures, by class or whole: a connection, a transaction that waited for the driver or met
-another one, resources, locks, a server that stops or starts, disks.
-"""
 
 
 class PostgresDialect(TargetDialect):
@@ -381,6 +371,7 @@ class Postgres(Database):
                 yield lines
 
     def logical_for(self, column: Column) -> LogicalType:
+        """Canonical text is what PostgreSQL reads."""
         return column.logical
 
     @property
@@ -398,6 +389,7 @@ class Postgres(Database):
         return self.not_written(name, state, is_transient=_is_transient(failure))
 
     def is_refusal(self, failure: Exception) -> bool:
+        """By the class of its SQLSTATE."""
         return _state(failure).startswith(_REFUSALS)
 
 

@@ -101,6 +101,7 @@ def _loosened(least: Any, greatest: Any, kind: str) -> tuple[Any, Any]:
 
 
 def ceiling(text: str) -> str:
+    """A text that is not less, and not long where that can be."""
     short = text[:_LONGEST] + chr(sys.maxunicode)
     return text if len(text) <= _LONGEST or short < text else short
 

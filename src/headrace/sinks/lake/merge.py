@@ -31,6 +31,10 @@ KeySpans = tuple[str, str, list[tuple[Any, Any]]]
 """A key column, its Spark type, and between which values the keys of a batch are; none where that can't be said."""
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
+BROADCAST = 250_000
+"""Up to how many changes a batch is sent to every task, so that the target is not shuffled to find its rows; less
+where rows may have large values, which would be sent too."""
+
 
 @contextmanager
 def seen_by(target: LakeTable, frame: DataFrame) -> Iterator[str]:
@@ -66,7 +70,7 @@ def key_spans(rows: DataFrame, keys: Sequence[tuple[str, str]], size: int) -> li
     """Between which values the keys of folded rows (or events) are, by column. Runs a small Spark job over the rows.
 
     Args:
-        rows: with a column `row`; of more than `SMALL` only the ends are looked at.
+        rows: with a column `row`; of more than `SMALL`, only the least and the greatest key count.
         keys: key columns with their Spark types.
         size: about how many there are.
     """
@@ -88,11 +92,6 @@ def in_spans(all_spans: Sequence[KeySpans], prefix: str = "") -> list[str]:
     """Spark SQL conditions that are true of every row with one of the keys."""
     conditions = (key_ranges.within(f"{prefix}{quote(name)}", kind, spans) for name, kind, spans in all_spans if spans)
     return [condition for condition in conditions if condition]
-
-
-BROADCAST = 250_000
-"""Up to how many changes a batch is sent to every task, so that the target is not shuffled to find its rows; less
-where rows may have large values, which would be sent too."""
 
 
 @dataclass(frozen=True)

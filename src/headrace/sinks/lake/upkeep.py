@@ -1,8 +1,8 @@
 """Upkeep of tables between batches: small files become larger ones, and files go that no version needs.
 
-Only files with our own names are looked at, and none that is younger than the caller says: a batch at work names its
-files when it commits. No two files have one name, so names are compared without their folders: however a log writes the
-path of a file, the file is not taken for an orphan.
+An orphan has a name that Headrace gives, is older than the caller says, and is in no version. Younger files may belong
+to a batch that has not committed yet. Every file has a name of its own, so names are compared without folders: a log
+may write the path of a file in any way.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from headrace.sinks.lake.refusals import explained
 from headrace.sinks.lake.storage import Folder
 from headrace.sinks.lake.table import LakeTable
 
+_LOG = logging.getLogger("headrace.sinks")
+
 
 def orphans_of(target: LakeTable, before: dt.datetime) -> list[OrphanFile]:
     """The orphans of a table that is there, by path.
 
     Args:
         target: the table.
-        before: files that were written later are not looked at.
+        before: files that were written later are no orphans.
 
     Raises:
         SinkError: its folder or its versions can't be read.
@@ -37,7 +39,7 @@ def orphans_of(target: LakeTable, before: dt.datetime) -> list[OrphanFile]:
             for path, size, modified in folder.storage.files_below(folder.path)
             if is_own_name(path) and modified < before
         ]
-        # After the files were listed, so that a file which is committed meanwhile is no orphan.
+        # List first, then ask for names: a file that a commit adds in between must not count as an orphan.
         with explained(target.label, target):
             named = target.names_of_files() if old else set()
     except (OSError, ValueError) as failure:
@@ -75,9 +77,6 @@ def _folder_of(target: LakeTable) -> Folder:
     return folder
 
 
-_LOG = logging.getLogger("headrace.sinks")
-
-
 class UpkeepSettings(Settings):
     """When tables are compacted, and what is kept of old versions."""
 
@@ -91,7 +90,7 @@ class UpkeepSettings(Settings):
     vacuum_retain_hours: int | None = option(
         "For how many hours files of old versions stay. Older ones are deleted after each compaction (`VACUUM` in "
         "Delta, `expire_snapshots` in Iceberg). Unless it is set, all stay. Delta refuses fewer than 168, "
-        "Iceberg fewer than 24.",
+        "Iceberg fewer than 24. New Delta tables keep their log as long.",
         default=None,
         minimum=1,
     )

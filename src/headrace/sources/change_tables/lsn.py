@@ -100,6 +100,7 @@ def before(text: str) -> str:
 
 
 def after(text: str) -> str:
+    """The least LSN above this one."""
     return _moved(text, 1)
 
 

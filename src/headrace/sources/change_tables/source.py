@@ -111,6 +111,7 @@ class ChangeTableSource(Source):
             return [table.newest.schema for table in catalog.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
+        """The schemas of each table that are still needed, oldest first."""
         histories = schema_histories(offset.schemas, self.dialect).values()
         return [version.table.schema for history in histories for version in history.versions]
 

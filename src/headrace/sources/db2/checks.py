@@ -20,8 +20,15 @@ from headrace.sources.change_tables.permissions import missing_select, refused
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.db2.dialect import grant_select
 from headrace.sources.db2.statements import Statements, quote
-from headrace.sources.health import CaptureState, Health, span_text
+from headrace.sources.health import CaptureState, Health, span_text, unasked
 from headrace.sources.offset import Offset
+
+_LATE_SECONDS = 60.0
+"""From here on the Capture program is called late: it commits about every thirty seconds."""
+_STILL_SECONDS = 300.0
+"""A Capture program that has not moved for this long is taken not to run."""
+_START = "Start it: VALUES ASNCDC.ASNCDCSERVICES('start','asncdc'), and see its log."
+_STOPPED = "S"
 
 
 def missing_in_database(
@@ -42,14 +49,6 @@ def missing_in_database(
         grant = grant_select(f"{quote(schema)}.{quote(name)}", user)
         purpose = "how long changes are kept"
         yield MissingPermission.of(["SELECT"], f"on {schema}.{name}", purpose, grant, required=False)
-
-
-_LATE_SECONDS = 60.0
-"""From here on the Capture program is called late: it commits about every thirty seconds."""
-_STILL_SECONDS = 300.0
-"""A Capture program that has not moved for this long is taken not to run."""
-_START = "Start it: VALUES ASNCDC.ASNCDCSERVICES('start','asncdc'), and see its log."
-_STOPPED = "S"
 
 
 class HealthProbe:
@@ -79,7 +78,7 @@ class HealthProbe:
                     reason = connection.dialect.no_capture(connection, self._settings.database) or error
                     return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy)
         except HeadraceError as error:
-            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+            return unasked(error)
 
     def _health(self, connection: Connection, offset: Offset | None) -> Health:
         zone, now = self._zone.now(connection)

@@ -10,7 +10,6 @@ from headrace.changes import TableSchema
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.offset import Recent
 from headrace.sources.tables.table_rules import SourceTable, known_table
-from headrace.sources.tables.unmatched import TableColumns
 
 _INNODB = "innodb"
 
@@ -21,13 +20,11 @@ class MysqlTable(SourceTable[NativeType]):
 
     Args:
         engine: what stores it, in lower case; empty where the log alone says what it is.
-        columns: all columns of the table, where it comes from the catalog.
         structure: a hash of all of its columns and unique keys, where it comes from the catalog: two tables with one
             hash hold the same rows. It does not depend on the options. Empty where it is not known.
     """
 
     engine: str = _INNODB
-    columns: tuple[str, ...] = field(default=(), compare=False)
     structure: str = field(default="", compare=False)
 
     @property
@@ -88,8 +85,3 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, MysqlTable]:
             path: MysqlTable.from_json(known_table(data, "engine", "structure")) for path, data in schemas.items()
         },
     )
-
-
-def columns_of(table: MysqlTable) -> TableColumns:
-    """A table as names and patterns of the options are held against it."""
-    return TableColumns(table.id, table.columns or table.names, table.names)

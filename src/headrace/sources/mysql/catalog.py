@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.options import bare
-from headrace.sources.mysql.captured_table import MysqlTable, columns_of, tables_of
+from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.connection import Connection, login_of
 from headrace.sources.mysql.foreign_keys import require_followed, unlogged_keys
 from headrace.sources.mysql.options import MysqlSettings
@@ -33,13 +33,62 @@ from headrace.sources.tables.lost import is_named, say_returned, say_uncaptured,
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.selection import FoundTable, TableSelection, require_own_paths
 from headrace.sources.tables.table_rules import TableRules, no_column_left
-from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
+from headrace.sources.tables.unmatched import require_matched_tables
 
 _REMEDY = "Create it"
 
+_QUOTED = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_CONTROLS = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
+_BITS = re.compile(r"b'([01]+)'")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?", re.IGNORECASE)
+_UNSHOWN = "?"
+"""What both catalogs show for a character of four bytes, and for a byte that is none of a text."""
+_COMPUTED = "default_generated"
+_PLAIN = re.compile(r"\w+")
+"""Matches the plain name of a database; anything else is a regular expression."""
+_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+_TABLES = """
+SELECT table_schema, table_name, table_type, LOWER(COALESCE(engine, '')), table_rows, table_comment
+FROM information_schema.tables WHERE table_schema NOT IN ({}) ORDER BY table_schema, table_name
+"""
+_ROWS = """
+SELECT table_schema, table_name, table_rows FROM information_schema.tables WHERE (table_schema, table_name) IN ({})
+"""
+_COLUMNS = """
+SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable = 'YES', column_default,
+  LOWER(extra), column_comment, collation_name, generation_expression
+FROM information_schema.columns WHERE (table_schema, table_name) IN ({})
+ORDER BY table_schema, table_name, ordinal_position
+"""
+# A part of a column, or an expression, is not a key of rows.
+_KEYS = """
+SELECT table_schema, table_name, index_name, GROUP_CONCAT(HEX(column_name) ORDER BY seq_in_index),
+  GROUP_CONCAT(COALESCE(sub_part, '') ORDER BY seq_in_index), COUNT(column_name) = COUNT(*)
+FROM information_schema.statistics WHERE non_unique = 0 AND (table_schema, table_name) IN ({})
+GROUP BY table_schema, table_name, index_name
+ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name
+"""
+_CHECKS = """
+SELECT constraint_schema, table_name, check_clause FROM information_schema.check_constraints
+WHERE (constraint_schema, table_name) IN ({})
+"""
+_JSON = re.compile(r"\s*\(?json_valid\(`((?:[^`]|``)+)`\)\)?\s*", re.IGNORECASE)
+_OTHERS = {
+    "VIEW": "a view",
+    "SYSTEM VIEW": "a view of the server's own",
+    "SEQUENCE": "a sequence",
+    "TEMPORARY": "a temporary table",
+}
+_HASH_DIGITS = 16
+_VERSIONED = "SYSTEM VERSIONED"
+_WITHOUT_LOG = frozenset(("ndbcluster", "ndb", "performance_schema"))
+"""Engines whose changes the server does not write to its log as rows of the table."""
+_LOST_CHANGES = frozenset(("blackhole",))
+
 
 class TableSet:
-    """The captured tables of one process, looked up again when the log says that tables were altered.
+    """The captured tables of one process; an ALTER TABLE in the log makes it read the catalog again.
 
     Args:
         settings: the source's options.
@@ -86,7 +135,7 @@ class TableSet:
             CaptureError: the options say to stop at such a table.
         """
         known, state = tables_of(start.schemas), StreamState.of(start)
-        self._require_matched(known, captured, [path for path in captured if path not in known])
+        require_matched_tables(self._settings, known, captured, [path for path in captured if path not in known])
         read = read_first(self._settings, (table.id for table in captured.values()))
         fresh = [path for path in captured if path not in known]
         kept = [path for path in start.known if path in captured]
@@ -127,27 +176,6 @@ class TableSet:
         end = replace(state, waiting=waiting).in_offset(end)
         return start if end == start else end
 
-    def _require_matched(
-        self, known: Mapping[str, MysqlTable], captured: Mapping[str, MysqlTable], fresh: list[str]
-    ) -> None:
-        """See that names and patterns of the options still match something in tables that may have changed."""
-        for path in fresh:
-            require_matched_by(self._settings, captured[path].id, list(map(columns_of, captured.values())))
-        for path, table in known.items():
-            if path in captured:
-                held = [column.name for column in table.schema.columns]
-                require_still_matched(self._settings, columns_of(captured[path]), table.names, table.protected, held)
-
-
-_QUOTED = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
-_CONTROLS = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
-_BITS = re.compile(r"b'([01]+)'")
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?", re.IGNORECASE)
-_UNSHOWN = "?"
-"""What both catalogs show for a character of four bytes, and for a byte that is none of a text."""
-_COMPUTED = "default_generated"
-
 
 def constant_default(shown: str, extra: str, native: NativeType, *, is_mariadb: bool) -> str | None:
     """A default that is a constant, as a canonical text; None for an expression, and where the catalog can't show it.
@@ -186,48 +214,6 @@ def _bare(shown: str, native: NativeType) -> bytes | None:
 def _bits(shown: str, native: NativeType) -> bytes | None:
     match = _BITS.fullmatch(shown)
     return None if match is None else int(match[1], 2).to_bytes(((native.length or 1) + 7) // 8, "big")
-
-
-_PLAIN = re.compile(r"\w+")
-"""Matches the plain name of a database; anything else is a regular expression."""
-_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
-_TABLES = """
-SELECT table_schema, table_name, table_type, LOWER(COALESCE(engine, '')), table_rows, table_comment
-FROM information_schema.tables WHERE table_schema NOT IN ({}) ORDER BY table_schema, table_name
-"""
-_ROWS = """
-SELECT table_schema, table_name, table_rows FROM information_schema.tables WHERE (table_schema, table_name) IN ({})
-"""
-_COLUMNS = """
-SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable = 'YES', column_default,
-  LOWER(extra), column_comment, collation_name, generation_expression
-FROM information_schema.columns WHERE (table_schema, table_name) IN ({})
-ORDER BY table_schema, table_name, ordinal_position
-"""
-# A part of a column, or an expression, is not a key of rows.
-_KEYS = """
-SELECT table_schema, table_name, index_name, GROUP_CONCAT(HEX(column_name) ORDER BY seq_in_index),
-  GROUP_CONCAT(COALESCE(sub_part, '') ORDER BY seq_in_index), COUNT(column_name) = COUNT(*)
-FROM information_schema.statistics WHERE non_unique = 0 AND (table_schema, table_name) IN ({})
-GROUP BY table_schema, table_name, index_name
-ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name
-"""
-_CHECKS = """
-SELECT constraint_schema, table_name, check_clause FROM information_schema.check_constraints
-WHERE (constraint_schema, table_name) IN ({})
-"""
-_JSON = re.compile(r"\s*\(?json_valid\(`((?:[^`]|``)+)`\)\)?\s*", re.IGNORECASE)
-_OTHERS = {
-    "VIEW": "a view",
-    "SYSTEM VIEW": "a view of the server's own",
-    "SEQUENCE": "a sequence",
-    "TEMPORARY": "a temporary table",
-}
-_HASH_DIGITS = 16
-_VERSIONED = "SYSTEM VERSIONED"
-_WITHOUT_LOG = frozenset(("ndbcluster", "ndb", "performance_schema"))
-"""Engines whose changes the server does not write to its log as rows of the table."""
-_LOST_CHANGES = frozenset(("blackhole",))
 
 
 class CatalogTable(NamedTuple):
@@ -367,8 +353,8 @@ class Catalog:
                 chosen_table.chunk_key,
                 chosen_table.protected,
                 table.engine,
-                tuple(str(row[0]) for row in table_columns),
-                _structure(table_columns, keys[table.id.path]),
+                columns=tuple(str(row[0]) for row in table_columns),
+                structure=_structure(table_columns, keys[table.id.path]),
             )
         return by_path
 

@@ -209,6 +209,7 @@ class Rows(NamedTuple):
         return type(self)(*(column[chosen] for column in self))
 
     def announcing(self, chosen: Array) -> Self:
+        """Rows with all that is chosen, and before each of these the row that announces its schema."""
         at = np.flatnonzero(chosen)
         if not len(at):
             return self

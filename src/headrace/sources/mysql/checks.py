@@ -1,9 +1,7 @@
 """What is amiss at a MySQL or MariaDB server: rights and settings that it lacks, and how long its binary log is kept.
 
-Each comes with the statement, or on a managed service the setting, that mends it.
-
-That includes the settings of the log that capture needs, and key columns that hold the day `0000-00-00`, which servers
-take unless their sql_mode forbids it.
+Each comes with the statement, or on a managed service the setting, that mends it. Key columns that hold the day
+`0000-00-00` are among them; servers take it unless their sql_mode forbids it.
 
 What is committed is in the log at once, so nothing is late on the server's side.
 """
@@ -20,7 +18,7 @@ from dataclasses import dataclass, replace
 from headrace.changes import TableId
 from headrace.errors import DataLossError, HeadraceError, PositionMismatch
 from headrace.permissions import MissingPermission
-from headrace.sources.health import CaptureState, Health, size_text, span_text
+from headrace.sources.health import CaptureState, Health, size_text, span_text, unasked
 from headrace.sources.mysql.binlog_position import FIRST, BinlogPosition, boundary, file_name, file_of
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import Connection, ServerKind, connect, connect_binlog, login_of
@@ -43,6 +41,32 @@ NAMES = (
 """The settings that are looked at."""
 _DAY = 86_400
 _ON = ("1", "ON")
+
+_FIRST = 4
+_NO_LOG = 1236
+_GHOST = re.compile(r"_.+_(?:gho|ghc|del|new|old)", re.DOTALL)
+_ENGINE = """
+SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
+"""
+_ZERO = "0000-00-00"
+_DAYS = ("date", "timestamp", "instant")
+_SECONDS = 2
+"""How long the server may scan a table for a key column that leads no index."""
+_IN_TIME = {
+    True: f"SET STATEMENT max_statement_time = {_SECONDS} FOR SELECT 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
+    False: f"SELECT /*+ MAX_EXECUTION_TIME({_SECONDS}000) */ 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
+}
+"""By whether the server is a MariaDB."""
+_TOO_LATE = frozenset((1317, 1969, 3024))
+_UNREADABLE = frozenset((1054, 1142, 1143, 1146))
+"""Refusals of a table or column that the login may not read, or that went away."""
+Means = Callable[[str], bool]
+"""Whether the options mean a table (`database.name`)."""
+_SCAN_BYTES = 64 * 2**20
+"""How much of the log a check reads at most."""
+_SCAN_SECONDS = 1.0
+_HEADER = 19
+_FORMAT, _TABLE_MAP, _PAYLOAD = 15, 19, 40
 
 
 def retention_seconds(settings: Mapping[str, str]) -> float | None:
@@ -153,14 +177,6 @@ def _in_file(name: str, value: str) -> str:
     )
 
 
-_FIRST = 4
-_NO_LOG = 1236
-_GHOST = re.compile(r"_.+_(?:gho|ghc|del|new|old)", re.DOTALL)
-_ENGINE = """
-SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
-"""
-
-
 def missing_permissions(settings: MysqlSettings, tables: Sequence[TableId]) -> list[MissingPermission]:
     """What the login may not do, and what the server lacks; nothing is changed to find it out.
 
@@ -269,20 +285,6 @@ class _Questions:
             return False
 
 
-_ZERO = "0000-00-00"
-_DAYS = ("date", "timestamp", "instant")
-_SECONDS = 2
-"""How long the server may scan a table for a key column that leads no index."""
-_IN_TIME = {
-    True: f"SET STATEMENT max_statement_time = {_SECONDS} FOR SELECT 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
-    False: f"SELECT /*+ MAX_EXECUTION_TIME({_SECONDS}000) */ 1 FROM {{0}} WHERE {{1}} = '{_ZERO}' LIMIT 1",
-}
-"""By whether the server is a MariaDB."""
-_TOO_LATE = frozenset((1317, 1969, 3024))
-_UNREADABLE = frozenset((1054, 1142, 1143, 1146))
-"""Refusals of a table or column that the login may not read, or that went away."""
-
-
 def zero_dates(connection: Connection, tables: Iterable[MysqlTable]) -> Iterator[MisfitKey]:
     """The key columns of captured tables that have a zero date, and those of which that did not come out in time.
 
@@ -311,15 +313,6 @@ def zero_dates(connection: Connection, tables: Iterable[MysqlTable]) -> Iterator
                     yield MisfitKey(table.path, column.name, _ZERO, certain=True)
 
 
-Means = Callable[[str], bool]
-"""Whether the options mean a table (`database.name`)."""
-_LOOK_BYTES = 64 * 2**20
-"""How much log is read at the most to see what waits."""
-_LOOK_SECONDS = 1.0
-_HEADER = 19
-_FORMAT, _TABLE_MAP, _PAYLOAD = 15, 19, 40
-
-
 class HealthProbe:
     """Examines the log of a pipeline's server. Runs in the driver.
 
@@ -338,7 +331,7 @@ class HealthProbe:
             with connect(self._settings) as connection:
                 return _Examination(connection, self._settings, self._means).health(offset)
         except HeadraceError as error:
-            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+            return unasked(error)
 
 
 @dataclass(frozen=True)
@@ -440,7 +433,7 @@ class _Examination:
         """
         if position.position >= 2**32:
             return None, False
-        read, deadline = 0, time.monotonic() + _LOOK_SECONDS
+        read, deadline = 0, time.monotonic() + _SCAN_SECONDS
         with connect_binlog(self.settings) as reader:
             reader.dump(file.name, position.position)
             while block := reader.receive():
@@ -451,7 +444,7 @@ class _Examination:
                         return dt.datetime.fromtimestamp(moment, dt.UTC), True
                     at += max(size, _HEADER)
                 read += len(block)
-                if read > _LOOK_BYTES or time.monotonic() > deadline:
+                if read > _SCAN_BYTES or time.monotonic() > deadline:
                     return None, False
         return None, True
 

@@ -112,6 +112,7 @@ class _Kept:
     size: int = 0
 
     def keep(self, event: RowsEvent) -> None:
+        """Rows of a transaction that is to be prepared."""
         if self.transaction != event.transaction.position:
             self._drop(self.rows)
             self.transaction, self.rows = event.transaction.position, []
@@ -282,6 +283,7 @@ class WindowDecoder:
         )
 
     def _take_rows(self, event: RowsEvent, transaction: Transaction) -> Iterator[pa.RecordBatch]:
+        """Rows, which take effect in the transaction."""
         if _LETTERS[event.kind] in self._skipped:
             return
         path = self._paths[table_named(event.described)]

@@ -91,7 +91,9 @@ def described_table(
         columns.append((_column(shown if refined else None, name, position, types, column), types))
     table = TableRules.of(settings).chosen(known.id, columns, _keys(described, known, names), known.schema.comment)
     chunk_key = known.chunk_key if same.issuperset(known.chunk_key) else ()
-    mysql_table = MysqlTable(table.schema, table.natives, chunk_key, table.protected, known.engine, tuple(names))
+    mysql_table = MysqlTable(
+        table.schema, table.natives, chunk_key, table.protected, known.engine, columns=tuple(names)
+    )
     _require_protected(mysql_table, known, names)
     refined_by_name = {column.name: native for column, native in columns}
     wire_columns = tuple(

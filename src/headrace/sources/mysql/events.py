@@ -17,6 +17,30 @@ from headrace.sources.mysql.binlog_position import FIRST, file_of
 _WIDTHS = {252: 2, 253: 3, 254: 8}
 _ONE_BYTE = 251
 
+ARTIFICIAL, IGNORABLE = 0x20, 0x80
+_IN_USE = 0x01
+_HEADER = struct.Struct("<IBIIIH")
+HEADER_SIZE = _HEADER.size
+_CHECKSUM_SIZE = 4
+_LENGTH, _LENGTH_PLACE = struct.Struct("<I"), 9
+_FLAGS_PLACE = 17
+_CRC32_OF_ITSELF = 0x2144DF1C
+"""The CRC32 of any bytes with their CRC32 behind them."""
+_WRAP = 1 << 32
+_NO_CHECKSUM, _CRC32 = 0, 1
+_READ_BYTES = 1 << 20
+_BINLOG_VERSION = 4
+COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+"""Those that MariaDB compressed, and what is inside of each."""
+STATEMENT_BASED = frozenset((5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18))
+"""Events of statements that are logged as text."""
+ANCIENT_ROWS = frozenset((20, 21, 22))
+"""Rows in a form that no server has written since version 5.1.16."""
+_ZSTD, _PLAIN = 0, 255
+_END, _SIZE, _KIND, _WHOLE_SIZE = range(4)
+_HAS_ALGORITHM = 0x80
+_QUERY_HEADER = 13
+
 
 class EventBytes:
     """What is left of an event's body, or of a part of one. Numbers are little-endian.
@@ -63,6 +87,7 @@ class EventBytes:
         return self.take(self.left)
 
     def short_text(self) -> bytes:
+        """Bytes after one byte that says how many they are."""
         return self.take(self.number(1))
 
     def packed_text(self) -> bytes:
@@ -73,6 +98,7 @@ class EventBytes:
         return self.utf8(self.short_text())
 
     def name_and_zero(self) -> str:
+        """The same with a zero byte after it."""
         name = self.name()
         if self.number(1):
             raise self.wrong("has a name without an end")
@@ -100,21 +126,6 @@ class EventBytes:
     def wrong(self, what: str) -> FormatError:
         """The error of an event that is not as it should be; who reads the log adds file and position."""
         return FormatError(f"The {self._name} event {what}.")
-
-
-ARTIFICIAL, IGNORABLE = 0x20, 0x80
-_IN_USE = 0x01
-_HEADER = struct.Struct("<IBIIIH")
-HEADER_SIZE = _HEADER.size
-_CHECKSUM_SIZE = 4
-_LENGTH, _LENGTH_PLACE = struct.Struct("<I"), 9
-_FLAGS_PLACE = 17
-_CRC32_OF_ITSELF = 0x2144DF1C
-"""The CRC32 of any bytes with their CRC32 behind them."""
-_WRAP = 1 << 32
-_NO_CHECKSUM, _CRC32 = 0, 1
-_READ_BYTES = 1 << 20
-_BINLOG_VERSION = 4
 
 
 class EventType(IntEnum):
@@ -175,12 +186,6 @@ class EventType(IntEnum):
 
 ROWS = frozenset((23, 24, 25, 30, 31, 32, EventType.PARTIAL_UPDATE_ROWS))
 """Events with rows that lie there in plain."""
-COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
-"""Those that MariaDB compressed, and what is inside of each."""
-STATEMENT_BASED = frozenset((5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18))
-"""Events of statements that are logged as text."""
-ANCIENT_ROWS = frozenset((20, 21, 22))
-"""Rows in a form that no server has written since version 5.1.16."""
 
 
 class Event(NamedTuple):
@@ -435,12 +440,6 @@ def event_at(view: memoryview, position: int) -> bytes:
     if not HEADER_SIZE <= size <= len(view) - position:
         raise FormatError("The server sent a part of an event.")
     return bytes(view[position : position + size])
-
-
-_ZSTD, _PLAIN = 0, 255
-_END, _SIZE, _KIND, _WHOLE_SIZE = range(4)
-_HAS_ALGORITHM = 0x80
-_QUERY_HEADER = 13
 
 
 def payload_events(event: Event) -> Iterator[Event]:

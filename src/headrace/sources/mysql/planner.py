@@ -496,6 +496,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         return replace(state, log=log, prepared=held).in_offset(end)
 
     def _later(self, start: Offset) -> str | None:
+        """The beginning of the oldest file, where it is later than the offset."""
         now, begin = ServerState.of(self._sql), boundary(start.commit)
         oldest = BinlogPosition(begin.epoch, now.files[0].number, FIRST)
         return commit_before(oldest) if oldest > begin else None

@@ -46,6 +46,7 @@ def insert_signal(connection: Connection, table: MysqlTable, signal: Signal) -> 
 
 
 def signals_in(table: MysqlTable, changes: Iterable[pa.RecordBatch]) -> list[Signal]:
+    """What was inserted into the signal table, in the order of the changes."""
     names = [column.name for column in table.schema.columns[:SIGNAL_COLUMNS]]
     signals = []
     for batch in changes:

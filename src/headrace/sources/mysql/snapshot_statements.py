@@ -65,6 +65,7 @@ def chunk_bound(table: MysqlTable, lower: Key | None, last: Key, rows: int, cond
 
 
 def in_range(table: MysqlTable, lower: Key | None, upper: Key | None) -> list[str]:
+    """Predicates of the rows whose key is in (lower, upper]."""
     bounds = [None if key is None else _limits(table, key) for key in (lower, upper)]
     text, _ = between(*bounds, nulls_first=True)
     return [text] if text else []

@@ -28,7 +28,7 @@ from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.log.window import MarkerSlice, checked_skip, refuse_rewind, slice_of
 from headrace.sources.mysql import binlog_position
-from headrace.sources.mysql.captured_table import columns_of, tables_of
+from headrace.sources.mysql.captured_table import tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.checks import HealthProbe, missing_permissions, zero_dates
 from headrace.sources.mysql.connection import connect
@@ -64,7 +64,7 @@ from headrace.sources.table_versions import NOW, MovePlan, TableMove
 from headrace.sources.tables.keys import MisfitKey
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
-from headrace.sources.tables.unmatched import TableColumns, Unmatched, has_names, unmatched
+from headrace.sources.tables.unmatched import TableColumns, Unmatched, columns_of, has_names, unmatched
 
 
 class MysqlSource(Source):
@@ -155,6 +155,7 @@ class MysqlSource(Source):
         return cascades(both, tables, self.settings, uncertain=set(known) ^ set(now))
 
     def still_there(self, key: ForeignKey, rows: Sequence[Mapping[str, str | None]], offset: Offset) -> Sequence[bool]:
+        """Rows of the primary key, and where the foreign key would change them, with its values."""
         table = tables_of(offset.schemas)[key.child.path]
         with connect(self.settings) as connection:
             return still_there(connection, key, table, rows)

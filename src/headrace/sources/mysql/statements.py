@@ -26,6 +26,14 @@ _TOKEN = re.compile(
 )
 _FIRST_CHARACTERS = 60
 
+_DATABASE = frozenset(("DATABASE", "SCHEMA"))
+_LOSING_PARTITIONS = frozenset(("TRUNCATE", "DROP", "EXCHANGE", "CONVERT"))
+_FIXED = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
+"""How many bytes the status variables of one length have."""
+_CHARSETS, _OLD_CATALOG, _TIME_ZONE, _CATALOG, _INVOKER, _DATABASES = 4, 2, 5, 6, 11, 12
+_MICROSECONDS = (13, 128)
+_TOO_MANY = 254
+
 
 class Meaning(Enum):
     BEGIN = auto()
@@ -127,8 +135,6 @@ _OBJECTS = words_of(
     "USER ROLE VIEW TRIGGER PROCEDURE FUNCTION EVENT SERVER SEQUENCE TABLESPACE LOGFILE UNDO PACKAGE RESOURCE "
     "INSTANCE LIBRARY MASKING_POLICY JSON"
 )
-_DATABASE = frozenset(("DATABASE", "SCHEMA"))
-_LOSING_PARTITIONS = frozenset(("TRUNCATE", "DROP", "EXCHANGE", "CONVERT"))
 
 
 def _renaming(renamed: Sequence[tuple[Named, Named]], otherwise: Meaning = Meaning.DEFINITION) -> Meaning:
@@ -405,13 +411,6 @@ class _Reader:
                 table = self._table()
                 return [] if table is None else [table]
         return []
-
-
-_FIXED = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
-"""How many bytes the status variables of one length have."""
-_CHARSETS, _OLD_CATALOG, _TIME_ZONE, _CATALOG, _INVOKER, _DATABASES = 4, 2, 5, 6, 11, 12
-_MICROSECONDS = (13, 128)
-_TOO_MANY = 254
 
 
 @dataclass(frozen=True)

@@ -272,5 +272,6 @@ def _low_bits(data: EventBytes, count: int) -> list[bool]:
 
 
 def _high_bits(data: EventBytes, count: int) -> list[bool]:
+    """Bits with the highest of each byte first."""
     octets = data.take((count + 7) // 8)
     return [bool(octets[n >> 3] << (n & 7) & 0x80) for n in range(count)]

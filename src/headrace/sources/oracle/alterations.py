@@ -68,6 +68,7 @@ class Token:
     inner: tuple[Token, ...] = ()
 
     def is_word(self, *words: str) -> bool:
+        """Whether it is one of these words, which are in capitals."""
         return self.kind == "word" and self.text.upper() in words
 
     @property

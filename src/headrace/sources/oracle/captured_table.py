@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.rows import rows_per_fetch
 from headrace.sources.tables.table_rules import SourceTable, known_table
-from headrace.sources.tables.unmatched import TableColumns
 
 _MOST_ROWS = 10_000
 _NUMBER_BYTES = 40
@@ -24,11 +23,9 @@ class OracleTable(SourceTable[NativeType]):
     """A captured table.
 
     Args:
-        columns: all columns of the table, where it comes from the catalog.
         dropped: the names that captured columns had, and no column has now.
     """
 
-    columns: tuple[str, ...] = field(default=(), compare=False)
     dropped: tuple[str, ...] = ()
 
     @property
@@ -85,8 +82,3 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, OracleTable]:
 def owners_and_names(paths: Iterable[str]) -> list[tuple[str, str]]:
     """Owner and name of tables that are given as `owner.name`."""
     return [(path.partition(".")[0], path.partition(".")[2]) for path in paths]
-
-
-def columns_of(table: OracleTable) -> TableColumns:
-    """A table as names and patterns of the options are held against it."""
-    return TableColumns(table.id, table.columns or table.names, table.names)

@@ -29,6 +29,11 @@ from headrace.sources.tables.table_rules import SourceTable, TableRules, numbere
 
 _SHAPING = ("column_include_list", "column_exclude_list", "message_key_columns", "signal_data_collection", *FAMILIES)
 
+_LONGEST_NAME = 30
+_CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")
+_HELPERS = re.compile(r"MLOG\$_|RUPD\$_|SYS_IOT_OVER_|BIN\$|DR\$|LOG_MINING_FLUSH$")
+_LOG = logging.getLogger("headrace.sources")
+
 
 class OracleTableRules:
     """The rules of one source.
@@ -110,12 +115,6 @@ def _oracle_table(table: SourceTable[NativeType]) -> OracleTable:
 def _native(table: OracleTable, name: str) -> NativeType | None:
     """A column's declared type; None where the table has no such column."""
     return next((n for c, n in zip(table.schema.columns, table.natives, strict=True) if c.name == name), None)
-
-
-_LONGEST_NAME = 30
-_CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")
-_HELPERS = re.compile(r"MLOG\$_|RUPD\$_|SYS_IOT_OVER_|BIN\$|DR\$|LOG_MINING_FLUSH$")
-_LOG = logging.getLogger("headrace.sources")
 
 
 class Selection:

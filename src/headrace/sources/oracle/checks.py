@@ -21,7 +21,7 @@ from typing import Any
 
 from headrace.errors import DataLossError, HeadraceError, PositionMismatch
 from headrace.permissions import MissingPermission
-from headrace.sources.health import CaptureState, Health
+from headrace.sources.health import CaptureState, Health, unasked
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.captured_table import OracleTable
@@ -40,6 +40,16 @@ from headrace.sources.tables.restricted import RestrictedRead
 
 _ACCESS, _REDACTION = "EXEMPT ACCESS POLICY", "EXEMPT REDACTION POLICY"
 _NOT_SEEN = frozenset((942, 1031))
+
+_DENIED = frozenset((942, 1031, 41900))
+_VIEWS: tuple[tuple[tuple[str, ...], str, dict[str, Any], str], ...] = (
+    (("V_$DATABASE",), statements.CURRENT_SCN, {}, "where the log stands"),
+    (("V_$THREAD",), statements.LAST_REDO, {}, "how far the log is written"),
+    (("V_$TRANSACTION",), statements.OLDEST_TRANSACTION, {}, "where mining has to begin"),
+    (("V_$LOG", "V_$LOGFILE"), statements.ONLINE_LOGS, {}, "which log files there are"),
+    (("V_$ARCHIVED_LOG",), statements.ARCHIVED_LOGS, {"low": 0}, "which archived log files there are"),
+    (("V_$ARCHIVE_DEST_STATUS",), statements.DESTINATIONS, {}, "which destination is valid"),
+)
 
 
 def restricted_reads(connection: Connection, captured: Mapping[str, OracleTable], user: str) -> list[RestrictedRead]:
@@ -94,17 +104,6 @@ def _by_table(connection: Connection, sql: str, captured: Mapping[str, OracleTab
 
 def _named(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
-
-
-_DENIED = frozenset((942, 1031, 41900))
-_VIEWS: tuple[tuple[tuple[str, ...], str, dict[str, Any], str], ...] = (
-    (("V_$DATABASE",), statements.CURRENT_SCN, {}, "where the log stands"),
-    (("V_$THREAD",), statements.LAST_REDO, {}, "how far the log is written"),
-    (("V_$TRANSACTION",), statements.OLDEST_TRANSACTION, {}, "where mining has to begin"),
-    (("V_$LOG", "V_$LOGFILE"), statements.ONLINE_LOGS, {}, "which log files there are"),
-    (("V_$ARCHIVED_LOG",), statements.ARCHIVED_LOGS, {"low": 0}, "which archived log files there are"),
-    (("V_$ARCHIVE_DEST_STATUS",), statements.DESTINATIONS, {}, "which destination is valid"),
-)
 
 
 def missing_on_views(connection: Connection, user: str) -> Iterator[MissingPermission]:
@@ -199,7 +198,7 @@ class HealthProbe:
         except PositionMismatch as error:
             return replace(health, state=CaptureState.NOT_CAPTURING, sentence=error.message, remedy=error.remedy)
         except HeadraceError as error:
-            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+            return unasked(error)
 
     def _judged(self, connection: Connection) -> Health:
         name = DatabaseState.of(connection).name

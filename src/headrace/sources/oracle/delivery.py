@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
-from headrace.sources.oracle.captured_table import OracleTable, columns_of, tables_of
+from headrace.sources.oracle.captured_table import tables_of
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition, TablesAfter, definitions_of, only_defines
@@ -18,7 +17,7 @@ from headrace.sources.oracle.mining_state import Mined
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.tables.lost import uncaptured_tables
 from headrace.sources.tables.rewrites import Rewrite
-from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
+from headrace.sources.tables.unmatched import require_matched_tables
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class DeliveryPlanner:
             captured = captured_tables(connection, self._database, self._settings, strict=False)
             chosen = choose(connection, self._settings)
         fresh = [path for path in captured if path not in end.schemas]
-        require_matched_tables(self._settings, end.schemas, captured, fresh)
+        require_matched_tables(self._settings, tables_of(end.schemas), captured, fresh)
         tables = TablesAfter(end.known, end.schemas, end.uncaptured)
         tables.follow(definitions, captured, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
         whole = [path for path in tables.known if path not in tables.partial]
@@ -120,25 +119,3 @@ class DeliveryPlanner:
         read_anyway = {*tables.fresh, *tables.recreated}
         rewrites = tuple(rewrite for rewrite in tables.rewrites if rewrite.path not in read_anyway)
         return Delivery(end, tuple(tables.applied), tuple(tables.fresh), tuple(tables.recreated), rewrites)
-
-
-def require_matched_tables(
-    settings: OracleSettings, schemas: Mapping[str, Any], captured: Mapping[str, OracleTable], fresh: Iterable[str]
-) -> None:
-    """See that names and patterns of the options still match something in tables that may have changed.
-
-    Args:
-        settings: the source's options.
-        schemas: the tables of the offset.
-        captured: the captured tables as the catalog shows them now, by path.
-        fresh: those of them that are new.
-
-    Raises:
-        CaptureError: one of them matches nothing, and the options say to stop.
-    """
-    for path in fresh:
-        require_matched_by(settings, captured[path].id, list(map(columns_of, captured.values())))
-    for path, known in tables_of(schemas).items():
-        if path in captured:
-            held = [column.name for column in known.schema.columns]
-            require_still_matched(settings, columns_of(captured[path]), known.names, known.protected, held)

@@ -21,7 +21,7 @@ from headrace.sources.oracle.catalog import OracleTableRules, Selection, capture
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import Definition
-from headrace.sources.oracle.delivery import Delivery, DeliveryPlanner, require_matched_tables
+from headrace.sources.oracle.delivery import Delivery, DeliveryPlanner
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, excluded_users, of_ranges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
@@ -46,6 +46,7 @@ from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_fi
 from headrace.sources.snapshots.ends_equal import say_read_once_more
 from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
 from headrace.sources.tables.rewrites import follow_rewrites
+from headrace.sources.tables.unmatched import require_matched_tables
 
 _REMEDY = "Make it again, or let it log all its columns (ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS)"
 _LOG = logging.getLogger("headrace.sources")
@@ -258,7 +259,7 @@ class OraclePlanner:
             if path not in fresh and selection.means_path(path)
         }
         self._say_uncaptured(uncaptured, start.known, ())
-        require_matched_tables(self._settings, start.schemas, captured, fresh)
+        require_matched_tables(self._settings, tables_of(start.schemas), captured, fresh)
         kept = tuple(path for path in start.known if path not in gone)
         schemas = {path: data for path, data in start.schemas.items() if path not in gone}
         state = MiningState.of(start)

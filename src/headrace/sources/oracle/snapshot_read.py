@@ -31,6 +31,9 @@ from headrace.sources.tables.masks import Masks
 
 _LOG = logging.getLogger("headrace.sources")
 
+TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
+_NOT_DECLARED = 6550
+
 
 def no_capture(root: Connection) -> CaptureError | None:
     """Why the database's log can't be mined, with the statement that helps; None where it can.
@@ -115,10 +118,6 @@ def scn_after_new_dictionary(root: Connection, settings: OracleSettings) -> int:
     """The SCN from which the log can be mined, no matter what was lost: the end of a dictionary that is written now."""
     logs.write(root)
     return logs.dictionaries(archived(root, settings))[-1][1].next - 1
-
-
-TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
-_NOT_DECLARED = 6550
 
 
 class MomentGone(Exception):

@@ -25,7 +25,7 @@ from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
-from headrace.sources.oracle.captured_table import columns_of, owners_and_names, tables_of
+from headrace.sources.oracle.captured_table import owners_and_names, tables_of
 from headrace.sources.oracle.catalog import OracleTableRules, Selection, captured_tables, choose
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.checks import (
@@ -72,7 +72,7 @@ from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace.sources.tables.rewrites import Unlogged
-from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
+from headrace.sources.tables.unmatched import Unmatched, columns_of, gone_table, has_names, unmatched
 
 _NO_TABLE = 942
 _KEPT_INDEXES = 256

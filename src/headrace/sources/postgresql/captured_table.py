@@ -11,7 +11,6 @@ from headrace.sources.offset import Recent
 from headrace.sources.postgresql.types import NativeType
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.table_rules import SourceTable, TableRules, known_table
-from headrace.sources.tables.unmatched import TableColumns
 
 FULL, INDEX = "f", "i"
 
@@ -146,7 +145,7 @@ def postgres_table(
         storage.leaves,
         tuple(numbers.get(column.name, 0) for column in table.schema.columns) if numbers else (),
         last,
-        tuple(names) or tuple(column.name for column in columns),
+        columns=tuple(names) or tuple(column.name for column in columns),
     )
 
 
@@ -175,7 +174,6 @@ class PostgresTable(SourceTable[NativeType]):
         numbers: the catalog's number of each column, which no other column of the table ever has; empty where an
             earlier release wrote the table, or the log describes it.
         last: the greatest number of a column, captured or not; columns that are added later have greater ones.
-        columns: all columns of the table, where it comes from the catalog.
         lacking: the columns that the server computes and does not send, where the table comes from the catalog.
     """
 
@@ -184,7 +182,6 @@ class PostgresTable(SourceTable[NativeType]):
     leaves: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
     last: int = 0
-    columns: tuple[str, ...] = field(default=(), compare=False)
     lacking: Mapping[str, Computed] = field(default_factory=dict, compare=False)
 
     @property
@@ -252,8 +249,3 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, PostgresTable]:
             for path, data in schemas.items()
         },
     )
-
-
-def columns_of(table: PostgresTable) -> TableColumns:
-    """A table as names and patterns of the options are held against it."""
-    return TableColumns(table.id, table.columns or table.names, table.names)

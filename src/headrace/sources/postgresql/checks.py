@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from headrace.errors import ConnectError, DataLossError, HeadraceError
 from headrace.permissions import MissingPermission
-from headrace.sources.health import CaptureState, Health, size_text, span_text
+from headrace.sources.health import CaptureState, Health, size_text, span_text, unasked
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
@@ -70,6 +70,26 @@ FROM pg_class c WHERE c.oid = ANY (%s::oid[])
 _OWNS_PUBLICATION = "SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s"
 _SHOWN = 12
 _MAY_INSERT = "SELECT has_table_privilege(to_regclass(%s), 'INSERT')"
+
+_SERVER = "SELECT clock_timestamp(), pg_is_in_recovery(), current_setting('wal_level')"
+_WRITTEN = "SELECT pg_current_wal_insert_lsn()::text"
+_OLDEST = """
+SELECT pid, coalesce(nullif(application_name, ''), '?'), extract(epoch FROM clock_timestamp() - xact_start)::bigint
+FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1
+"""
+_PREPARED = """
+SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::bigint FROM pg_prepared_xacts ORDER BY prepared LIMIT 1
+"""
+_SCAN_BYTES = 64 * 2**20
+"""How much of the log a check reads at most. Where the slot keeps more, the lag is that of the last batch."""
+_SCAN_SECONDS = 1.0
+_WAIT_SECONDS = 0.1
+_KEEPALIVE, _BEGIN, _ROWS = b"k"[0], b"B"[0], frozenset(b"IUDT")
+_KIND, _TIME = 25, slice(34, 42)
+"""Where a payload says what it is, and where a BEGIN has the time of the commit."""
+_EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+_MUCH = 256 * 2**20
+"""How much log from before the slot's position is worth a word."""
 
 
 @dataclass(frozen=True)
@@ -288,27 +308,6 @@ def _refusals(attempt: Callable[[], object], kind: type[HeadraceError] = Headrac
             yield MissingPermission(one.message, one.remedy)
 
 
-_SERVER = "SELECT clock_timestamp(), pg_is_in_recovery(), current_setting('wal_level')"
-_WRITTEN = "SELECT pg_current_wal_insert_lsn()::text"
-_OLDEST = """
-SELECT pid, coalesce(nullif(application_name, ''), '?'), extract(epoch FROM clock_timestamp() - xact_start)::bigint
-FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1
-"""
-_PREPARED = """
-SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::bigint FROM pg_prepared_xacts ORDER BY prepared LIMIT 1
-"""
-_LOOK_BYTES = 64 * 2**20
-"""How much log is read at the most to see what waits. A slot that keeps more is behind by what its last batch says."""
-_LOOK_SECONDS = 1.0
-_WAIT_SECONDS = 0.1
-_KEEPALIVE, _BEGIN, _ROWS = b"k"[0], b"B"[0], frozenset(b"IUDT")
-_KIND, _TIME = 25, slice(34, 42)
-"""Where a payload says what it is, and where a BEGIN has the time of the commit."""
-_EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
-_MUCH = 256 * 2**20
-"""How much log from before the slot's position is worth a word."""
-
-
 class HealthProbe:
     """Examines the slot of a pipeline. Runs in the driver.
 
@@ -325,7 +324,7 @@ class HealthProbe:
             with connect(self._settings) as connection:
                 return _Examination(connection, self._settings).health(offset)
         except HeadraceError as error:
-            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+            return unasked(error)
 
 
 @dataclass(frozen=True)
@@ -402,9 +401,9 @@ class _Examination:
         """When the first change was committed that waits; and whether that is known, null being nothing then."""
         if end <= boundary:
             return None, True
-        if slot.restart is None or end - slot.restart > _LOOK_BYTES:
+        if slot.restart is None or end - slot.restart > _SCAN_BYTES:
             return None, False
-        committed, deadline = None, time.monotonic() + _LOOK_SECONDS
+        committed, deadline = None, time.monotonic() + _SCAN_SECONDS
         try:
             with copy_reader(self.settings, boundary, copies_only=True) as reader:
                 while time.monotonic() < deadline:

@@ -28,7 +28,7 @@ from headrace.sources.health import Health
 from headrace.sources.log.window import MarkerSlice, checked_skip, refuse_rewind, slice_of
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import catalog_statements, lsn
-from headrace.sources.postgresql.captured_table import columns_of, tables_of
+from headrace.sources.postgresql.captured_table import tables_of
 from headrace.sources.postgresql.catalog import captured_tables, left_out, means
 from headrace.sources.postgresql.checks import HealthProbe, missing_permissions
 from headrace.sources.postgresql.connection import connect
@@ -62,7 +62,7 @@ from headrace.sources.table_versions import NOW, MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.table_rules import TableRules
-from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
+from headrace.sources.tables.unmatched import Unmatched, columns_of, gone_table, has_names, unmatched
 
 
 class PostgresSource(Source):

@@ -141,6 +141,7 @@ def chunk_bound(
 
 
 def in_range(table: PostgresTable, key: Sequence[KeyColumn], lower: Key | None, upper: Key | None) -> list[str]:
+    """Predicates of the rows whose key is in (lower, upper]."""
     bounds = ((">", lower), ("<=", upper))
     return [_compared(table, key, operator, bound) for operator, bound in bounds if bound is not None]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import publication
-from headrace.sources.postgresql.captured_table import PostgresTable, columns_of, tables_of
+from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
 from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows, means, say_left_out
 from headrace.sources.postgresql.connection import Connection
 from headrace.sources.postgresql.earlier_structures import has_renames
@@ -21,13 +21,13 @@ from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import follow_rewrites
-from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
+from headrace.sources.tables.unmatched import require_matched_tables
 
 _REMEDY = "Create it, or add it to the publication (ALTER PUBLICATION ... ADD TABLE)"
 
 
 class TableSet:
-    """The captured tables of one process, looked up again when the catalog has changed.
+    """The captured tables of one process, read again when the catalog has changed.
 
     Args:
         settings: the source's options.
@@ -114,7 +114,7 @@ class TableSet:
             return start if earlier == state.earlier else replace(state, earlier=earlier).in_offset(start)
         visible = visible_now(connection)
         captured = self.captured(connection, strict=False)
-        self._require_matched(known, captured, [path for path in captured if path not in known])
+        require_matched_tables(self._settings, known, captured, [path for path in captured if path not in known])
         if publishes:
             self.publish(connection, captured, known)
         new = self.state(connection, captured, visible) if publishes else replace(state, catalog="")
@@ -182,14 +182,3 @@ class TableSet:
             waiting=waiting,
         )
         return new.in_offset(end)
-
-    def _require_matched(
-        self, known: Mapping[str, PostgresTable], captured: Mapping[str, PostgresTable], fresh: list[str]
-    ) -> None:
-        """See that names and patterns of the options still match something in tables that may have changed."""
-        for path in fresh:
-            require_matched_by(self._settings, captured[path].id, list(map(columns_of, captured.values())))
-        for path, table in known.items():
-            if path in captured:
-                held = [column.name for column in table.schema.columns]
-                require_still_matched(self._settings, columns_of(captured[path]), table.names, table.protected, held)

@@ -460,6 +460,7 @@ class TypeCatalog:
         return TypeCatalog({**self.types, **{oid: kind.before(self.types.get(oid)) for oid, kind in earlier.items()}})
 
     def with_gone(self, earlier: Mapping[int, CatalogType]) -> TypeCatalog:
+        """With types that are not there any more."""
         return TypeCatalog({**earlier, **self.types})
 
     def with_logged(self, oid: int, schema: str, name: str) -> TypeCatalog:

@@ -30,13 +30,35 @@ from headrace.sources.change_tables.guards import is_retained
 from headrace.sources.change_tables.permissions import missing_select, refused
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.statements import Queries
-from headrace.sources.health import CaptureState, Health, span_text
+from headrace.sources.health import CaptureState, Health, span_text, unasked
 from headrace.sources.offset import Offset
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.options import SqlServerSettings
 from headrace.sources.tables.restricted import RestrictedRead
 
 _IN_SNAPSHOTS = "snapshot"
+
+ADVICE = Advice(
+    capture="Run EXEC sys.sp_cdc_enable_table",
+    enable="Enable its change data capture (sys.sp_cdc_enable_table)",
+    keep="give the clean-up job a longer retention (sys.sp_cdc_change_job)",
+    watch="SQL Server Agent and the capture job run",
+    see="the permission is VIEW DATABASE STATE",
+)
+_AGENT_RUNS = 4
+_LATE_SECONDS = 60.0
+"""From here on a capture job that works is called late; with a longer polling interval, from three of those on."""
+_STILL_SECONDS = 30.0
+"""A capture job that has not looked at the log for this long and two polling intervals does not work."""
+_MARK_SECONDS = 600.0
+"""An idle capture job leaves a mark about every five minutes: what is seen where its scans are not."""
+_POLLING_SECONDS = 5.0
+_UNSEEN_POLLING_SECONDS = 60.0
+"""The polling interval that is allowed for when the login may not see it."""
+_AGAIN_SECONDS = 60.0
+_JOBS_SECONDS = 30.0
+_SEE_SERVER = "VIEW SERVER STATE"
+_SEE_DATABASE = "VIEW DATABASE STATE"
 
 
 def missing_in_database(connection: Connection, settings: SqlServerSettings) -> Iterator[MissingPermission]:
@@ -115,15 +137,6 @@ def _watching(connection: Connection, settings: SqlServerSettings, user: str) ->
             f"Run in msdb, where the login needs a user: GRANT SELECT ON dbo.cdc_jobs TO {quoted}.",
             required=False,
         )
-
-
-ADVICE = Advice(
-    capture="Run EXEC sys.sp_cdc_enable_table",
-    enable="Enable its change data capture (sys.sp_cdc_enable_table)",
-    keep="give the clean-up job a longer retention (sys.sp_cdc_change_job)",
-    watch="SQL Server Agent and the capture job run",
-    see="the permission is VIEW DATABASE STATE",
-)
 
 
 def restricted_reads(server: Queries, tables: Sequence[CapturedTable]) -> list[RestrictedRead]:
@@ -206,23 +219,6 @@ def _named(columns: Sequence[str]) -> str:
     return f"Column {names} is" if len(columns) == 1 else f"Columns {names} are"
 
 
-_AGENT_RUNS = 4
-_LATE_SECONDS = 60.0
-"""From here on a capture job that works is called late; with a longer polling interval, from three of those on."""
-_STILL_SECONDS = 30.0
-"""A capture job that has not looked at the log for this long and two polling intervals does not work."""
-_MARK_SECONDS = 600.0
-"""An idle capture job leaves a mark about every five minutes: what is seen where its scans are not."""
-_POLLING_SECONDS = 5.0
-_UNSEEN_POLLING_SECONDS = 60.0
-"""The polling interval that is allowed for when the login may not see it."""
-_AGAIN_SECONDS = 60.0
-_JOBS_SECONDS = 30.0
-
-_SEE_SERVER = "VIEW SERVER STATE"
-_SEE_DATABASE = "VIEW DATABASE STATE"
-
-
 @dataclass(frozen=True)
 class Jobs:
     """What is set for the two jobs of a database's capture.
@@ -289,7 +285,7 @@ class HealthProbe:
                     reason = connection.dialect.no_capture(connection, self._settings.database) or error
                     return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy)
         except HeadraceError as error:
-            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+            return unasked(error)
 
     def optional(self, connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
         """The rows of a statement that the login may lack the permission for; None if it does."""

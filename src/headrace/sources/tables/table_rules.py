@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
@@ -30,12 +30,14 @@ class SourceTable(Generic[Native]):
         natives: the declared type per column.
         chunk_key: the columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece.
         protected: the columns whose values the options keep back or change.
+        columns: all columns of the table, where it comes from the catalog.
     """
 
     schema: TableSchema
     natives: tuple[Native, ...]
     chunk_key: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    columns: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
 
     @property
     def id(self) -> TableId:

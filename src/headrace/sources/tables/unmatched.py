@@ -7,7 +7,7 @@ with `optional:` in front may stand for nothing, for the sake of a table or colu
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.options import Names, bare, is_optional, shown_name
 from headrace.registry import did_you_mean
 from headrace.settings import Settings
 from headrace.sources.tables.columns import matching
+from headrace.sources.tables.table_rules import SourceTable
 
 FAIL = "fail"
 _LOG = logging.getLogger("headrace.sources")
@@ -39,6 +40,11 @@ class TableColumns:
     columns: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
     gone: bool = False
+
+
+def columns_of(table: SourceTable[Any]) -> TableColumns:
+    """A table as names and patterns of the options are held against it."""
+    return TableColumns(table.id, table.columns or table.names, table.names)
 
 
 def gone_table(path: str, database: str) -> TableColumns:
@@ -156,6 +162,31 @@ def _stands_for_column(text: str, candidates: Sequence[TableColumns], *, every: 
         if any(matching((text,), table.id, name) for name in (table.columns if every else table.captured)):
             return None
     return _near(text, [f"{table.id.path}.{name}" for table in candidates for name in table.columns])
+
+
+def require_matched_tables(
+    settings: Settings,
+    known: Mapping[str, SourceTable[Any]],
+    captured: Mapping[str, SourceTable[Any]],
+    fresh: Iterable[str],
+) -> None:
+    """See that names and patterns of the options still match something in tables that may have changed.
+
+    Args:
+        settings: the source's options.
+        known: the tables as the offset keeps them, by path.
+        captured: the captured tables as the catalog shows them now.
+        fresh: those of them that are new.
+
+    Raises:
+        OptionError: one of them matches nothing, and the options say to stop.
+    """
+    for path in fresh:
+        require_matched_by(settings, captured[path].id, list(map(columns_of, captured.values())))
+    for path, table in known.items():
+        if path in captured:
+            held = [column.name for column in table.schema.columns]
+            require_still_matched(settings, columns_of(captured[path]), table.names, table.protected, held)
 
 
 def require_matched_by(settings: Settings, table: TableId, candidates: Sequence[TableColumns]) -> None:

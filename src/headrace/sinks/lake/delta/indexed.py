@@ -13,8 +13,9 @@ import numpy as np
 from headrace import faultpoints
 from headrace.sinks.lake.data_files import DataFile, arrow_type, write_data_file
 from headrace.sinks.lake.delta.actions import Action, added, indexed_columns, marked, removed, statistics
+from headrace.sinks.lake.delta.deletion_vectors import write_vectors
 from headrace.sinks.lake.delta.facts import TableFacts
-from headrace.sinks.lake.delta.live_files import LiveFiles, write_vectors
+from headrace.sinks.lake.delta.live_files import LiveFiles
 from headrace.sinks.lake.delta.log import BatchMark, Transaction
 from headrace.sinks.lake.indexed import Effect, IndexedTable, indexed, unfit
 from headrace.sinks.lake.key_index import Bounded

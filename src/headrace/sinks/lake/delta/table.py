@@ -42,30 +42,6 @@ if TYPE_CHECKING:
     from headrace.apply import TableProfile
 
 
-@dataclass(frozen=True)
-class PreparedDelta(PreparedTable):
-    """A Delta table.
-
-    Args:
-        indexed: the columns that have statistics.
-    """
-
-    indexed: Sequence[str]
-
-    @property
-    def inside(self) -> list[str]:
-        return [name for name in self.schema.names if name not in self.partitioning.columns]
-
-    def action(self, file: DataFile) -> dict[str, Any]:
-        shown = statistics(file, self.schema, self.indexed, self.names)
-        return added(file, shown, self.partitioning, self.columns, self.names)
-
-
-class DeltaFiles(LakeFiles):
-    sink: ClassVar[str] = "delta"
-    table: ClassVar[type[PreparedTable]] = PreparedDelta
-
-
 _LOG = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -90,6 +66,31 @@ _OF_COMMANDS = (
     *("__delta_internal_row_index", "__delta_internal_is_row_deleted"),
 )
 """Columns that Delta's commands put beside those of a table on the way. They find rows by Spark's `_metadata`."""
+
+
+@dataclass(frozen=True)
+class PreparedDelta(PreparedTable):
+    """A Delta table.
+
+    Args:
+        indexed: the columns that have statistics.
+    """
+
+    indexed: Sequence[str]
+
+    @property
+    def inside(self) -> list[str]:
+        """Those by which there are partitions stand in the log."""
+        return [name for name in self.schema.names if name not in self.partitioning.columns]
+
+    def action(self, file: DataFile) -> dict[str, Any]:
+        shown = statistics(file, self.schema, self.indexed, self.names)
+        return added(file, shown, self.partitioning, self.columns, self.names)
+
+
+class DeltaFiles(LakeFiles):
+    sink: ClassVar[str] = "delta"
+    table: ClassVar[type[PreparedTable]] = PreparedDelta
 
 
 def folder_of(base: str, id: TableId) -> str:
@@ -315,6 +316,7 @@ class DeltaTable(LakeTable):
         return facts if isinstance(facts, str) else facts.folder or str(facts.storage)
 
     def names_of_files(self) -> set[str]:
+        """As all commits and checkpoints have them that the log still has."""
         folder = self.data_folder()
         assert isinstance(folder, Folder)
         return names_in_log(folder)

@@ -36,6 +36,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+MAIN = "main"
+_PREFIX = "headrace_"
+_REFUSED = ("IllegalArgumentException", "CommitFailedException", "PendingUpdateFailedException", "ValidationException")
+"""How Iceberg says that the table has moved, or that the branch is gone."""
+OWNER = "headrace.owner"
+BATCH = "headrace.batch"
+TARGET = "headrace.target"
+OFFSETS = "headrace.offsets"
+SINK = "headrace.sink"
+_METADATA_COLUMNS = frozenset(
+    ("_file", "_pos", "_partition", "_spec_id", "_deleted", "_row_id", "_last_updated_sequence_number")
+)
+"""Columns that every Iceberg table has beside its own; a MERGE finds the rows that it changes by them."""
+_WAP = ("spark.wap.id", "spark.wap.branch")
+"""Settings by which a session's writes are staged, until somebody publishes them."""
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
 @dataclass(frozen=True)
 class PreparedIceberg(PreparedTable):
     """An Iceberg table.
@@ -61,12 +79,6 @@ class PreparedIceberg(PreparedTable):
 class IcebergFiles(LakeFiles):
     sink: ClassVar[str] = "iceberg"
     table: ClassVar[type[PreparedTable]] = PreparedIceberg
-
-
-MAIN = "main"
-_PREFIX = "headrace_"
-_REFUSED = ("IllegalArgumentException", "CommitFailedException", "PendingUpdateFailedException", "ValidationException")
-"""How Iceberg says that the table has moved, or that the branch is gone."""
 
 
 class Branch:
@@ -146,20 +158,6 @@ def _not_there(label: str) -> TargetMoved:
         f"The {label} changed while a batch was written; nothing of it is in the table.",
         remedy="Make sure that nothing else writes to it. You can repeat the batch.",
     )
-
-
-OWNER = "headrace.owner"
-BATCH = "headrace.batch"
-TARGET = "headrace.target"
-OFFSETS = "headrace.offsets"
-SINK = "headrace.sink"
-_METADATA_COLUMNS = frozenset(
-    ("_file", "_pos", "_partition", "_spec_id", "_deleted", "_row_id", "_last_updated_sequence_number")
-)
-"""Columns that every Iceberg table has beside its own; a MERGE finds the rows that it changes by them."""
-_WAP = ("spark.wap.id", "spark.wap.branch")
-"""Settings by which a session's writes are staged, until somebody publishes them."""
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 class IcebergTable(LakeTable):
@@ -273,6 +271,7 @@ class IcebergTable(LakeTable):
         return super().types() if facts.odd_column else facts.columns
 
     def _no_index(self, properties: Mapping[str, str] | None) -> str:
+        """Of a table that is not there its format alone is known, and how it is written."""
         return no_marks(properties) if properties is not None else self._table().facts.no_index
 
     def replace_by_index(self, change: CollectedRows) -> bool:
@@ -429,6 +428,7 @@ class IcebergTable(LakeTable):
         return facts.folder or str(facts.storage)
 
     def names_of_files(self) -> set[str]:
+        """As all snapshots have them, those of branches too."""
         lines = self.session.sql(f"select distinct file_path from {self.sql_name}.all_files").collect()
         return {str(line["file_path"]).rpartition("/")[2] for line in lines}
 
@@ -490,6 +490,7 @@ class IcebergTable(LakeTable):
             self.session.sql(f"alter table {self.sql_name} write locally ordered by {names}")
 
     def column_type(self, kind: str) -> str:
+        """Iceberg's smallest integer is int."""
         return "int" if kind in ("tinyint", "smallint") else kind
 
     def widens(self, old: str, new: str) -> bool:

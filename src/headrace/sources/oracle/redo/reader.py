@@ -164,6 +164,7 @@ class RedoReader:
         return RedoTable(path[0] if len(path) == 2 else None, path[-1], frozenset(qualifiers))
 
     def column(self, table: RedoTable) -> tuple[str, bool]:
+        """A column of the table, and whether it is the pseudo column ROWID."""
         at = self._next
         path = self.path("a column")
         if len(path) > 1 and path[:-1] not in table.qualifiers:

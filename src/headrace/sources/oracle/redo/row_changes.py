@@ -33,6 +33,7 @@ def columns_of(reader: RedoReader, named: Iterable[RedoColumn]) -> list[RedoColu
 
 
 def image_of(columns: Sequence[RedoColumn], values: Values) -> tuple[tuple[str, ...], list[int]]:
+    """Names, and where their values will be."""
     return tuple(column.name for column in columns), [place_of(column.value, values) for column in columns]
 
 
