@@ -124,6 +124,27 @@ def test_an_index_finds_all_rows_of_all_files_that_it_has(kind: str, data: st.Da
         assert {*index.paths} == {*model}
 
 
+def test_rows_of_a_dropped_file_stay_gone_however_often_files_are_renumbered() -> None:
+    form, index = KeyForm({"k": "bigint"}, ()), KeyIndex(most_dropped=0)
+
+    def add(path: str, *values: int) -> None:
+        index.add(path, form.keys(pa.table({"k": column("bigint", list(values))})))
+
+    for number in range(17):
+        add(f"old{number}", number, 100 + number)
+    # Fewer than half of the entries of one part are gone, so they stay in it.
+    index.drop([f"old{number}" for number in range(8)])
+    for turn in range(3):
+        for number in range(12):
+            add(f"young{turn}.{number}", 1_000)
+        index.drop([f"young{turn}.{number}" for number in range(11)])
+        wanted = form.keys(pa.table({"k": column("bigint", list(range(17)))}))
+        hits = index.look_up(wanted)
+        assert sorted((int(wanted.rows[k]), hits.paths[f]) for k, f in zip(hits.keys, hits.files, strict=True)) == [
+            (number, f"old{number}") for number in range(8, 17)
+        ]
+
+
 def column(kind: str, values: list[int]) -> pa.Array:
     return pa.array(values, pa.int64()) if kind == "bigint" else pa.array([f"key {value}" for value in values])
 

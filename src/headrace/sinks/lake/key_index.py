@@ -121,7 +121,8 @@ class KeyIndex:
 
     def _renumber(self) -> None:
         """Forget the paths of dropped files. A table that runs for months drops millions of them."""
-        new = np.full(len(self._paths), -1, np.int32)
+        # One more than there are, at the end: entries of files that went before have -1 already, and keep it.
+        new = np.full(len(self._paths) + 1, -1, np.int32)
         new[self._alive] = np.arange(len(self._numbers), dtype=np.int32)
         self._parts = [
             replace(part, files=int(new[part.files]) if isinstance(part.files, int) else new[part.files])
