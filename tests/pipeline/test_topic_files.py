@@ -48,8 +48,9 @@ def envelope(op: str, before: Any, after: Any, source: Mapping[str, Any], column
 class Feed:
     """Messages of a topic, each key's in one partition, and what a table holds after them."""
 
-    def __init__(self, seed: int, source: Mapping[str, Any]) -> None:
+    def __init__(self, seed: int, source: Mapping[str, Any], *, keys: int = 40) -> None:
         self.made = random.Random(seed)
+        self.keys = keys
         self.source = dict(source)
         self.rows: dict[int, dict[str, Any]] = {}
         self.columns = ["id", "n", "a"]
@@ -80,7 +81,7 @@ class Feed:
         return found
 
     def change(self) -> Message:
-        key = self.made.randrange(40)
+        key = self.made.randrange(self.keys)
         before = self.rows.get(key)
         if before is not None and self.made.random() < 0.3:
             del self.rows[key]

@@ -275,6 +275,22 @@ def test_young_files_become_one_and_one_of_which_most_rows_are_gone_is_written_a
     assert again.content() == rows({**expected, 102: "newer", 21: "newer"})
 
 
+def test_young_files_become_one_although_each_batch_changes_rows_in_all_of_them(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed, "YOUNG", 4)
+    expected = dict(READ)
+    for number in range(10):
+        batch = Batch(T)
+        changed = [1000 * earlier + number for earlier in range(1, number + 1)]
+        for id in [*changed, *range(1000 * (number + 1) + 50, 1000 * (number + 1), -1)]:
+            expected[id] = f"new {number}"
+            batch.add("u" if id in changed else "c", T, 10 + number, row(id, expected[id]))
+        mirror.bring(batch)
+    assert mirror.content() == rows(expected)
+    assert mirror.files() <= 6
+
+
 def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     gone = Batch(T)
     for n in range(40):

@@ -4,7 +4,8 @@ What is here is true of any format. What files a table has, and which of their r
 how a commit marks more of them is the format's too.
 
 A batch also keeps the number of files in bounds: many small files of about one size become one, and a file that has
-lost most of its rows is written again without them. A row is rewritten once for each size that its file grows through.
+lost a third of its rows is written again without them. A row is rewritten once for each size that its file grows
+through.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from headrace.sinks.lake.whole_rows import CollectedRows
 
 Rows = NDArray[np.int64]
 """Row numbers in a file, from 0 on, in order."""
-YOUNG = 32
+YOUNG = 8
 """So many small files of about one size become one."""
+_LOST = 1 / 3
+"""A file that has lost so much of its rows is written again without them."""
 _SIZE = 4
 """Two files are of about one size where their bytes are, to so many bits."""
 _MOST_BYTES = 64 << 20
@@ -272,27 +275,26 @@ class IndexedTable(Generic[Files]):
                 for (file, keys), marked in zip(change.written.files, lost, strict=True)
                 if len(marked) < file.rows
             ]
+        small = of_one_size({path: (size, self.files.partition(path)) for path, size in self._bytes.items()})
         marks, ends, room = {}, [], _MOST_BYTES
         for path, rows in goes.items():
             gone, most = np.union1d(self.files.gone(path), rows), self._rows[path]
             left = None
-            if most / 2 <= len(gone) < most and self._bytes[path] <= room:
+            if len(gone) < most and (path in small or (len(gone) >= most * _LOST and self._bytes[path] <= room)):
                 left = self._left(path, gone, schema)
-                room -= self._bytes[path]
+                room -= 0 if path in small else self._bytes[path]
             if left is None and len(gone) < most:
                 marks[path] = rows
                 continue
             ends.append(path)
             comes += [] if left is None else [left]
-        return Effect(marks, ends, pa.concat_tables(comes), written, *self._young(goes, schema))
-
-    def _young(self, touched: Collection[str], schema: pa.Schema) -> tuple[Collection[str], pa.Table]:
-        """Small files of about one size that become one, where there are many, and their rows."""
-        untouched = {path: size for path, size in self._bytes.items() if path not in touched}
-        alike = of_one_size({path: (size, self.files.partition(path)) for path, size in untouched.items()})
-        left = {path: self._left(path, self.files.gone(path), schema) for path in alike}
-        moved = {path: rows for path, rows in left.items() if rows is not None}
-        return moved.keys(), pa.concat_tables([schema.empty_table(), *moved.values()])
+        # Rows of files that this batch does not change move; those of the others come, as the batch's own do.
+        whole = {path: self._left(path, self.files.gone(path), schema) for path in small if path not in goes}
+        moved = {path: rows for path, rows in whole.items() if rows is not None}
+        if len(moved) == 1:
+            moved.clear()
+        rows = pa.concat_tables([schema.empty_table(), *moved.values()])
+        return Effect(marks, ends, pa.concat_tables(comes), written, moved.keys(), rows)
 
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
         """The rows of a file without some; None where it was written in a form that pyarrow reads as other values:
