@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -19,35 +18,19 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
 from tests.object_store.slow_store import KEY, SECRET, SlowStore
+from tests.support.environments import environment
 
 from headrace.spark.jars import DELTA, ICEBERG
-from headrace.spark.java import cache_folder
 from headrace.spark.session import spark_session
 
 MOTO = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
 _OF_AWS = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG.rpartition(':')[2]}"
 
 
-def _moto() -> Path:
-    """The program, installed where it is not."""
-    folder = cache_folder() / "moto-5.2.5"
-    program = folder / "bin" / "moto_server"
-    if not program.exists():
-        uv = [sys.executable, "-m", "uv"]
-        subprocess.run([*uv, "venv", "--quiet", "--clear", str(folder)], check=True)
-        index = subprocess.run(
-            [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True
-        ).stdout.strip()
-        given = ["--default-index", index] if index else []
-        install = ["pip", "install", "--quiet", "--native-tls", "--python", str(folder / "bin" / "python")]
-        subprocess.run([*uv, *install, *given, *MOTO], check=True)
-    return program
-
-
 @pytest.fixture(scope="session")
 def store() -> Iterator[SlowStore]:
     """The store, behind something that can be told to answer late or not at all."""
-    command = [_moto(), "-H", "127.0.0.1", "-p", "0"]
+    command = [environment("moto-5.2.5", MOTO) / "moto_server", "-H", "127.0.0.1", "-p", "0"]
     with (
         SlowStore() as front,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server,

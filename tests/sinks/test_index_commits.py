@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tests.support.lake_mirror import DeltaMirror, Mirror, T, made
+from tests.support.lake_mirror import CELLS, WIDE, DeltaMirror, Mirror, T, made
 
 from headrace import faultpoints
 from headrace.errors import SchemaError, SinkError
@@ -529,35 +529,6 @@ def test_a_data_file_that_vanished_stops_a_batch_that_needs_it(mirror: Mirror, m
     file.write_bytes(content)
     mirror.bring(batch)
     assert mirror.content() == rows({**dict.fromkeys(READ, "newer"), 7: "read 7"})
-
-
-WIDE = {
-    "flag": "boolean",
-    "tiny": "int8",
-    "small": "int16",
-    "number": "int32",
-    "big": "int64",
-    "huge": "uint64",
-    "single": "float32",
-    "double": "float64",
-    "amount": "decimal(12,3)",
-    "text": "string",
-    "bytes": "bytes",
-    "day": "date",
-    "local": "timestamp(6)",
-    "instant": "instant(6)",
-    "zoned": "zoned_timestamp(3)",
-    "clock": "time(3)",
-}
-CELLS = {
-    "flag": ["true", "false"], "tiny": ["-128", "127"], "small": ["-32768"], "number": ["2147483647"],
-    "big": ["-9223372036854775808"], "huge": ["18446744073709551615"], "single": ["-0.0", "3.4028235e+38", "NaN"],
-    "double": ["1.7976931348623157e+308", "5e-324", "-Infinity", "0.1"], "amount": ["-999999999.999", "0.000"],
-    "text": ["", "O'Hara \"\\\n", "\U0001f600" * 40], "bytes": ["", "3q2+7w=="], "day": ["0001-01-01", "9999-12-31"],
-    "local": ["0001-01-01 00:00:00.000001", "9999-12-31 23:59:59.999999"],
-    "instant": ["0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"],
-    "zoned": ["2018-07-13T12:23:45.120+11:00"], "clock": ["-10:23:45.120"],
-}  # fmt: skip
 
 
 @pytest.mark.smoke("delta-key2", "iceberg-key3")
