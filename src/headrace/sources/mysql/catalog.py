@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.options import bare
+from headrace.sources.log.table_changes import TableChanges
 from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.connection import Connection, login_of
 from headrace.sources.mysql.foreign_keys import require_followed, unlogged_keys
@@ -29,7 +30,7 @@ from headrace.sources.signals import say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.tables.keys import UniqueKey
-from headrace.sources.tables.lost import is_named, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
 from headrace.sources.tables.selection import FoundTable, TableSelection, require_own_paths
 from headrace.sources.tables.table_rules import TableRules, no_column_left
@@ -138,21 +139,21 @@ class TableSet:
         require_matched_tables(self._settings, known, captured, [path for path in captured if path not in known])
         read = read_first(self._settings, (table.id for table in captured.values()))
         fresh = [path for path in captured if path not in known]
-        kept = [path for path in start.known if path in captured]
-        uncaptured = uncaptured_tables(start, captured, lambda path: means(self._settings, path))
-        say_uncaptured(list(uncaptured), () if restarted else start.uncaptured, self._settings, _REMEDY)
-        for path in fresh:
-            if path in start.tables_seen:
-                after = start.uncaptured.get(path, start.commit)
-                say_returned(path, f"commit {after}", self._settings, read_again=path in read)
+        changes = TableChanges.said(
+            self._settings,
+            start,
+            captured,
+            fresh,
+            lambda path: means(self._settings, path),
+            read=read,
+            remedy=_REMEDY,
+            restarted=restarted,
+        )
         ad_hoc = AdHoc.from_json(start.ad_hoc).after_added(start.commit)
-        waiting = tuple(path for path in state.waiting if path in captured)
-        waiting = tuple(dict.fromkeys((*waiting, *(path for path in fresh if path in read))))
-        wanted = [path for path in fresh if path in read]
         # A snapshot of its own ends with what is gone.
         whole = {path: replace(captured[path], chunk_key=()) for path in replaced if path in captured}
         ad_hoc = follow_rewrites(
-            [rewrite for rewrite in rewrites if rewrite.path in kept],
+            [rewrite for rewrite in rewrites if rewrite.path in captured and rewrite.path in start.known],
             ad_hoc,
             {**captured, **whole},
             self._settings,
@@ -161,19 +162,7 @@ class TableSet:
             since=start.commit,
             under_way=start.tables,
         )
-        if wanted:
-            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
-        end = replace(
-            start,
-            known=(*kept, *fresh),
-            schemas={path: table.to_json() for path, table in captured.items()},
-            uncaptured=uncaptured,
-            ad_hoc=ad_hoc.to_json(),
-            tables={
-                path: progress for path, progress in start.tables.items() if path in captured and path not in fresh
-            },
-        )
-        end = replace(state, waiting=waiting).in_offset(end)
+        end = changes.in_offset(start, state, changes.with_reads(ad_hoc))
         return start if end == start else end
 
 

@@ -9,32 +9,25 @@ Source: MySQL's and MariaDB's documentation of replication; Debezium's documenta
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
-from headrace.changes import TableSchema
 from headrace.changes.foreign_key import Cascade, ForeignKey
-from headrace.changes.table_files import TableFiles
-from headrace.errors import HeadraceError, OptionError
+from headrace.errors import OptionError
 from headrace.permissions import MissingPermission
-from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.log.window import MarkerSlice, checked_skip, refuse_rewind, slice_of
+from headrace.sources.log.source import LogSource
 from headrace.sources.mysql import binlog_position
-from headrace.sources.mysql.captured_table import tables_of
+from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.catalog import Catalog, means
 from headrace.sources.mysql.checks import HealthProbe, missing_permissions, zero_dates
 from headrace.sources.mysql.connection import connect
 from headrace.sources.mysql.foreign_keys import cascades, require_followed, still_there, unlogged_keys
 from headrace.sources.mysql.incremental import check_filter
-from headrace.sources.mysql.markers import connector, created, dropped, empty_table, gap, heartbeat, table_id
+from headrace.sources.mysql.markers import MysqlMarkers, connector, table_id
 from headrace.sources.mysql.options import MysqlSettings
 from headrace.sources.mysql.planner import Planner
 from headrace.sources.mysql.printed import printed_tables
@@ -51,23 +44,17 @@ from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.offset import Offset
 from headrace.sources.printed_tables import PrintedTable
-from headrace.sources.retries import Retries
-from headrace.sources.rows import Marker
-from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
-from headrace.sources.snapshots.chunks import found_empty, plan_chunks
-from headrace.sources.snapshots.ends_equal import added_column_markers, end_markers
+from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.snapshots.select_overrides import SelectOverrides
-from headrace.sources.stream_options import WHOLE_TABLES
-from headrace.sources.table_versions import NOW, MovePlan, TableMove
+from headrace.sources.table_versions import NOW
 from headrace.sources.tables.keys import MisfitKey
-from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unmatched import TableColumns, Unmatched, columns_of, has_names, unmatched
 
 
-class MysqlSource(Source):
+class MysqlSource(LogSource[MysqlTable, Planner]):
     """Changes of a MySQL or MariaDB server from its binary log."""
 
     name = "mysql"
@@ -76,30 +63,13 @@ class MysqlSource(Source):
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "databases": "shop", "user": "cdc"}
     example_schema = "shop"
     offered = ("port", "snapshot_mode", "sslmode")
-    knows_schemas = True
-    whole_tables = WHOLE_TABLES
-    moves = frozenset(("skip",))
+    passing = (PassingError,)
 
     def __init__(self, settings: MysqlSettings) -> None:
         super().__init__(settings)
         # Only to find errors at once.
         TableRules.of(settings)
         SelectOverrides.of(settings, for_mysql=True)
-        self._planner_made: Planner | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Executors read slices, which carry what they need.
-        return {**self.__dict__, "_planner_made": None}
-
-    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
-        """What is captured now, in include-list order."""
-        known = forgiven(known, self.settings)
-        with connect(self.settings) as connection:
-            captured = Catalog(connection, self.settings).captured(strict=True, known=known)
-        return [table.schema for table in captured.values()]
-
-    def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """Names that match no table that is captured now or was captured before."""
@@ -127,9 +97,7 @@ class MysqlSource(Source):
         connect(self.settings).close()
 
     def missing_permissions(self) -> Sequence[MissingPermission]:
-        with connect(self.settings) as connection:
-            captured = Catalog(connection, self.settings).captured(strict=False)
-        return missing_permissions(self.settings, [table.id for table in captured.values()])
+        return missing_permissions(self.settings, [table.id for table in self._captured(strict=False).values()])
 
     def printed_tables(self) -> Iterator[PrintedTable]:
         return printed_tables(self.settings)
@@ -160,172 +128,85 @@ class MysqlSource(Source):
         with connect(self.settings) as connection:
             return still_there(connection, key, table, rows)
 
-    def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
-        """What the next batch would begin with; the log is not looked at for it."""
-        return Planner(self.settings, self.name).preview(start, restarted=restarted)
-
-    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        """Where the next batch ends: more snapshot chunks, or a window of the log."""
-        return self._retries.call(lambda: self._planner.advance(start, limit, now))
-
-    def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """Snapshot chunks, windows of the log, chunks that are read beside it, and announcements."""
-        if start == end:
-            return []
-        log = StreamState.of(end).log
-        slices = [*self._snapshot_slices(start, end), *_stream_slices(start, end)]
-        if end.ad_hoc != start.ad_hoc:
-            tables = tables_of(end.schemas)
-            chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
-            slices += [
-                IncrementalSlice(tables[chunk.table], chunk, end.commit, log, end.capture_time) for chunk in chunks
-            ]
-        ends = end_markers(start, end, connector(log.kind), tables_of(end.schemas))
-        values = added_column_markers(start, end, connector(log.kind), tables_of(end.schemas))
-        markers = (*_come_and_gone(start, end), *ends, *values)
-        if markers:
-            slices.append(MarkerSlice(markers, end.capture_time))
-        if end.heartbeat != start.heartbeat:
-            slices.append(MarkerSlice((heartbeat(log, end.commit, end.commit_time),), end.heartbeat))
-        return [slice.planned() for slice in slices]
-
-    def _snapshot_slices(self, start: Offset, end: Offset) -> Iterator[MysqlSlice]:
-        tables, log = tables_of(end.schemas), StreamState.of(end).log
-        for path, chunks in groupby(plan_chunks(start, end), key=lambda chunk: chunk.table):
-            if self._retries.call(partial(self._planner.can_be_read, path, tables[path])):
-                yield from (SnapshotSlice(tables[path], chunk, log, end.capture_time) for chunk in chunks)
-        for path, position in found_empty(start, end):
-            yield MarkerSlice((empty_table(log, tables[path].schema, position),), end.capture_time)
-        if end.gaps and end.gaps != start.gaps:
-            asked = {path for path, lost in end.gaps.items() if end.skipped.get(path) == lost}
-            gaps = [
-                gap(log, path, after, upto, skipped=path in asked) for path, (after, upto) in sorted(end.gaps.items())
-            ]
-            yield MarkerSlice(tuple(gaps), end.capture_time)
-
-    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
-        """The change rows of one slice; opens connections of its own and closes them at the end."""
-        share = slice_of(slice)
-        yield from self._retries.rows(lambda: share.rows(self.settings), same=share.same_rows)
-
-    def read_to_files(self, slice: Slice, files: TableFiles) -> Iterator[pa.RecordBatch]:
-        share = slice_of(slice)
-        yield from self._retries.rows(partial(share.rows_to_files, self.settings, files), same=share.same_rows)
-
-    def without(self, slice: Slice, table: str) -> Slice | None:
-        left = slice_of(slice).without(table)
-        return None if left is None else left.planned()
-
-    def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
-        """The schemas that are known before a slice is read; its rows bring `schema` rows of others."""
-        return slice_of(slice).schemas
-
-    def health(self, offset: Offset | None = None) -> Health:
-        """Whether the server logs rows, how much waits, and how long until it may be purged."""
-        health = HealthProbe(self.settings, partial(means, self.settings)).ask(offset)
-        return health if offset is None else replace(health, uncaptured=self._uncaptured(offset))
-
-    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
-        """The known tables that are not captured now; those that a run has found where the server can't be reached."""
-        try:
-            with connect(self.settings) as connection:
-                captured = Catalog(connection, self.settings).captured(strict=False)
-        except HeadraceError:
-            return tuple(offset.uncaptured)
-        return tuple(uncaptured_tables(offset, captured, partial(means, self.settings)))
-
-    def check_signal(self, signal: Signal) -> None:
-        """Whether the tables that it names are captured, and the server takes its filters."""
-        if self.settings.snapshot_mode == "initial_only":
-            raise OptionError(
-                "A pipeline with snapshot.mode=initial_only ends with its snapshot and follows no signal.",
-                remedy="Use another snapshot.mode.",
-            )
-        with connect(self.settings) as connection:
-            tables = Catalog(connection, self.settings).captured(strict=False)
-            by_id = {table.id: table for table in tables.values()}
-            for id, filter in requested_tables(signal, by_id.values()):
-                check_filter(connection, by_id[id], filter)
-
-    def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
-        """What it takes to leave out changes of one table. A position is a file and a byte of the log, or `now`."""
-        refuse_rewind(wanted)
-        head = self.head_after(offset)
-        return checked_skip(replace(wanted, to=_position(wanted.to, head)), offset, head)
-
-    def signal(self, signal: Signal) -> Sequence[str]:
-        """Insert a row into the signal table; write a file where there is none."""
-        if not self.settings.signal_data_collection:
-            return [f"file {signal_file(self.settings.signal_path, signal)}"]
-        with connect(self.settings) as connection:
-            tables = Catalog(connection, self.settings).captured(strict=False)
-            table = require_signal_table(self.settings.signal_data_collection, tables)
-            insert_signal(connection, table, signal)
-        return [f"table {table.path}"]
-
     def execute(self, statement: str) -> None:
         with connect(self.settings) as connection:
             connection.run(statement)
 
-    def has_signals(self, offset: Offset) -> bool:
-        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
+    def _new_planner(self) -> Planner:
+        # What server it is its log says, whatever its address.
+        return Planner(self.settings, self.name)
 
-    @property
-    def _retries(self) -> Retries:
-        return Retries.of(self.settings, PassingError)
+    def _captured(self, *, strict: bool, known: Collection[str] = ()) -> Mapping[str, MysqlTable]:
+        with connect(self.settings) as connection:
+            return Catalog(connection, self.settings).captured(strict=strict, known=known)
 
-    @property
-    def _planner(self) -> Planner:
-        if self._planner_made is None:
-            # What server it is its log says, whatever its address.
-            self._planner_made = Planner(self.settings, self.name)
-        return self._planner_made
+    @staticmethod
+    def _tables_of(schemas: Mapping[str, Any]) -> Mapping[str, MysqlTable]:
+        return tables_of(schemas)
 
+    def _means(self, path: str) -> bool:
+        return means(self.settings, path)
 
-def _stream_slices(start: Offset, end: Offset) -> Iterator[MysqlSlice]:
-    if start.is_nothing or not StreamState.of(end).reads:
-        return
-    state = StreamState.of(end)
-    # A table that the batch took in, or that is gone now, has its rows where either offset knows it.
-    waiting = set(state.waiting)
-    tables = {**tables_of(start.schemas), **tables_of(end.schemas)}
-    read = {path: table for path, table in tables.items() if path not in waiting}
-    after = {path: progress.commit for path, progress in start.tables.items() if path in read}
-    log, before = state.log, StreamState.of(start)
-    # Of the files between the two nothing is known but their names.
-    marks = {
-        binlog_position.boundary(offset.commit).file: of.log.mark for offset, of in ((end, state), (start, before))
-    }
-    for begin, upto in pairwise(map(binlog_position.boundary, (start.commit, *state.cuts, end.commit))):
-        mark = marks.get(begin.file, "")
-        window = Window(
-            begin,
-            upto,
-            log.base,
-            connector(log.kind),
-            read,
-            after,
-            before.prepared,
-            server=log.server,
-            mark=mark,
-            folds_names=log.folds_names,
-            unsettled=state.unsettled,
-            states={path: history for path, history in state.states.items() if path in read},
-            unsure=before.unsure,
-            gone=tuple(path for path in read if path not in end.schemas),
-        )
-        yield StreamSlice(window, end.capture_time)
+    def _state(self, offset: Offset) -> StreamState:
+        return StreamState.of(offset)
 
+    def _markers(self, end: Offset) -> MysqlMarkers:
+        return MysqlMarkers(StreamState.of(end).log)
 
-def _come_and_gone(start: Offset, end: Offset) -> tuple[Marker, ...]:
-    """The tables that a batch of the stream takes in or loses."""
-    if start.is_nothing:
-        return ()
-    log = StreamState.of(end).log
-    before, after = tables_of(start.schemas), tables_of(end.schemas)
-    gone = [dropped(log, before[path].id, end.commit) for path in end.uncaptured if path in start.known]
-    return (*gone, *(created(log, after[path].schema, end.commit) for path in end.known if path not in start.known))
+    def _chunks(self, table: MysqlTable, chunks: Sequence[Chunk], end: Offset) -> Iterator[MysqlSlice]:
+        log = StreamState.of(end).log
+        if self._retries.call(partial(self._planner.can_be_read, table.path, table)):
+            yield from (SnapshotSlice(table, chunk, log, end.capture_time) for chunk in chunks)
+
+    def _increment(self, table: MysqlTable, chunk: IncrementalChunk, end: Offset) -> MysqlSlice:
+        return IncrementalSlice(table, chunk, end.commit, StreamState.of(end).log, end.capture_time)
+
+    def _windows(
+        self, start: Offset, end: Offset, tables: Mapping[str, MysqlTable], behind: Mapping[str, str]
+    ) -> Iterator[MysqlSlice]:
+        state, before = StreamState.of(end), StreamState.of(start)
+        log = state.log
+        # Of the files between the two nothing is known but their names.
+        marks = {
+            binlog_position.boundary(offset.commit).file: of.log.mark for offset, of in ((end, state), (start, before))
+        }
+        for begin, upto in pairwise(map(binlog_position.boundary, (start.commit, *state.cuts, end.commit))):
+            window = Window(
+                begin,
+                upto,
+                log.base,
+                connector(log.kind),
+                tables,
+                behind,
+                before.prepared,
+                server=log.server,
+                mark=marks.get(begin.file, ""),
+                folds_names=log.folds_names,
+                unsettled=state.unsettled,
+                states={path: history for path, history in state.states.items() if path in tables},
+                unsure=before.unsure,
+                gone=tuple(path for path in tables if path not in end.schemas),
+            )
+            yield StreamSlice(window, end.capture_time)
+
+    def _health(self, offset: Offset | None) -> Health:
+        """Whether the server logs rows, how much waits, and how long until it may be purged."""
+        return HealthProbe(self.settings, self._means).ask(offset)
+
+    def _check_filter(self, table: MysqlTable, filter: str) -> None:
+        with connect(self.settings) as connection:
+            check_filter(connection, table, filter)
+
+    def _insert(self, signal: Signal) -> str:
+        with connect(self.settings) as connection:
+            tables = Catalog(connection, self.settings).captured(strict=False)
+            table = require_signal_table(self.settings.signal_data_collection, tables)
+            insert_signal(connection, table, signal)
+        return f"table {table.path}"
+
+    def _position(self, text: str, head: str) -> str:
+        """As in `LogSource`: a file and a byte of the log, or `now`."""
+        return _position(text, head)
 
 
 def _position(text: str, head: str) -> str:

@@ -22,7 +22,7 @@ from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import Before, WindowDecoder
 from headrace.sources.postgresql.earlier_structures import statement
 from headrace.sources.postgresql.incremental import read_incremental
-from headrace.sources.postgresql.markers import altered
+from headrace.sources.postgresql.markers import PostgresMarkers
 from headrace.sources.postgresql.options import PostgresSettings
 from headrace.sources.postgresql.slots import copy_reader
 from headrace.sources.postgresql.snapshot_read import read_chunk
@@ -109,7 +109,7 @@ def _unshown(window: Window, shown: Mapping[int, PostgresTable]) -> Iterator[Mar
         now = window.tables[path]
         text = statement(shown[now.oid], now)
         if text:
-            yield altered(now.schema, lsn.commit_before(window.end), text)
+            yield PostgresMarkers(window.database).altered(now.schema, lsn.commit_before(window.end), text)
 
 
 PostgresSlice = LogSlice[PostgresSettings]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from headrace.sources.log.table_changes import TableChanges
 from headrace.sources.offset import Offset
 from headrace.sources.postgresql import publication
 from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
@@ -19,7 +20,6 @@ from headrace.sources.postgresql.unsent_changes import TableFiles, unpublished_c
 from headrace.sources.signals import say_once, signal_table
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first
-from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import follow_rewrites
 from headrace.sources.tables.unmatched import require_matched_tables
 
@@ -127,20 +127,18 @@ class TableSet:
             for path, table in captured.items()
             if path not in known or table.oid != known[path].oid or table.oid in rejoined
         ]
-        kept = [path for path in start.known if path in captured]
-        uncaptured = uncaptured_tables(start, captured, lambda path: means(self._settings, path))
-        say_uncaptured(list(uncaptured), () if restarted else start.uncaptured, self._settings, _REMEDY)
         read = read_first(self._settings, (table.id for table in captured.values()))
-        for path in fresh:
-            if path in start.tables_seen:
-                after = start.uncaptured.get(path, start.commit)
-                say_returned(path, f"commit {after}", self._settings, read_again=path in read)
-        ad_hoc = AdHoc.from_json(start.ad_hoc).after_added(start.commit)
-        waiting = tuple(path for path in state.waiting if path in captured)
-        wanted = [path for path in fresh if path in read]
-        if wanted:
-            ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *wanted))))
-            waiting = tuple(dict.fromkeys((*waiting, *wanted)))
+        changes = TableChanges.said(
+            self._settings,
+            start,
+            captured,
+            fresh,
+            lambda path: means(self._settings, path),
+            read=read,
+            remedy=_REMEDY,
+            restarted=restarted,
+        )
+        ad_hoc = changes.with_reads(AdHoc.from_json(start.ad_hoc).after_added(start.commit))
         written = written_commit(connection)
         later = earlier.with_changes(known, captured, state.types, new.types, written)
         changed_types = state.types.changed_by(new.types)
@@ -162,23 +160,5 @@ class TableSet:
             under_way=start.tables,
             renamed=[path for path, was in later.before(captured).items() if has_renames(was, captured[path])],
         )
-        end = replace(
-            start,
-            known=(*kept, *(path for path in fresh if path not in kept)),
-            schemas={path: table.to_json() for path, table in captured.items()},
-            uncaptured=uncaptured,
-            ad_hoc=ad_hoc.to_json(),
-            tables={
-                path: progress for path, progress in start.tables.items() if path in captured and path not in fresh
-            },
-        )
-        new = replace(
-            state,
-            log=new.log,
-            catalog=new.catalog,
-            types=new.types,
-            files=new.files,
-            earlier=later,
-            waiting=waiting,
-        )
-        return new.in_offset(end)
+        new = replace(state, log=new.log, catalog=new.catalog, types=new.types, files=new.files, earlier=later)
+        return changes.in_offset(start, new, ad_hoc)
