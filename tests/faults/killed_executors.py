@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.pipeline.test_topic_files import Feed, Message, Mirror
+from tests.support.topic_feed import Feed, Message, Mirror
 
 from headrace.errors import HeadraceError
 from headrace.sinks.lake import collected, decoded_files
