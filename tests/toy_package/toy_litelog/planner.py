@@ -1,0 +1,230 @@
+"""Where the next batch ends. Headrace's planner decides; here are the questions that it has to the log and its tables.
+
+Runs in the driver.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.errors import PositionMismatch
+from headrace.sources.log.ad_hoc_reads import AdHocReads
+from headrace.sources.log.planner import LogPlanner
+from headrace.sources.log.window import Window, WindowState
+from headrace.sources.offset import Key, Offset, TableProgress, all_known
+from headrace.sources.signals import Signal
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.chunks import read_first, with_bounds
+from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.table_rules import TableRules
+from toy_litelog import log
+from toy_litelog.catalog import LiteTable, captured, database, tables_of
+from toy_litelog.options import LitelogSettings
+from toy_litelog.rows import in_range
+
+_PARTS = frozenset(["log", "cuts", "reads", "waiting"])
+
+
+@dataclass(frozen=True)
+class LitelogState(WindowState):
+    """What the offset keeps of the log.
+
+    Args:
+        log: by what it is known again.
+    """
+
+    log: str
+
+    @classmethod
+    def of(cls, offset: Offset) -> LitelogState:
+        all_known(offset.log, _PARTS)
+        kept = offset.log
+        return cls(kept["log"], cuts=tuple(kept["cuts"]), reads=kept["reads"], waiting=tuple(kept["waiting"]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"log": self.log, "cuts": list(self.cuts), "reads": self.reads, "waiting": list(self.waiting)}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Where chunks of a table end, as the table is now."""
+
+    connection: sqlite3.Connection
+
+    def greatest(self, table: LiteTable, condition: str | None) -> Sequence[Key]:
+        return self._keys(table, [condition] if condition else [], [], "DESC", "LIMIT 1")
+
+    def bounds(
+        self, table: LiteTable, lower: Key | None, last: Key, rows: int, chunks: int, condition: str | None = None
+    ) -> Sequence[Key]:
+        bounds: list[Key] = []
+        while len(bounds) < chunks:
+            limits, values = in_range(table, lower, last)
+            found = self._keys(
+                table, [*limits, *([condition] if condition else [])], values, "", f"LIMIT 1 OFFSET {rows - 1}"
+            )
+            if not found:
+                break
+            lower = found[0]
+            bounds.append(lower)
+        return bounds
+
+    def definition(self, table: LiteTable, before: str = "") -> str:
+        sql = "SELECT sql FROM sqlite_master WHERE name = ?"
+        return str(self.connection.execute(sql, (table.id.name,)).fetchone())
+
+    def _keys(self, table: LiteTable, limits: Sequence[str], values: Sequence[Any], order: str, rest: str) -> list[Key]:
+        where = f"WHERE {' AND '.join(f'({limit})' for limit in limits)} " if limits else ""
+        by = ", ".join(f"{name} {order}" for name in table.chunk_key)
+        keys = ", ".join(table.native(name).sql(name) for name in table.chunk_key)
+        lines = self.connection.execute(f"SELECT {keys} FROM {table.id.name} {where}ORDER BY {by} {rest}", values)
+        natives = [table.native(name) for name in table.chunk_key]
+        return [tuple(str(n.canonical(v)) for n, v in zip(natives, line, strict=True)) for line in lines]
+
+
+class Planner(LogPlanner[LitelogSettings, LiteTable]):
+    """Plans the batches of one process."""
+
+    def __init__(self, settings: LitelogSettings) -> None:
+        reads = AdHocReads(settings, database(settings.path), tables_of, ("skip",))
+        super().__init__(settings, f"litelog:{settings.path}", tables_of, reads)
+        self._held = ExitStack()
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def _sql(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._held.enter_context(log.connected(self._settings.path))
+        return self._connection
+
+    def _disconnect(self) -> None:
+        self._connection = None
+        self._held.close()
+
+    # The log.
+
+    def _state(self, offset: Offset) -> LitelogState:
+        return LitelogState.of(offset)
+
+    def _in_same_log(self, start: Offset) -> Offset:
+        if LitelogState.of(start).log != log.identity(self._sql):
+            raise PositionMismatch(
+                f"The log in '{self._settings.path}' is not the one that the checkpoint is of.",
+                remedy="Put the database back, or start with a new checkpoint.",
+            )
+        log.require_kept(self._sql, int(start.commit))
+        return start
+
+    def _head(self) -> tuple[str, dt.datetime]:
+        return log.text(log.head(self._sql)), dt.datetime.now(dt.UTC)
+
+    def _window(self, start: Offset, upto: str, commits: int) -> Window:
+        after = int(start.commit)
+        log.require_kept(self._sql, after)
+        tables = {table.id.name: path for path, table in tables_of(start.schemas).items()}
+        found = [entry for entry in log.entries(self._sql, after, int(upto)) if entry.table in tables]
+        asked = self._ad_hoc.table(start)
+        inserted = [e.after for e in found if asked is not None and e.table == asked.id.name and e.op == "c"]
+        return Window(
+            end=upto,
+            rows=bool(found),
+            commit_time=log.instant(found[-1].time) if found else None,
+            signals=tuple(_signal(image) for image in inserted if image),
+            size=int(upto) - after,
+        )
+
+    def _later(self, start: Offset) -> str | None:
+        return log.text(log.first_kept(self._sql) - 1)
+
+    # The tables.
+
+    def _captured(self) -> dict[str, LiteTable]:
+        return captured(self._sql, self._settings.path, self._settings.tables, TableRules.of(self._settings))
+
+    def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
+        now, known = self._captured(), tables_of(start.schemas)
+        if now == known:
+            return start
+        fresh = [path for path in now if path not in known]
+        uncaptured = uncaptured_tables(start, now, self._means)
+        before = () if window is None else start.uncaptured
+        say_uncaptured(list(uncaptured), before, self._settings, "Capture it again with toy_litelog.install.capture.")
+        read = [path for path in read_first(self._settings, (table.id for table in now.values())) if path in fresh]
+        for path in fresh:
+            if path in start.tables_seen:
+                say_returned(path, f"entry {int(start.commit)}", self._settings, read_again=path in read)
+        # New tables are read as at the beginning; their changes wait until then.
+        state, ad_hoc = LitelogState.of(start), AdHoc.from_json(start.ad_hoc)
+        ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *read))))
+        waiting = tuple(dict.fromkeys((*(path for path in state.waiting if path in now), *read)))
+        kept = tuple(path for path in start.known if path in now)
+        end = replace(
+            start,
+            known=(*kept, *(path for path in fresh if path not in kept)),
+            schemas={path: table.to_json() for path, table in now.items()},
+            uncaptured=uncaptured,
+            ad_hoc=ad_hoc.to_json(),
+            tables={path: progress for path, progress in start.tables.items() if path in now and path not in fresh},
+        )
+        return replace(state, waiting=waiting).in_offset(end)
+
+    def _means(self, path: str) -> bool:
+        return not self._settings.tables or path in self._settings.tables
+
+    # Snapshots.
+
+    def _beginning(self) -> Offset:
+        # Tables are read later than here, and what changes meanwhile comes again with the log.
+        tables = self._captured()
+        return Offset(
+            source=self._identity,
+            commit=self._head()[0],
+            known=tuple(tables),
+            schemas={path: table.to_json() for path, table in tables.items()},
+            log=LitelogState(log.identity(self._sql)).to_json(),
+        )
+
+    def _preview_beginning(self) -> Offset:
+        return self._beginning()
+
+    def _point(self, tables: Mapping[str, LiteTable], *, waits: bool) -> str:
+        return self._head()[0]
+
+    def _release_point(self) -> None:
+        """Nothing is kept for it: each table has a key, so its rows may be read at any time after it."""
+
+    def _is_served(self, path: str, progress: TableProgress) -> bool:
+        return False
+
+    def _estimates(self, tables: Sequence[LiteTable]) -> Mapping[str, int]:
+        counts = {t.id.path: self._sql.execute(f"SELECT max(rowid) FROM {t.id.name}").fetchone()[0] for t in tables}
+        return {path: count for path, count in counts.items() if count is not None}
+
+    def _more_chunks(self, path: str, table: LiteTable, progress: TableProgress, budget: int) -> TableProgress:
+        keys, rows = Keys(self._sql), self._settings.snapshot_chunk_rows
+        last = [progress.last] if progress.last else keys.greatest(table, None)
+        if not last:
+            return replace(progress, done=True, empty=True)
+        if not budget:
+            return progress
+        if not rows:
+            return replace(progress, bounds=(None,), done=True)
+        return with_bounds(progress, keys.bounds(table, progress.lower, last[0], rows, budget), last[0], budget)
+
+    @contextmanager
+    def _ranges(self) -> Iterator[Keys]:
+        yield Keys(self._sql)
+
+    def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
+        return self._ad_hoc.further(reads, end, budget, self._ranges)
+
+
+def _signal(image: str) -> Signal:
+    id, kind, data, *_ = json.loads(image).values()
+    return Signal(str(id), str(kind), data)
