@@ -291,6 +291,28 @@ def test_young_files_become_one_although_each_batch_changes_rows_in_all_of_them(
     assert mirror.files() <= 6
 
 
+def test_files_that_only_spark_can_rewrite_keep_no_others_from_becoming_one(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed, "YOUNG", 3)
+    timed = table("t", id="int64", at="instant(6)")
+    mirror = made("delta", spark, tmp_path / "lake")
+    moment = "2026-05-01T12:00:00.000000Z"
+    mirror.bring(Batch(timed).add("c", timed, 1, {"id": "1", "at": moment}))
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        for id in (100, 200, 300):
+            mirror.sql(f"insert into {{}} values ({id}, timestamp'2026-05-01 12:00:00', null)")
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    for number in range(2, 12):
+        mirror.bring(Batch(timed).add("c", timed, number, {"id": str(number), "at": moment}))
+    mirror.bring(Batch(timed).add("d", timed, 20, before={"id": "200", "at": moment}))
+    ids = sorted(row["id"] for row in mirror.read().collect())
+    assert ids == [*range(1, 12), 100, 300]
+    assert mirror.files() <= 6
+
+
 def test_a_table_can_lose_all_rows(mirror: Mirror) -> None:
     gone = Batch(T)
     for n in range(40):

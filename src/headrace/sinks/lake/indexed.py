@@ -188,6 +188,8 @@ class IndexedTable(Generic[Files]):
         self._rows: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
         self._written: dict[str, tuple[Keys, str | None, int]] = {}
+        self._kept: set[str] = set()
+        """The files that were found to be such that only Spark can rewrite them."""
 
     @property
     def size(self) -> int:
@@ -200,6 +202,7 @@ class IndexedTable(Generic[Files]):
         self._index.drop([path for path in self._index.paths if path not in live])
         for path in [path for path in self._newest if path not in live]:
             del self._newest[path], self._rows[path], self._bytes[path]
+            self._kept.discard(path)
         for path, (keys, newest, size) in self._written.items():
             if path in live:
                 self._take_in(path, keys, newest, size)
@@ -275,26 +278,35 @@ class IndexedTable(Generic[Files]):
                 for (file, keys), marked in zip(change.written.files, lost, strict=True)
                 if len(marked) < file.rows
             ]
-        small = of_one_size({path: (size, self.files.partition(path)) for path, size in self._bytes.items()})
+        small = self._alike()
         marks, ends, room = {}, [], _MOST_BYTES
         for path, rows in goes.items():
             gone, most = np.union1d(self.files.gone(path), rows), self._rows[path]
-            left = None
-            if len(gone) < most and (path in small or (len(gone) >= most * _LOST and self._bytes[path] <= room)):
-                left = self._left(path, gone, schema)
-                room -= 0 if path in small else self._bytes[path]
-            if left is None and len(gone) < most:
+            if len(gone) == most:
+                ends.append(path)
+                continue
+            is_worn = len(gone) >= most * _LOST and self._bytes[path] <= room
+            left = self._left(path, gone, schema) if is_worn or path in small else None
+            if left is None:
                 marks[path] = rows
                 continue
+            room -= self._bytes[path]
             ends.append(path)
-            comes += [] if left is None else [left]
+            comes.append(left)
         # Rows of files that this batch does not change move; those of the others come, as the batch's own do.
-        whole = {path: self._left(path, self.files.gone(path), schema) for path in small if path not in goes}
-        moved = {path: rows for path, rows in whole.items() if rows is not None}
+        untouched = {path: self._left(path, self.files.gone(path), schema) for path in small if path not in goes}
+        moved = {path: rows for path, rows in untouched.items() if rows is not None}
         if len(moved) == 1:
+            # It would become itself.
             moved.clear()
         rows = pa.concat_tables([schema.empty_table(), *moved.values()])
         return Effect(marks, ends, pa.concat_tables(comes), written, moved.keys(), rows)
+
+    def _alike(self) -> list[str]:
+        """Small files of about one size that had better become one, without those that only Spark can rewrite."""
+        return of_one_size(
+            {path: (size, self.files.partition(path)) for path, size in self._bytes.items() if path not in self._kept}
+        )
 
     def _left(self, path: str, gone: Rows, schema: pa.Schema) -> pa.Table | None:
         """The rows of a file without some; None where it was written in a form that pyarrow reads as other values:
@@ -302,12 +314,14 @@ class IndexedTable(Generic[Files]):
         with self.files.open(path) as file:
             kinds = {file.schema.column(n).physical_type for n in range(file.metadata.num_columns)}
             if "INT96" in kinds or _OTHER_CALENDAR in (file.metadata.metadata or {}):
+                self._kept.add(path)
                 return None
             rows = self.files.read(path, file, schema.names, missing=schema)
         rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), gone)))
         try:
             return rows.cast(schema)
         except pa.ArrowInvalid:
+            self._kept.add(path)
             return None
 
     def wrote(self, path: str, rows: pa.Table, size: int) -> None:
