@@ -20,7 +20,10 @@ from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.signals import Signal
+from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.table_versions import MovePlan, TableMove
+from headrace.sources.tables.table_rules import SourceTable
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,32 @@ class LogSlice(ABC, Generic[Settings]):
     def planned(self) -> Slice:
         """The slice as the reader of the stream hands it to a task."""
         return Slice(self.kind, {"slice": self}, tables=self.tables)
+
+
+class ChunkSlice(LogSlice[Settings]):
+    """Reads a chunk of a table itself, be it of a snapshot or beside the stream. The table lives on, so another reading
+    may find other rows.
+
+    Attributes:
+        table: the table as the offset knows it.
+        chunk: which rows of it.
+        capture_time: when the batch was planned.
+    """
+
+    same_rows: ClassVar[bool] = False
+    table: SourceTable[Any]
+    chunk: Chunk | IncrementalChunk
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """That of the chunk."""
+        return (self.chunk.table,)
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """That of the table."""
+        return [self.table.schema]
 
 
 def slice_of(planned: Slice) -> LogSlice[Any]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
-from headrace.sources.log.window import LogSlice
+from headrace.sources.log.window import ChunkSlice, LogSlice
 from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
@@ -104,7 +104,7 @@ MysqlSlice = LogSlice[MysqlSettings]
 
 
 @dataclass(frozen=True)
-class SnapshotSlice(LogSlice[MysqlSettings]):
+class SnapshotSlice(ChunkSlice[MysqlSettings]):
     """Reads one chunk of a snapshot.
 
     Args:
@@ -115,19 +115,10 @@ class SnapshotSlice(LogSlice[MysqlSettings]):
     """
 
     kind: ClassVar[str] = "snapshot"
-    same_rows: ClassVar[bool] = False
     table: MysqlTable
     chunk: Chunk
     log: LogState
     capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.chunk.table,)
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [self.table.schema]
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         reader = _reader(settings, self.log)
@@ -141,7 +132,7 @@ class SnapshotSlice(LogSlice[MysqlSettings]):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(LogSlice[MysqlSettings]):
+class IncrementalSlice(ChunkSlice[MysqlSettings]):
     """Reads one chunk of an incremental snapshot.
 
     Args:
@@ -153,20 +144,11 @@ class IncrementalSlice(LogSlice[MysqlSettings]):
     """
 
     kind: ClassVar[str] = INCREMENTAL
-    same_rows: ClassVar[bool] = False
     table: MysqlTable
     chunk: IncrementalChunk
     commit: str
     log: LogState
     capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.chunk.table,)
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [self.table.schema]
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         reader = _reader(settings, self.log)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
-from headrace.sources.log.window import LogSlice
+from headrace.sources.log.window import ChunkSlice, LogSlice
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import Before, WindowDecoder
@@ -117,7 +117,7 @@ PostgresSlice = LogSlice[PostgresSettings]
 
 
 @dataclass(frozen=True)
-class SnapshotSlice(LogSlice[PostgresSettings]):
+class SnapshotSlice(ChunkSlice[PostgresSettings]):
     """Reads one chunk of a snapshot.
 
     Args:
@@ -128,19 +128,10 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
     """
 
     kind: ClassVar[str] = "snapshot"
-    same_rows: ClassVar[bool] = False
     table: PostgresTable
     chunk: Chunk
     snapshot: str | None
     capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.chunk.table,)
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [self.table.schema]
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         with work_on(self.table.schema.id):
@@ -153,7 +144,7 @@ class SnapshotSlice(LogSlice[PostgresSettings]):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(LogSlice[PostgresSettings]):
+class IncrementalSlice(ChunkSlice[PostgresSettings]):
     """Reads one chunk of an incremental snapshot.
 
     Args:
@@ -164,19 +155,10 @@ class IncrementalSlice(LogSlice[PostgresSettings]):
     """
 
     kind: ClassVar[str] = INCREMENTAL
-    same_rows: ClassVar[bool] = False
     table: PostgresTable
     chunk: IncrementalChunk
     commit: str
     capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.chunk.table,)
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [self.table.schema]
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         with work_on(self.table.schema.id):
