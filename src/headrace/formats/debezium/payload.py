@@ -53,7 +53,7 @@ class Schemas:
 
     @property
     def of_opening(self) -> Array:
-        """The schema's number of each opening, and -1 behind them."""
+        """The schema's number of each opening, and -1 after them."""
         return np.array([*self._schema_of.values(), -1], np.int64)
 
     def remember(self, opened: list[tuple[bytes, int]]) -> None:

@@ -77,7 +77,7 @@ def same(before: pa.Array, after: pa.Array) -> np.ndarray:
 
 
 def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], indexes: np.ndarray, events: int) -> pa.Array:
-    """The column `transaction` with each row's commit, and in place of its number how many events the row becomes.
+    """The column `transaction` of rows: each one's commit and, until it has a number, how many events it becomes.
 
     An update that changes the key becomes a delete and a create, as far as they are not skipped; all else is one.
 

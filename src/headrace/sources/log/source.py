@@ -102,7 +102,7 @@ class LogSource(Source, Generic[Table, Planner]):
 
     @abstractmethod
     def _windows(
-        self, start: Offset, end: Offset, tables: Mapping[str, Table], behind: Mapping[str, str]
+        self, start: Offset, end: Offset, tables: Mapping[str, Table], after: Mapping[str, str]
     ) -> Iterator[LogSlice[Any]]:
         """What reads the log of a batch.
 
@@ -110,7 +110,7 @@ class LogSource(Source, Generic[Table, Planner]):
             start, end: the offsets of the batch.
             tables: those whose rows are wanted, by path; a table that the batch took in, or that is gone now, has its
                 rows where either offset knows it.
-            behind: for tables that were read later than `start`, the commit up to which their changes are left out.
+            after: for tables that were read later than `start`, the commit up to which their changes are left out.
         """
 
     def _altered(self, start: Offset, end: Offset) -> Sequence[Marker]:
@@ -202,8 +202,8 @@ class LogSource(Source, Generic[Table, Planner]):
             return
         tables = {**self._tables_of(start.schemas), **self._tables_of(end.schemas)}
         read = {path: table for path, table in tables.items() if path not in state.waiting}
-        behind = {path: progress.commit for path, progress in start.tables.items() if path in read}
-        yield from self._windows(start, end, read, behind)
+        after = {path: progress.commit for path, progress in start.tables.items() if path in read}
+        yield from self._windows(start, end, read, after)
 
     def _come_and_gone(self, start: Offset, end: Offset, announced: LogMarkers) -> Iterator[Marker]:
         """The tables that a batch of the stream takes in or loses."""

@@ -25,7 +25,7 @@ _CHECKSUM_SIZE = 4
 _LENGTH, _LENGTH_PLACE = struct.Struct("<I"), 9
 _FLAGS_PLACE = 17
 _CRC32_OF_ITSELF = 0x2144DF1C
-"""The CRC32 of any bytes with their CRC32 behind them."""
+"""The CRC32 of any bytes that their own CRC32 follows."""
 _WRAP = 1 << 32
 _NO_CHECKSUM, _CRC32 = 0, 1
 _READ_BYTES = 1 << 20

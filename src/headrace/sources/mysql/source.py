@@ -162,7 +162,7 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
         return IncrementalSlice(table, chunk, end.commit, StreamState.of(end).log, end.capture_time)
 
     def _windows(
-        self, start: Offset, end: Offset, tables: Mapping[str, MysqlTable], behind: Mapping[str, str]
+        self, start: Offset, end: Offset, tables: Mapping[str, MysqlTable], after: Mapping[str, str]
     ) -> Iterator[MysqlSlice]:
         state, before = StreamState.of(end), StreamState.of(start)
         log = state.log
@@ -177,7 +177,7 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
                 log.base,
                 connector(log.kind),
                 tables,
-                behind,
+                after,
                 before.prepared,
                 server=log.server,
                 mark=marks.get(begin.file, ""),

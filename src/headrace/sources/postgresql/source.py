@@ -137,7 +137,7 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
         return IncrementalSlice(table, chunk, end.commit, end.capture_time)
 
     def _windows(
-        self, start: Offset, end: Offset, tables: Mapping[str, PostgresTable], behind: Mapping[str, str]
+        self, start: Offset, end: Offset, tables: Mapping[str, PostgresTable], after: Mapping[str, str]
     ) -> Iterator[PostgresSlice]:
         state = StreamState.of(end)
         # One that had another name in between is the same table all along.
@@ -152,7 +152,7 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
                 upto,
                 self.settings.database,
                 tables,
-                behind,
+                after,
                 kept,
                 earlier_tables,
                 TypeCatalog(earlier.types),
