@@ -17,8 +17,10 @@ from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError
 from headrace.sources.offset import Recent
 from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.masks import TableMasks
 from headrace.sources.tables.table_rules import SourceTable, TableRules, known_table
+from toy_litelog.options import LitelogSettings
 
 SCHEMA = "main"
 _LOGICAL = {"INTEGER": "int64", "REAL": "float64", "TEXT": "string", "BLOB": "bytes"}
@@ -110,6 +112,11 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, LiteTable]:
     return _TABLES.of(schemas, lambda: {path: LiteTable.from_json(data) for path, data in schemas.items()})
 
 
+def quoted(name: str) -> str:
+    """A name as statements write it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def database(path: str) -> str:
     return Path(path).stem
 
@@ -121,7 +128,7 @@ def columns_in(connection: sqlite3.Connection, table: str) -> list[tuple[Column,
         CaptureError: one has a type that is not known here.
     """
     found = []
-    for _, name, declared, not_null, default, key in connection.execute(f"PRAGMA table_info({table})"):
+    for _, name, declared, not_null, default, key in connection.execute(f"PRAGMA table_info({quoted(table)})"):
         if declared.upper() not in _LOGICAL:
             raise CaptureError(
                 f"Column '{name}' of table '{table}' is {declared or 'without a type'}.",
@@ -135,22 +142,23 @@ def columns_in(connection: sqlite3.Connection, table: str) -> list[tuple[Column,
 
 
 def captured(
-    connection: sqlite3.Connection, path: str, patterns: Sequence[str], rules: TableRules
+    connection: sqlite3.Connection, settings: LitelogSettings, *, strict: bool = False
 ) -> dict[str, LiteTable]:
     """The tables that the options name and triggers capture, by `main.name`.
 
     Raises:
-        CaptureError: one has no primary key.
+        CaptureError: one has no primary key; or, with `strict`, one that is named is not captured.
     """
+    rules = TableRules.of(settings)
     names = connection.execute(
         "SELECT t.name FROM sqlite_master t JOIN sqlite_master g ON g.name = 'headrace_insert_' || t.name "
         "WHERE t.type = 'table' AND g.type = 'trigger' ORDER BY t.name"
     ).fetchall()
-    ids = [TableId(database(path), SCHEMA, name) for (name,) in names]
+    ids = [TableId(database(settings.path), SCHEMA, name) for (name,) in names]
     found = {}
-    for id in _named(ids, patterns):
+    for id in _named(ids, settings.tables):
         columns = columns_in(connection, id.name)
-        info = connection.execute(f"PRAGMA table_info({id.name})").fetchall()
+        info = connection.execute(f"PRAGMA table_info({quoted(id.name)})").fetchall()
         key = tuple(name for _, name, _, _, _, place in sorted(info, key=lambda line: line[5]) if place)
         if not key:
             raise CaptureError(f"Table '{id.path}' has no primary key.", remedy="Add one, or take it off 'tables'.")
@@ -158,7 +166,15 @@ def captured(
         found[id.path] = LiteTable(
             table.schema, table.natives, table.chunk_key, table.protected, columns=tuple(c.name for c, _ in columns)
         )
+    missing = [path for path in settings.tables if path not in found and "*" not in path]
+    if strict and missing:
+        raise CaptureError(f"Table '{missing[0]}' is not captured.", remedy="Run toy_litelog.install.capture for it.")
     return found
+
+
+def means(settings: LitelogSettings, path: str) -> bool:
+    """Whether the options mean a table, which may be there or not."""
+    return is_named(path, settings.tables, (), database(settings.path))
 
 
 def _named(ids: Iterable[TableId], patterns: Sequence[str]) -> list[TableId]:

@@ -6,7 +6,7 @@ import sqlite3
 import uuid
 from contextlib import closing
 
-from toy_litelog.catalog import columns_in
+from toy_litelog.catalog import columns_in, quoted
 from toy_litelog.log import IDENTITY, LOG
 
 _MADE = (
@@ -29,16 +29,25 @@ def capture(path: str, table: str) -> None:
         _drop(connection, table)
         for event, (op, *rows) in _IMAGES.items():
             images = [
-                "NULL" if not row else _image([(c.name, n.sql(f"{row}.{c.name}")) for c, n in columns]) for row in rows
+                "NULL" if not row else _image([(c.name, n.sql(f"{row}.{quoted(c.name)}")) for c, n in columns])
+                for row in rows
             ]
             connection.execute(
-                f"CREATE TRIGGER headrace_{event}_{table} AFTER {event} ON {table} BEGIN INSERT INTO {LOG} "
-                f"(name, op, before, after) VALUES ('{table}', '{op}', {', '.join(images)}); END"
+                f"CREATE TRIGGER {_trigger(event, table)} AFTER {event} ON {quoted(table)} BEGIN INSERT INTO {LOG} "
+                f"(name, op, before, after) VALUES ({_literal(table)}, '{op}', {', '.join(images)}); END"
             )
 
 
 def _image(columns: list[tuple[str, str]]) -> str:
-    return "json_object(" + ", ".join(f"'{name}', {sql}" for name, sql in columns) + ")"
+    return "json_object(" + ", ".join(f"{_literal(name)}, {sql}" for name, sql in columns) + ")"
+
+
+def _trigger(event: str, table: str) -> str:
+    return quoted(f"headrace_{event}_{table}")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def release(path: str, table: str) -> None:
@@ -49,7 +58,7 @@ def release(path: str, table: str) -> None:
 
 def _drop(connection: sqlite3.Connection, table: str) -> None:
     for event in _IMAGES:
-        connection.execute(f"DROP TRIGGER IF EXISTS headrace_{event}_{table}")
+        connection.execute(f"DROP TRIGGER IF EXISTS {_trigger(event, table)}")
 
 
 def forget(path: str, upto: int) -> None:

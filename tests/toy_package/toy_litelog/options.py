@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from headrace.options import Names
 from headrace.settings import option
-from headrace.sources.stream_options import ChunkSettings, ColumnSettings, SignalSettings, snapshot_mode
+from headrace.sources.stream_options import ChunkSettings, ColumnSettings, RetrySettings, SignalSettings, snapshot_mode
 from headrace.sources.tables.lost import LostTableSettings
 
 
-class LitelogSettings(SignalSettings, ColumnSettings, LostTableSettings, ChunkSettings):
+class LitelogSettings(RetrySettings, SignalSettings, ColumnSettings, LostTableSettings, ChunkSettings):
     """The database, and what is captured of it."""
 
     path: str = option("The database, a file.")

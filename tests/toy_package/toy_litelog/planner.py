@@ -11,20 +11,20 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from headrace.errors import PositionMismatch
 from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.log.planner import LogPlanner
+from headrace.sources.log.table_changes import TableChanges
 from headrace.sources.log.window import Window, WindowState
 from headrace.sources.offset import Key, Offset, TableProgress, all_known
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import read_first, with_bounds
-from headrace.sources.tables.lost import say_returned, say_uncaptured, uncaptured_tables
-from headrace.sources.tables.table_rules import TableRules
 from toy_litelog import log
-from toy_litelog.catalog import LiteTable, captured, database, tables_of
+from toy_litelog.catalog import LiteTable, captured, database, means, quoted, tables_of
 from toy_litelog.options import LitelogSettings
 from toy_litelog.rows import in_range
 
@@ -81,9 +81,11 @@ class Keys:
 
     def _keys(self, table: LiteTable, limits: Sequence[str], values: Sequence[Any], order: str, rest: str) -> list[Key]:
         where = f"WHERE {' AND '.join(f'({limit})' for limit in limits)} " if limits else ""
-        by = ", ".join(f"{name} {order}" for name in table.chunk_key)
-        keys = ", ".join(table.native(name).sql(name) for name in table.chunk_key)
-        lines = self.connection.execute(f"SELECT {keys} FROM {table.id.name} {where}ORDER BY {by} {rest}", values)
+        by = ", ".join(f"{quoted(name)} {order}" for name in table.chunk_key)
+        keys = ", ".join(table.native(name).sql(quoted(name)) for name in table.chunk_key)
+        lines = self.connection.execute(
+            f"SELECT {keys} FROM {quoted(table.id.name)} {where}ORDER BY {by} {rest}", values
+        )
         natives = [table.native(name) for name in table.chunk_key]
         return [tuple(str(n.canonical(v)) for n, v in zip(natives, line, strict=True)) for line in lines]
 
@@ -144,44 +146,27 @@ class Planner(LogPlanner[LitelogSettings, LiteTable]):
 
     # The tables.
 
-    def _captured(self) -> dict[str, LiteTable]:
-        return captured(self._sql, self._settings.path, self._settings.tables, TableRules.of(self._settings))
-
     def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
-        now, known = self._captured(), tables_of(start.schemas)
+        now, known = captured(self._sql, self._settings), tables_of(start.schemas)
         if now == known:
             return start
-        fresh = [path for path in now if path not in known]
-        uncaptured = uncaptured_tables(start, now, self._means)
-        before = () if window is None else start.uncaptured
-        say_uncaptured(list(uncaptured), before, self._settings, "Capture it again with toy_litelog.install.capture.")
-        read = [path for path in read_first(self._settings, (table.id for table in now.values())) if path in fresh]
-        for path in fresh:
-            if path in start.tables_seen:
-                say_returned(path, f"entry {int(start.commit)}", self._settings, read_again=path in read)
-        # New tables are read as at the beginning; their changes wait until then.
-        state, ad_hoc = LitelogState.of(start), AdHoc.from_json(start.ad_hoc)
-        ad_hoc = replace(ad_hoc, blocking=tuple(dict.fromkeys((*ad_hoc.blocking, *read))))
-        waiting = tuple(dict.fromkeys((*(path for path in state.waiting if path in now), *read)))
-        kept = tuple(path for path in start.known if path in now)
-        end = replace(
+        changes = TableChanges.said(
+            self._settings,
             start,
-            known=(*kept, *(path for path in fresh if path not in kept)),
-            schemas={path: table.to_json() for path, table in now.items()},
-            uncaptured=uncaptured,
-            ad_hoc=ad_hoc.to_json(),
-            tables={path: progress for path, progress in start.tables.items() if path in now and path not in fresh},
+            now,
+            [path for path in now if path not in known],
+            partial(means, self._settings),
+            read=read_first(self._settings, (table.id for table in now.values())),
+            remedy="Capture it again with toy_litelog.install.capture.",
+            restarted=window is None,
         )
-        return replace(state, waiting=waiting).in_offset(end)
-
-    def _means(self, path: str) -> bool:
-        return not self._settings.tables or path in self._settings.tables
+        return changes.in_offset(start, LitelogState.of(start), changes.with_reads(AdHoc.from_json(start.ad_hoc)))
 
     # Snapshots.
 
     def _beginning(self) -> Offset:
         # Tables are read later than here, and what changes meanwhile comes again with the log.
-        tables = self._captured()
+        tables = captured(self._sql, self._settings)
         return Offset(
             source=self._identity,
             commit=self._head()[0],
@@ -203,8 +188,8 @@ class Planner(LogPlanner[LitelogSettings, LiteTable]):
         return False
 
     def _estimates(self, tables: Sequence[LiteTable]) -> Mapping[str, int]:
-        counts = {t.id.path: self._sql.execute(f"SELECT max(rowid) FROM {t.id.name}").fetchone()[0] for t in tables}
-        return {path: count for path, count in counts.items() if count is not None}
+        counts = {t.id.path: self._sql.execute(f"SELECT count(*) FROM {quoted(t.id.name)}").fetchone() for t in tables}
+        return {path: count for path, (count,) in counts.items()}
 
     def _more_chunks(self, path: str, table: LiteTable, progress: TableProgress, budget: int) -> TableProgress:
         keys, rows = Keys(self._sql), self._settings.snapshot_chunk_rows

@@ -16,14 +16,14 @@ import pyarrow as pa
 from headrace.changes import Position, TableSchema, arrow_schema
 from headrace.changes.texts import key_text
 from headrace.sources.images import constant_map
-from headrace.sources.log.window import LogSlice
+from headrace.sources.log.window import ChunkSlice, LogSlice
 from headrace.sources.offset import Key
 from headrace.sources.snapshots.chunks import Chunk, KeyLimit, between
 from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks, TableMasks
 from toy_litelog import log
-from toy_litelog.catalog import LiteTable
+from toy_litelog.catalog import LiteTable, quoted
 from toy_litelog.options import LitelogSettings
 
 CONNECTOR = "litelog"
@@ -38,7 +38,7 @@ def in_range(table: LiteTable, lower: Key | None, upper: Key | None) -> tuple[li
             return None
         natives = [table.native(name) for name in table.chunk_key]
         pairs = zip(table.chunk_key, natives, key, strict=True)
-        return [KeyLimit(name, False, "?", native.bound(str(text))) for name, native, text in pairs]
+        return [KeyLimit(quoted(name), False, "?", native.bound(str(text))) for name, native, text in pairs]
 
     condition, values = between(bound(lower), bound(upper), nulls_first=True)
     return ([condition] if condition else []), values
@@ -48,10 +48,10 @@ def _chunk_texts(
     connection: sqlite3.Connection, table: LiteTable, conditions: Sequence[str], values: Sequence[Any]
 ) -> Iterator[list[pa.Array]]:
     columns = ", ".join(
-        native.sql(column.name) for column, native in zip(table.schema.columns, table.natives, strict=True)
+        native.sql(quoted(column.name)) for column, native in zip(table.schema.columns, table.natives, strict=True)
     )
     where = f" WHERE {' AND '.join(f'({one})' for one in conditions)}" if conditions else ""
-    cursor = connection.execute(f"SELECT {columns} FROM {table.id.name}{where}", values)
+    cursor = connection.execute(f"SELECT {columns} FROM {quoted(table.id.name)}{where}", values)
     while lines := cursor.fetchmany(_ROWS):
         cells = zip(table.natives, zip(*lines, strict=True), strict=True)
         yield [pa.array([native.canonical(cell) for cell in column], pa.string()) for native, column in cells]
@@ -67,22 +67,13 @@ def _facts(commit: str, count: int) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class SnapshotSlice(LogSlice[LitelogSettings]):
+class SnapshotSlice(ChunkSlice[LitelogSettings]):
     """One chunk of a snapshot, as the table is at the earliest at its commit."""
 
     kind: ClassVar[str] = "snapshot"
-    same_rows: ClassVar[bool] = False
     table: LiteTable
     chunk: Chunk
     capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.chunk.table,)
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [self.table.schema]
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         rows = _snapshot_rows(self.table, settings, self.capture_time)
@@ -95,23 +86,14 @@ class SnapshotSlice(LogSlice[LitelogSettings]):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(LogSlice[LitelogSettings]):
+class IncrementalSlice(ChunkSlice[LitelogSettings]):
     """One chunk that is read beside the stream; what is newer in it than the batch's end comes again with the log."""
 
     kind: ClassVar[str] = INCREMENTAL
-    same_rows: ClassVar[bool] = False
     table: LiteTable
     chunk: IncrementalChunk
     commit: str
     capture_time: dt.datetime | None
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.chunk.table,)
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [self.table.schema]
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         table = self.table.cut_by(self.chunk.key)
@@ -129,7 +111,7 @@ class StreamSlice(LogSlice[LitelogSettings]):
     Args:
         after, upto: it has the entries in (after, upto].
         streamed: its tables by path.
-        behind: the tables whose rows were read at a later commit, and that commit.
+        left_out: the tables whose rows were read at a later commit, and that commit.
         capture_time: when it was planned.
     """
 
@@ -137,7 +119,7 @@ class StreamSlice(LogSlice[LitelogSettings]):
     after: str
     upto: str
     streamed: Mapping[str, LiteTable]
-    behind: Mapping[str, str]
+    left_out: Mapping[str, str]
     capture_time: dt.datetime | None
 
     @property
@@ -146,7 +128,7 @@ class StreamSlice(LogSlice[LitelogSettings]):
 
     def without(self, table: str) -> StreamSlice:
         left = {path: one for path, one in self.streamed.items() if path != table}
-        return StreamSlice(self.after, self.upto, left, self.behind, self.capture_time)
+        return StreamSlice(self.after, self.upto, left, self.left_out, self.capture_time)
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         tables = {table.id.name: (path, table) for path, table in self.streamed.items()}
@@ -155,7 +137,7 @@ class StreamSlice(LogSlice[LitelogSettings]):
         with log.connected(settings.path) as connection:
             for entry in log.entries(connection, int(self.after), int(self.upto)):
                 path, table = tables.get(entry.table, ("", None))
-                if table is not None and log.text(entry.number) > self.behind.get(path, ""):
+                if table is not None and log.text(entry.number) > self.left_out.get(path, ""):
                     rows.append(self._row(table, masks[entry.table], entry))
         yield pa.RecordBatch.from_pylist(rows, arrow_schema())
 

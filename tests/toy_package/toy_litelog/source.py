@@ -3,174 +3,137 @@
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import closing
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
-from headrace.changes import Operation, Position, TableId, TableSchema
+from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.base import Source
 from headrace.sources.health import CaptureState, Health
-from headrace.sources.log.window import LogSlice, MarkerSlice, checked_skip, refuse_rewind, slice_of
+from headrace.sources.log.markers import LogMarkers
+from headrace.sources.log.source import LogSource
 from headrace.sources.offset import Offset
-from headrace.sources.rows import Marker
-from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
-from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks
-from headrace.sources.snapshots.ends_equal import end_markers
-from headrace.sources.table_versions import NOW, MovePlan, TableMove
-from headrace.sources.tables.lost import forgiven
-from headrace.sources.tables.table_rules import TableRules
+from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.requests import IncrementalChunk
+from headrace.sources.table_versions import NOW
 from toy_litelog import log
-from toy_litelog.catalog import captured, database, tables_of
+from toy_litelog.catalog import SCHEMA, LiteTable, captured, database, means, quoted, tables_of
 from toy_litelog.options import LitelogSettings
 from toy_litelog.planner import LitelogState, Planner
 from toy_litelog.rows import CONNECTOR, IncrementalSlice, SnapshotSlice, StreamSlice
 
-_GAP_ORDER = "g"
-"""Order of a gap: after every streamed change of the commit before it."""
+
+class LitelogMarkers(LogMarkers):
+    """What announcements say.
+
+    Args:
+        database: its name.
+    """
+
+    def __init__(self, database: str) -> None:
+        super().__init__(CONNECTOR)
+        self._database = database
+
+    def facts(self, commit: str) -> Mapping[str, str]:
+        return {"connector": CONNECTOR, "entry": str(int(commit))}
+
+    def table_id(self, path: str) -> TableId:
+        return TableId(self._database, SCHEMA, path.partition(".")[2])
+
+    def lost(self, after: str, upto: str) -> tuple[Mapping[str, str], str, str]:
+        first, last = str(int(after) + 1), str(int(upto))
+        return {"from": first, "to": last}, f"from entry {first} to {last}", "the log did not keep them"
 
 
-class LitelogSource(Source):
+class LitelogSource(LogSource[LiteTable, Planner]):
     """Changes of a SQLite database from a log that triggers write."""
 
     name = "litelog"
     settings: LitelogSettings
-    example_schema = "main"
-    knows_schemas = True
-    moves = frozenset(("skip",))
+    example_schema = SCHEMA
     whole_tables: ClassVar[Mapping[str, Any]] = {
-        "snapshot_mode": "initial_only", "snapshot_chunk_rows": 0, "signal_path": None,
-    }  # fmt: skip
-
-    def __init__(self, settings: LitelogSettings) -> None:
-        super().__init__(settings)
-        self._rules = TableRules.of(settings)
-        self._planner_made: Planner | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Executors read slices, which carry what they need.
-        return {**self.__dict__, "_planner_made": None}
+        "snapshot_mode": "initial_only",
+        "snapshot_chunk_rows": 0,
+        "signal_path": None,
+    }
 
     def databases(self) -> Mapping[str, Source]:
         return {database(self.settings.path): self}
-
-    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
-        known = forgiven(known, self.settings)
-        with log.connected(self.settings.path) as connection:
-            found = captured(connection, self.settings.path, self.settings.tables, self._rules)
-        missing = [path for path in self.settings.tables if path not in found and path not in known and "*" not in path]
-        if missing:
-            raise OptionError(
-                f"Table '{missing[0]}' is not captured.", remedy="Run toy_litelog.install.capture for it."
-            )
-        return [table.schema for table in found.values()]
-
-    def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        return [table.schema for table in tables_of(offset.schemas).values()]
 
     def head(self) -> str:
         with log.connected(self.settings.path) as connection:
             return log.text(log.head(connection))
 
-    def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
-        return Planner(self.settings).preview(start, restarted=restarted)
+    def _new_planner(self) -> Planner:
+        return Planner(self.settings)
 
-    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        return self._planner.advance(start, limit, now)
+    def _captured(self, *, strict: bool, known: Collection[str] = ()) -> Mapping[str, LiteTable]:
+        with log.connected(self.settings.path) as connection:
+            return captured(connection, self.settings, strict=strict and not known)
 
-    @property
-    def _planner(self) -> Planner:
-        if self._planner_made is None:
-            self._planner_made = Planner(self.settings)
-        return self._planner_made
+    @staticmethod
+    def _tables_of(schemas: Mapping[str, Any]) -> Mapping[str, LiteTable]:
+        return tables_of(schemas)
 
-    def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        return [] if start == end else [slice.planned() for slice in self._slices(start, end)]
+    def _means(self, path: str) -> bool:
+        return means(self.settings, path)
 
-    def _slices(self, start: Offset, end: Offset) -> Iterator[LogSlice[Any]]:
-        tables, before = tables_of(end.schemas), tables_of(start.schemas)
-        for chunk in plan_chunks(start, end):
-            yield SnapshotSlice(tables[chunk.table], chunk, end.capture_time)
-        state = LitelogState.of(end)
-        if not start.is_nothing and state.reads:
-            read = {path: table for path, table in {**before, **tables}.items() if path not in state.waiting}
-            behind = {path: progress.commit for path, progress in start.tables.items()}
-            yield StreamSlice(start.commit, end.commit, read, behind, end.capture_time)
-        if end.ad_hoc != start.ad_hoc:
-            for increment in AdHoc.from_json(end.ad_hoc).chunks(end.reads):
-                yield IncrementalSlice(tables[increment.table], increment, end.commit, end.capture_time)
-        markers = [*_empty(start, end), *_gaps(start, end), *end_markers(start, end, CONNECTOR, tables)]
-        if markers:
-            yield MarkerSlice(tuple(markers), end.capture_time)
+    def _state(self, offset: Offset) -> LitelogState:
+        return LitelogState.of(offset)
 
-    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
-        yield from slice_of(slice).rows(self.settings)
+    def _markers(self, end: Offset) -> LitelogMarkers:
+        return LitelogMarkers(database(self.settings.path))
 
-    def without(self, slice: Slice, table: str) -> Slice | None:
-        left = slice_of(slice).without(table)
-        return None if left is None else left.planned()
+    def _chunks(self, table: LiteTable, chunks: Sequence[Chunk], end: Offset) -> Iterator[SnapshotSlice]:
+        yield from (SnapshotSlice(table, chunk, end.capture_time) for chunk in chunks)
 
-    def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
-        return slice_of(slice).schemas
+    def _increment(self, table: LiteTable, chunk: IncrementalChunk, end: Offset) -> IncrementalSlice:
+        return IncrementalSlice(table, chunk, end.commit, end.capture_time)
 
-    # Who looks at it, and who asks for something.
+    def _windows(
+        self, start: Offset, end: Offset, tables: Mapping[str, LiteTable], after: Mapping[str, str]
+    ) -> Iterator[StreamSlice]:
+        # One task reads all; a source of large batches cuts them, in the order of their commits.
+        yield StreamSlice(start.commit, end.commit, tables, after, end.capture_time)
 
-    def health(self, offset: Offset | None = None) -> Health:
+    def _health(self, offset: Offset | None) -> Health:
         """Triggers capture within the transaction, so nothing is late; what is left of the log may be too little."""
         with log.connected(self.settings.path) as connection:
             head, kept = log.head(connection), log.first_kept(connection)
-        known = offset is not None and not offset.is_nothing
-        waiting = head - int(offset.commit) if offset is not None and known else None
-        lost = tuple(offset.known) if offset is not None and known and kept > int(offset.commit) + 1 else ()
+        reached = None if offset is None or offset.is_nothing else int(offset.commit)
+        is_lost = reached is not None and kept > reached + 1
         return Health(
             CaptureState.CAPTURING,
             f"The log has the entries {kept} to {head}." if head >= kept else "The log is empty.",
-            "Start with a new checkpoint." if lost else "",
+            "Start with a new checkpoint." if is_lost else "",
             checked=dt.datetime.now(dt.UTC),
-            waiting_commits=waiting,
-            lost=lost,
-            uncaptured=() if offset is None else tuple(offset.uncaptured),
+            waiting_commits=None if reached is None else head - reached,
+            lost=tuple(offset.known) if offset is not None and is_lost else (),
         )
 
-    def check_signal(self, signal: Signal) -> None:
-        with log.connected(self.settings.path) as connection:
-            found = captured(connection, self.settings.path, self.settings.tables, self._rules)
-            for id, filter in requested_tables(signal, found.values()):
-                connection.execute(f"SELECT 1 FROM {id.name} WHERE ({filter}) AND 1 = 0")
+    def _check_filter(self, table: LiteTable, filter: str) -> None:
+        try:
+            with closing(sqlite3.connect(self.settings.path)) as connection:
+                connection.execute(f"SELECT 1 FROM {quoted(table.id.name)} WHERE ({filter}) AND 1 = 0")
+        except sqlite3.Error as error:
+            raise OptionError(
+                f"The filter for table '{table.id.path}' is refused: {error}.", remedy="Correct it, and send it again."
+            ) from error
 
-    def signal(self, signal: Signal) -> Sequence[str]:
-        """A file: this source writes nothing to the database."""
-        return [f"file {signal_file(self.settings.signal_path, signal)}"]
+    def _insert(self, signal: Signal) -> str:
+        name = self.settings.signal_data_collection.rpartition(".")[2]
+        with closing(sqlite3.connect(self.settings.path)) as connection, connection:
+            connection.execute(f"INSERT INTO {quoted(name)} VALUES (?, ?, ?)", (signal.id, signal.type, signal.data))
+        return f"table {SCHEMA}.{name}"
 
-    def has_signals(self, offset: Offset) -> bool:
-        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
-
-    def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
-        refuse_rewind(wanted)
-        head = self.head()
-        to = head if wanted.to.strip().lower() == NOW else wanted.to
-        return checked_skip(replace(wanted, to=to), offset, head)
-
-
-def _empty(start: Offset, end: Offset) -> Iterator[Marker]:
-    tables = tables_of(end.schemas)
-    for path, position in found_empty(start, end):
-        schema = tables[path].schema
-        facts = {"connector": CONNECTOR}
-        yield Marker(Operation.SCHEMA, position, facts, schema.id, schema=schema, snapshot=LAST_OF_TABLE)
-
-
-def _gaps(start: Offset, end: Offset) -> Iterator[Marker]:
-    if end.gaps == start.gaps:
-        return
-    for path, (after, upto) in sorted(end.gaps.items()):
-        schema, _, name = path.partition(".")
-        why = "a repair skipped them" if end.skipped.get(path) == (after, upto) else "the log did not keep them"
-        text = f"Changes of table '{path}' from entry {int(after) + 1} to {int(upto)} are lost: {why}."
-        table = TableId(end.source.partition(":")[2], schema, name)
-        facts = {"connector": CONNECTOR, "from": after, "to": upto}
-        yield Marker(Operation.GAP, Position(after, _GAP_ORDER), facts, table, error=text)
+    def _position(self, text: str, head: str) -> str:
+        """As in `LogSource`: the number of an entry, or `now`."""
+        given = text.strip()
+        if given.lower() == NOW:
+            return head
+        if not given.isdecimal():
+            raise OptionError(f"'{text}' is no place in the log.", remedy="Write the number of an entry, or now.")
+        return log.text(int(given))

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from toy_litelog import LitelogSource, install
 
-from headrace.errors import CaptureError, DataLossError
+from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.base import Limit
 from headrace.sources.signals import EXECUTE, Signal, signal_data
 from headrace.testing import SourceContract
 from headrace.testing.captured_database import data, replay
 from headrace.testing.sources import SourceRun
+from toy_litelog import LitelogSource, install
 
 COLUMNS = "id INTEGER PRIMARY KEY, v TEXT, price REAL, picture BLOB"
 
@@ -164,6 +164,25 @@ def test_a_limit_of_where_a_run_ends_is_kept(path: Path) -> None:
     head = run.source.head()
     execute(path, "UPDATE t SET v = 'two' WHERE id = 1")
     assert [image["v"] for _, _, image in data(run.batch(Limit(upto=head)))] == ["one"]
+
+
+def test_names_may_have_blanks_and_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "odd.db"
+    execute(path, """CREATE TABLE "o'dd ""one" ("the id" INTEGER PRIMARY KEY, v TEXT)""")
+    execute(path, """INSERT INTO "o'dd ""one" VALUES (1, 'read'), (2, 'read')""")
+    install.capture(str(path), "o'dd \"one")
+    run = run_of(path, snapshot_chunk_rows=1)
+    rows = run.all()
+    execute(path, """UPDATE "o'dd ""one" SET v = 'new' WHERE "the id" = 2""")
+    rows += run.all()
+    assert [image["v"] for _, _, image in data(rows)] == ["read", "read", "new"]
+
+
+def test_a_signal_that_the_database_refuses_is_not_sent(path: Path) -> None:
+    source = run_of(path).source
+    source.check_signal(Signal("1", EXECUTE, signal_data(EXECUTE, ["main.t"], filter="id > 3")))
+    with pytest.raises(OptionError, match="no such column: nope"):
+        source.check_signal(Signal("1", EXECUTE, signal_data(EXECUTE, ["main.t"], filter="nope > 3")))
 
 
 def test_what_can_not_be_captured_is_refused_by_name(path: Path) -> None:
