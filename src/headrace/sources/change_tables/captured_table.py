@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -118,6 +118,7 @@ class CapturedTable(SourceTable[NativeType]):
         dropped: the names that captured columns had, and no column has now.
     """
 
+    own_parts: ClassVar = ("since", "instance", "numbers", "altered", "dropped")
     instance: CaptureInstance = field(kw_only=True)
     numbers: tuple[int, ...] = field(default=(), kw_only=True)
     altered: str = field(default="", kw_only=True)
@@ -163,13 +164,16 @@ class CapturedTable(SourceTable[NativeType]):
         return replace(self, schema=schema, natives=tuple(native for _, native in retyped))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; without the instance's start, which the clean-up moves, and without what a column lacks."""
+        """JSON values, without what a column lacks."""
+        values = super().to_json()
+        columns = values["schema"]["columns"]
+        columns = [{name: value for name, value in c.items() if not _lacking(name, value)} for c in columns]
+        return {**values, "schema": {**values["schema"], "columns": columns}}
+
+    def _own_json(self) -> Mapping[str, Any]:
+        # Without the instance's start, which the clean-up moves.
         instance = self.instance
-        schema = self.schema.to_json()
-        columns = [{name: value for name, value in c.items() if not _lacking(name, value)} for c in schema["columns"]]
         return {
-            "schema": {**schema, "columns": columns},
-            "natives": [native.to_json() for native in self.natives],
             "instance": [
                 instance.name,
                 [list(column) for column in instance.columns],
@@ -177,30 +181,23 @@ class CapturedTable(SourceTable[NativeType]):
                 instance.object_id,
                 *([[list(pair) for pair in instance.before_images]] if instance.before_images else []),
             ],
-            "chunk_key": list(self.chunk_key),
-            **({"protected": list(self.protected)} if self.protected else {}),
             **({"numbers": list(self.numbers)} if self.numbers else {}),
             **({"altered": self.altered} if self.altered else {}),
             **({"dropped": list(self.dropped)} if self.dropped else {}),
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> CapturedTable:
-        """Read `to_json`'s form back."""
+    def _own_fields(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
         name, columns, has_command_id, object_id, *rest = data["instance"]
         before_images = tuple((column, holder) for column, holder in (rest[0] if rest else ()))
-        return cls(
-            TableSchema.from_json(data["schema"]),
-            tuple(types.native(*native) for native in data["natives"]),
-            tuple(data["chunk_key"]),
-            tuple(data.get("protected", ())),
-            instance=CaptureInstance(
+        return {
+            "instance": CaptureInstance(
                 name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images
             ),
-            numbers=tuple(data.get("numbers", ())),
-            altered=data.get("altered", ""),
-            dropped=tuple(data.get("dropped", ())),
-        )
+            "numbers": tuple(data.get("numbers", ())),
+            "altered": data.get("altered", ""),
+            "dropped": tuple(data.get("dropped", ())),
+        }
 
 
 def _lacking(name: str, value: object) -> bool:

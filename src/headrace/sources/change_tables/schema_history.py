@@ -15,9 +15,6 @@ from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, NativeTypes
 from headrace.sources.offset import Recent
-from headrace.sources.tables.table_rules import known_table
-
-_OWN_PARTS = ("since", "instance", "numbers", "altered", "dropped")
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class SchemaHistory:
         Raises:
             NewerRelease: a later release wrote it.
         """
-        tables = [CapturedTable.from_json(known_table(version, *_OWN_PARTS), types) for version in data]
+        tables = [CapturedTable.from_json(version, lambda native: types.native(*native)) for version in data]
         return cls([SchemaVersion(of["since"], table) for of, table in zip(data, tables, strict=True)], data)
 
     def __eq__(self, other: object) -> bool:

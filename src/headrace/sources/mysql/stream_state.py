@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from headrace.changes.foreign_key import ForeignKey
 from headrace.sources.log.window import WindowState
-from headrace.sources.mysql.captured_table import MysqlTable, table_of_json
+from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.offset import Offset, all_known
 
@@ -162,7 +162,7 @@ def states_of_json(data: Sequence[Any]) -> tuple[tuple[str, MysqlTable | None], 
     """
     first, given = data
     return tuple(
-        (position, None if state is None else table_of_json(_whole(first, state))) for position, state in given
+        (position, None if state is None else tables_of.one(_whole(first, state))) for position, state in given
     )
 
 

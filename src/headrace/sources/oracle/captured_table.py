@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from headrace.changes import TableSchema
-from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.rows import rows_per_fetch
-from headrace.sources.tables.table_rules import SourceTable, known_table
+from headrace.sources.tables.table_rules import KeptTables, SourceTable
 
 _MOST_ROWS = 10_000
 _NUMBER_BYTES = 40
@@ -26,6 +24,7 @@ class OracleTable(SourceTable[NativeType]):
         dropped: the names that captured columns had, and no column has now.
     """
 
+    own_parts: ClassVar = ("dropped",)
     dropped: tuple[str, ...] = ()
 
     @property
@@ -42,41 +41,15 @@ class OracleTable(SourceTable[NativeType]):
         """Whether it is not a large value, and of a type whose bounds are exact."""
         return super().can_cut(column) and self.native(column).chunks
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, as an offset keeps them."""
-        return {
-            "schema": self.schema.to_json(),
-            "natives": [[n.name, n.length, n.precision, n.scale] for n in self.natives],
-            "chunk_key": list(self.chunk_key),
-            **({"protected": list(self.protected)} if self.protected else {}),
-            **({"dropped": list(self.dropped)} if self.dropped else {}),
-        }
+    def _own_json(self) -> Mapping[str, Any]:
+        return {"dropped": list(self.dropped)} if self.dropped else {}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> OracleTable:
-        """Read `to_json`'s form back."""
-        return cls(
-            TableSchema.from_json(data["schema"]),
-            tuple(NativeType(*native) for native in data["natives"]),
-            tuple(data["chunk_key"]),
-            tuple(data.get("protected", ())),
-            dropped=tuple(data.get("dropped", ())),
-        )
+    def _own_fields(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"dropped": tuple(data.get("dropped", ()))}
 
 
-_TABLES: Recent[dict[str, OracleTable]] = Recent()
-
-
-def tables_of(schemas: Mapping[str, Any]) -> dict[str, OracleTable]:
-    """The tables of an offset by path; not to be changed, because it is cached.
-
-    Raises:
-        NewerRelease: a later release wrote one of them.
-    """
-    return _TABLES.of(
-        schemas,
-        lambda: {path: OracleTable.from_json(known_table(data, "dropped")) for path, data in schemas.items()},
-    )
+tables_of = KeptTables(OracleTable, lambda native: NativeType(*native))
 
 
 def owners_and_names(paths: Iterable[str]) -> list[tuple[str, str]]:

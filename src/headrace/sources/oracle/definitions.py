@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from headrace.sources.oracle.alterations import altered
-from headrace.sources.oracle.captured_table import OracleTable
+from headrace.sources.oracle.captured_table import OracleTable, tables_of
 from headrace.sources.oracle.catalog import Selection
 from headrace.sources.oracle.ledger import Ledger, Transaction
 from headrace.sources.oracle.range_index import RangeIndex
@@ -175,7 +175,7 @@ class TablesAfter:
             if (dropped or (sql.startswith("CREATE") and path in self._gone)) and path not in self.recreated:
                 self.recreated.append(path)
             if path in self.schemas and sql.startswith("ALTER"):
-                table, rewrite = altered(definition.sql, OracleTable.from_json(self.schemas[path]), table)
+                table, rewrite = altered(definition.sql, tables_of.one(self.schemas[path]), table)
                 self.rewrites += [] if rewrite is None else [rewrite]
             self.schemas[path] = table.to_json()
             if path in self.partial and logs_all(path):

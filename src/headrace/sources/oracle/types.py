@@ -52,6 +52,10 @@ class NativeType:
     precision: int | None = None
     scale: int | None = None
 
+    def to_json(self) -> list[Any]:
+        """JSON values, as an offset keeps them."""
+        return [self.name, self.length, self.precision, self.scale]
+
     @cached_property
     def family(self) -> str:
         """The name without its parentheses."""

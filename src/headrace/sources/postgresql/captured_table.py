@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from headrace.changes import Column, TableId, TableSchema
-from headrace.sources.offset import Recent
+from headrace.changes import Column, TableId
 from headrace.sources.postgresql.types import NativeType
 from headrace.sources.tables.keys import UniqueKey
-from headrace.sources.tables.table_rules import SourceTable, TableRules, known_table
+from headrace.sources.tables.table_rules import KeptTables, SourceTable, TableRules
 
 FULL, INDEX = "f", "i"
 
@@ -177,6 +176,7 @@ class PostgresTable(SourceTable[NativeType]):
         lacking: the columns that the server computes and does not send, where the table comes from the catalog.
     """
 
+    own_parts: ClassVar = ("oid", "identity", "leaves", "numbers", "last")
     oid: int = 0
     identity: str = "d"
     leaves: tuple[int, ...] = ()
@@ -193,33 +193,20 @@ class PostgresTable(SourceTable[NativeType]):
         """Yes: what changes may leave out is whole in the table, and the server refuses types without an order."""
         return True
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, as an offset keeps them."""
-        return {
-            "schema": self.schema.to_json(),
-            "natives": [native.to_json() for native in self.natives],
-            "chunk_key": list(self.chunk_key),
-            "oid": self.oid,
-            "identity": self.identity,
-            "leaves": list(self.leaves),
-            **({"numbers": _runs(self.numbers), "last": self.last} if self.numbers else {}),
-            **({"protected": list(self.protected)} if self.protected else {}),
-        }
+    def _own_json(self) -> Mapping[str, Any]:
+        numbers = {"numbers": _runs(self.numbers), "last": self.last} if self.numbers else {}
+        return {"oid": self.oid, "identity": self.identity, "leaves": list(self.leaves), **numbers}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PostgresTable:
-        """Read `to_json`'s form back."""
-        return cls(
-            TableSchema.from_json(data["schema"]),
-            tuple(map(NativeType.from_json, data["natives"])),
-            tuple(data["chunk_key"]),
-            tuple(data.get("protected", ())),
-            data["oid"],
-            data["identity"],
-            tuple(data["leaves"]),
-            tuple(number for first, count in data.get("numbers", ()) for number in range(first, first + count)),
-            data.get("last", 0),
-        )
+    def _own_fields(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        runs = data.get("numbers", ())
+        return {
+            "oid": data["oid"],
+            "identity": data["identity"],
+            "leaves": tuple(data["leaves"]),
+            "numbers": tuple(number for first, count in runs for number in range(first, first + count)),
+            "last": data.get("last", 0),
+        }
 
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:
@@ -233,19 +220,4 @@ def _runs(numbers: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-_TABLES: Recent[dict[str, PostgresTable]] = Recent()
-
-
-def tables_of(schemas: Mapping[str, Any]) -> dict[str, PostgresTable]:
-    """The tables of an offset by path; not to be changed, because it is cached.
-
-    Raises:
-        NewerRelease: a later release wrote one of them.
-    """
-    return _TABLES.of(
-        schemas,
-        lambda: {
-            path: PostgresTable.from_json(known_table(data, "oid", "identity", "leaves", "numbers", "last"))
-            for path, data in schemas.items()
-        },
-    )
+tables_of = KeptTables(PostgresTable, NativeType.from_json)

@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.sources.offset import all_known
 from headrace.sources.postgresql import lsn
-from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
 from headrace.sources.postgresql.refusals import identifier
 from headrace.sources.postgresql.types import CatalogType, TypeCatalog
 
@@ -118,7 +118,7 @@ class EarlierStructures:
         }
         natives = [native for *_, native in columns]
         table = _changed(now.to_json(), data["table"])
-        return PostgresTable.from_json({**table, "schema": schema, "natives": natives, "numbers": numbers})
+        return tables_of.one({**table, "schema": schema, "natives": natives, "numbers": numbers})
 
     def to_json(self) -> dict[str, Any]:
         return {

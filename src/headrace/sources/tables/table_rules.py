@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.settings import Settings
-from headrace.sources.offset import all_known
+from headrace.sources.offset import Recent, all_known
 from headrace.sources.tables.columns import ColumnFilter
 from headrace.sources.tables.keys import UniqueKey, choose_keys
 from headrace.sources.tables.masks import Declared, Masks
 
-Native = TypeVar("Native", bound=Declared)
+
+class DeclaredType(Declared, Protocol):
+    """The declared type of a column, as an offset keeps it."""
+
+    def to_json(self) -> Any:
+        """JSON values."""
+
+
+Native = TypeVar("Native", bound=DeclaredType)
 
 _PARTS = frozenset(["schema", "natives", "chunk_key", "protected"])
 _SCHEMA_PARTS = TableSchema(TableId("", "", ""), (), primary_key=()).to_json().keys()
@@ -31,8 +39,12 @@ class SourceTable(Generic[Native]):
         chunk_key: the columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece.
         protected: the columns whose values the options keep back or change.
         columns: all columns of the table, where it comes from the catalog.
+
+    Attributes:
+        own_parts: what a source adds to the JSON values of a table, by name.
     """
 
+    own_parts: ClassVar[tuple[str, ...]] = ()
     schema: TableSchema
     natives: tuple[Native, ...]
     chunk_key: tuple[str, ...] = ()
@@ -70,22 +82,79 @@ class SourceTable(Generic[Native]):
         """A column's declared type."""
         return self.natives[[column.name for column in self.schema.columns].index(name)]
 
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, as an offset keeps them."""
+        return {
+            "schema": self.schema.to_json(),
+            "natives": [native.to_json() for native in self.natives],
+            "chunk_key": list(self.chunk_key),
+            **({"protected": list(self.protected)} if self.protected else {}),
+            **self._own_json(),
+        }
 
-def known_table(data: Mapping[str, Any], *fields: str) -> Mapping[str, Any]:
-    """A table as an offset keeps it, after a look at whether this release knows all that it says.
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], native_of: Callable[[Any], Native]) -> Self:
+        """Read `to_json`'s form back.
+
+        Args:
+            data: that form.
+            native_of: reads a declared type.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        _require_known(data, cls.own_parts)
+        natives = tuple(map(native_of, data["natives"]))
+        table = cls(TableSchema.from_json(data["schema"]), natives, tuple(data["chunk_key"]))
+        return replace(table, protected=tuple(data.get("protected", ())), **cls._own_fields(data))
+
+    def _own_json(self) -> Mapping[str, Any]:
+        """The parts named in `own_parts`; one may be left out."""
+        return {}
+
+    @classmethod
+    def _own_fields(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields of the class that `_own_json` gave."""
+        return {}
+
+
+Kept = TypeVar("Kept", bound=SourceTable[Any])
+
+
+class KeptTables(Generic[Kept]):
+    """Reads the tables that offsets keep.
 
     Args:
-        data: JSON values of a `SourceTable`.
-        fields: the names of what the source adds to its parts.
-
-    Raises:
-        NewerRelease: a later release wrote it.
+        kind: the class of the source's tables.
+        native_of: reads a declared type.
     """
-    all_known(data, _PARTS.union(fields))
+
+    def __init__(self, kind: type[Kept], native_of: Callable[[Any], DeclaredType]) -> None:
+        self._kind, self._native_of = kind, native_of
+        self._recent: Recent[dict[str, Kept]] = Recent()
+
+    def one(self, data: Mapping[str, Any]) -> Kept:
+        """A table as `SourceTable.to_json` gave it.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        return self._kind.from_json(data, self._native_of)
+
+    def __call__(self, schemas: Mapping[str, Any]) -> dict[str, Kept]:
+        """The tables of an offset by path; not to be changed, because it is cached.
+
+        Raises:
+            NewerRelease: a later release wrote one of them.
+        """
+        return self._recent.of(schemas, lambda: {path: self.one(data) for path, data in schemas.items()})
+
+
+def _require_known(data: Mapping[str, Any], own: Collection[str]) -> None:
+    all_known(data, _PARTS.union(own))
     all_known(data["schema"], _SCHEMA_PARTS)
     for column in data["schema"]["columns"]:
         all_known(column, _COLUMN_PARTS)
-    return data
 
 
 class TableRules:
